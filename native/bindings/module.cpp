@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one native module. Each part binds itself in a file of its own and is listed here.
+#include <nanobind/nanobind.h>
+
+NB_MODULE(_native, m) { m.doc() = "railweave's native core: protocol machines, event loop and P4 engine"; }

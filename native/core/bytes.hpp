@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores in network order, at any alignment.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace railweave {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+static_assert(std::endian::native == std::endian::little, "the codecs swap bytes from little-endian hosts");
+
+template <typename T>
+T load_be(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  if constexpr (sizeof(T) == 1) return value;
+  if constexpr (sizeof(T) == 2) return static_cast<T>(__builtin_bswap16(static_cast<std::uint16_t>(value)));
+  if constexpr (sizeof(T) == 4) return static_cast<T>(__builtin_bswap32(static_cast<std::uint32_t>(value)));
+  if constexpr (sizeof(T) == 8) return static_cast<T>(__builtin_bswap64(static_cast<std::uint64_t>(value)));
+}
+
+template <typename T>
+void store_be(std::byte* to, T value) {
+  if constexpr (sizeof(T) == 2) value = static_cast<T>(__builtin_bswap16(static_cast<std::uint16_t>(value)));
+  if constexpr (sizeof(T) == 4) value = static_cast<T>(__builtin_bswap32(static_cast<std::uint32_t>(value)));
+  if constexpr (sizeof(T) == 8) value = static_cast<T>(__builtin_bswap64(static_cast<std::uint64_t>(value)));
+  std::memcpy(to, &value, sizeof value);
+}
+
+}  // namespace railweave

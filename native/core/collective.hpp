@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a collective call is: the vocabulary shared by every rail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace railweave {
+
+enum class Collective : std::uint8_t { kAllReduce = 0 };
+enum class DType : std::uint8_t { kFloat32 = 0, kInt32 = 1 };
+enum class ReduceOp : std::uint8_t { kSum = 0, kMax = 1, kMin = 2, kAvg = 3 };
+
+constexpr std::size_t item_size(DType) { return 4; }
+
+/// The description of a collective call that all ranks must share.
+struct CallDescription {
+  std::uint32_t op_index;  // counts up from 0 in a communicator
+  Collective collective;
+  DType dtype;
+  ReduceOp op;
+  std::uint64_t count;  // elements of the whole tensor, not of one rail's slice
+
+  bool operator==(const CallDescription&) const = default;
+};
+
+/// 32-bit FNV-1a over the description's fields: the `mark` that contributions to one chunk must share.
+constexpr std::uint32_t mark_of(const CallDescription& call) {
+  std::uint32_t hash = 2166136261u;
+  auto mix = [&hash](std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) {
+      hash = (hash ^ static_cast<std::uint32_t>((value >> (8 * i)) & 0xff)) * 16777619u;
+    }
+  };
+  mix(call.op_index, 4);
+  mix(static_cast<std::uint8_t>(call.collective), 1);
+  mix(static_cast<std::uint8_t>(call.dtype), 1);
+  mix(static_cast<std::uint8_t>(call.op), 1);
+  mix(call.count, 8);
+  return hash;
+}
+
+}  // namespace railweave

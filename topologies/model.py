@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology is a value: what there is and how it is joined, and nothing that happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+RAIL_KINDS = ("ina", "tcp", "rdma")
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A host's interface on one plane; `switch` and `port` are the other end of its link."""
+
+    host: str
+    interface: str
+    address: str  # IPv4, no prefix length
+    mac: str
+    switch: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A link between two switches of one plane: `lower` port is the one nearer to the hosts."""
+
+    lower: str
+    lower_port: int
+    upper: str
+    upper_port: int
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch of a plane. `p4runtime` is the address of its P4Runtime server; empty for a plain bridge."""
+
+    name: str
+    p4runtime: str = ""
+    device_id: int = 1
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One physical network: a switch or a tree of switches, with one NIC of every host on it."""
+
+    name: str
+    kind: str  # one of RAIL_KINDS
+    network: str  # IPv4 network with prefix length; the last /24 of it holds virtual addresses
+    rate_bps: int  # of each link; 0 is unshaped
+    switches: tuple[Switch, ...]
+    nics: tuple[Nic, ...]
+    trunks: tuple[Trunk, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Hosts and the planes that join them."""
+
+    name: str
+    hosts: tuple[str, ...]
+    planes: tuple[Plane, ...] = field(default=())
+
+    def plane(self, name: str) -> Plane:
+        """Return the plane of that name; KeyError names the planes that there are."""
+        for plane in self.planes:
+            if plane.name == name:
+                return plane
+        raise KeyError(f"no plane {name!r} in topology {self.name!r}; it has {[p.name for p in self.planes]}")
