@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint p4 baseline clean
+OUT ?= out/demo
+
+help: ## say what can be made
+	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1	\2/' | expand -t 20
+
+demo: ## set up this machine, then train a model on four Mininet hosts over three rails
+	@./bootstrap run
+	@$(AS_ROOT) .venv/bin/railweave demo --out $(OUT)
+
+test: ## set up this machine, then run every test that it can run
+	@./bootstrap test
+	@$(AS_ROOT) .venv/bin/python -m pytest -n 2 --dist loadgroup
+
+lint: ## check format, style and types
+	@./bootstrap lint
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
+	.venv/bin/mypy
+
+p4: ## compile the P4 programs with p4c into p4src/build
+	@./bootstrap run
+	.venv/bin/python -m railweave.p4src.compile
+
+baseline: ## install PyTorch into .venv, so that benchmarks can run Gloo beside railweave
+	@./bootstrap baseline
+
+clean: ## remove what was built and installed in this folder
+	rm -rf .venv build out
+
+# Network namespaces need root; an ordinary user's commands go through sudo.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)

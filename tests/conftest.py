@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every tier shares: tests that own the machine run one at a time, and the end says what ran and what was absent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TIERS = ("unit", "protocol", "dataplane", "system")
+ONE_AT_A_TIME = ("dataplane", "system")  # they load the links and switches of this machine
+OUTCOMES = ("passed", "failed", "error", "skipped")
+
+
+def _tier(nodeid: str) -> str:
+    parts = Path(nodeid.split("::", maxsplit=1)[0]).parts
+    return next((tier for tier in TIERS if tier in parts), "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _tier(item.nodeid) in ONE_AT_A_TIME:
+            item.add_marker(pytest.mark.xdist_group("machine"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the number of tests per tier and outcome, and each absent target once with its reason."""
+    counts: Counter[tuple[str, str]] = Counter()
+    absent: Counter[str] = Counter()
+    for outcome in OUTCOMES:
+        for report in terminalreporter.stats.get(outcome, []):
+            counts[_tier(report.nodeid), outcome] += 1
+            if outcome == "skipped" and isinstance(report.longrepr, tuple):
+                absent[report.longrepr[2].removeprefix("Skipped: ")] += 1
+    terminalreporter.section("tiers")
+    for tier in TIERS:
+        numbers = ", ".join(f"{counts[tier, o]} {o}" for o in OUTCOMES if counts[tier, o])
+        terminalreporter.write_line(f"{tier:<10} {numbers or 'none run'}")
+    for reason, number in sorted(absent.items()):
+        terminalreporter.write_line(f"absent: {reason} ({number} tests)")
