@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint p4 baseline clean
 OUT ?= out/demo
+# The folders that pyproject.toml maps to railweave.*
+ROOMS := controller experiments hosts p4src switch topologies
 
 help: ## say what can be made
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -14,12 +16,16 @@ test: ## set up this machine, then run every test that it can run
 	@./bootstrap test
 	@$(AS_ROOT) .venv/bin/python -m pytest -n 2 --dist loadgroup
 
+# mypy wants packages laid out as they are imported, so it gets a house of links, with stubs of the native module.
 lint: ## check format, style and types
 	@./bootstrap lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
-	.venv/bin/mypy
+	@rm -rf build/house && mkdir -p build/house/railweave
+	@ln -s $(CURDIR)/railweave/* $(CURDIR)/proto/railweave/v1 $(ROOMS:%=$(CURDIR)/%) build/house/railweave/
+	.venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/house/railweave
+	MYPYPATH=build/house .venv/bin/mypy -p railweave
 
 p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run

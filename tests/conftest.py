@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every tier shares: tests that own the machine run one at a time, and the end says what ran and what was absent."""
+"""What every tier shares: who may run beside whom, and what the end says ran and was absent."""
 
 from __future__ import annotations
 

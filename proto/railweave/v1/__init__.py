@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages and services that the parts of railweave speak over gRPC, generated from the .proto files beside this one."""
+"""What the parts of railweave say to each other over gRPC, generated from the .proto files beside."""

@@ -1,0 +1,62 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Wireshark dissector for railweave's in-network aggregation packets (docs/wire-format.md).
+-- Use: wireshark -X lua_script:docs/railweave.lua capture.pcap, or copy it into Wireshark's plugin folder.
+
+local ina = Proto("ina", "railweave in-network aggregation")
+
+local kinds = { [0] = "CONTRIBUTE", [1] = "RESULT", [2] = "PROBE" }
+local ops = { [0] = "SUM", [1] = "MAX" }
+local HEADER_BYTES = 16
+local UDP_PORT = 5257
+
+local f = ina.fields
+f.version = ProtoField.uint8("ina.version", "Version", base.DEC, nil, 0xf0)
+f.kind = ProtoField.uint8("ina.kind", "Kind", base.DEC, kinds, 0x0f)
+f.op = ProtoField.uint8("ina.op", "Op", base.DEC, ops)
+f.group = ProtoField.uint16("ina.group", "Group")
+f.child = ProtoField.uint8("ina.child", "Child")
+f.flags = ProtoField.uint8("ina.flags", "Flags", base.HEX)
+f.retransmission = ProtoField.bool("ina.flags.retransmission", "Retransmission", 8, nil, 0x01)
+f.nonfinite = ProtoField.bool("ina.flags.nonfinite", "Non-finite", 8, nil, 0x02)
+f.overflow = ProtoField.bool("ina.flags.overflow", "Overflow", 8, nil, 0x04)
+f.mismatch = ProtoField.bool("ina.flags.mismatch", "Mismatch", 8, nil, 0x08)
+f.to_root = ProtoField.bool("ina.flags.to_root", "To root", 8, nil, 0x10)
+f.slot = ProtoField.uint16("ina.slot", "Slot number")
+f.copy = ProtoField.uint16("ina.slot.copy", "Copy", base.DEC, nil, 0x0001)
+f.round = ProtoField.uint32("ina.round", "Round")
+f.mark = ProtoField.uint32("ina.mark", "Mark", base.HEX)
+f.lane = ProtoField.int32("ina.lane", "Lane")
+
+function ina.dissector(buffer, packet, tree)
+  if buffer:len() < HEADER_BYTES then return 0 end
+  packet.cols.protocol = "INA"
+  local root = tree:add(ina, buffer())
+  root:add(f.version, buffer(0, 1))
+  root:add(f.kind, buffer(0, 1))
+  root:add(f.op, buffer(1, 1))
+  root:add(f.group, buffer(2, 2))
+  root:add(f.child, buffer(4, 1))
+  local flags = root:add(f.flags, buffer(5, 1))
+  for _, field in ipairs({ f.retransmission, f.nonfinite, f.overflow, f.mismatch, f.to_root }) do
+    flags:add(field, buffer(5, 1))
+  end
+  root:add(f.slot, buffer(6, 2)):add(f.copy, buffer(6, 2))
+  root:add(f.round, buffer(8, 4))
+  root:add(f.mark, buffer(12, 4))
+
+  local lanes = math.floor((buffer:len() - HEADER_BYTES) / 4)
+  if lanes > 0 then
+    local list = root:add(buffer(HEADER_BYTES, lanes * 4), string.format("Lanes: %d", lanes))
+    for lane = 0, lanes - 1 do
+      list:add(f.lane, buffer(HEADER_BYTES + 4 * lane, 4)):prepend_text(string.format("[%d] ", lane))
+    end
+  end
+
+  local kind = kinds[buffer(0, 1):bitfield(4, 4)] or "unknown kind"
+  packet.cols.info = string.format("%s %s group %d child %d slot %d round %d, %d lanes", kind,
+    ops[buffer(1, 1):uint()] or "unknown op", buffer(2, 2):uint(), buffer(4, 1):uint(), buffer(6, 2):uint(),
+    buffer(8, 4):uint(), lanes)
+  return buffer:len()
+end
+
+DissectorTable.get("udp.port"):add(UDP_PORT, ina)
