@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread of a process that touches sockets: epoll, deadlines and work posted from other threads.
+// Where a process touches sockets: epoll, deadlines and work posted from other threads.
 #pragma once
 
 #include <sys/epoll.h>
@@ -29,7 +29,9 @@ class Timed {
   virtual void expire(Time now) = 0;
 };
 
-/// `post` and `stop` may be called from any thread; everything else on the thread that runs the loop, or before it runs.
+/// One thread at a time drives the loop, with `run` or `run_once`; that one is "the loop's thread", and only
+/// it calls handlers. `post`, `wake` and `stop` may be called from any thread, everything else from the
+/// loop's thread only.
 class EventLoop {
  public:
   EventLoop();
@@ -41,27 +43,42 @@ class EventLoop {
 
   void watch(int fd, std::uint32_t events, ReadyHandler& handler);
   void rewatch(int fd, std::uint32_t events, ReadyHandler& handler);
-  void unwatch(int fd);  // safe inside a handler, also for descriptors whose events are already fetched
+  void unwatch(
+      int fd);  // before the descriptor is closed; safe inside a handler, also for events already fetched
 
   void add_timed(Timed& timed);
-  void remove_timed(Timed& timed);
+  void remove_timed(Timed& timed);  // safe inside `expire`
 
   void post(std::function<void()> task);
-  void run();   // until stop()
+  void wake();  // makes a sleeping `run_once` return
   void stop();
 
+  void run();  // until stop()
+  /// Sleeps until something happens, at most until `latest`, and handles it. True if a signal cut the sleep
+  /// short.
+  bool run_once(Time latest);
+
  private:
+  struct Watch {
+    ReadyHandler* handler = nullptr;
+    std::uint32_t generation = 0;
+  };
+
+  void control(int operation, int fd, std::uint32_t events);
+  void dispatch(const epoll_event& event, Time now);
+  void expire_due(Time now);
   void run_posted();
-  int wait_ms(Time now) const;
+  Time next_deadline() const;
+  int sleep(epoll_event* events, int capacity, Time until);
 
   int epoll_fd_;
   int wake_fd_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> woken_{false};  // the eventfd has been written and not read yet
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
-  std::vector<Timed*> timed_;
-  struct Watch;
-  std::vector<Watch> watches_;
+  std::vector<Timed*> timed_;                  // nullptr: removed while expire_due walks over it
+  std::vector<Watch> watches_;                 // by descriptor
 };
 
 }  // namespace railweave

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/label.hpp"
+
+#include <array>
+#include <string_view>
+
+namespace railweave {
+namespace {
+
+constexpr std::array<std::string_view, 1> kCollectives{"all_reduce"};
+constexpr std::array<std::string_view, 2> kDTypes{"float32", "int32"};
+constexpr std::array<std::string_view, 4> kOps{"sum", "max", "min", "avg"};
+
+template <typename Names, typename Enum>
+std::string name(const Names& names, Enum value) {
+  return std::string(names.at(static_cast<std::size_t>(value)));
+}
+
+}  // namespace
+
+void store_label(std::byte* to, const MessageLabel& label) {
+  store_be(to, label.call.op_index);
+  to[4] = static_cast<std::byte>(label.call.collective);
+  to[5] = static_cast<std::byte>(label.call.dtype);
+  to[6] = static_cast<std::byte>(label.call.op);
+  to[7] = std::byte{0};
+  store_be(to + 8, label.call.count);
+  store_be(to + 16, label.slice_count);
+}
+
+std::optional<MessageLabel> load_label(const std::byte* from) {
+  const auto collective = load_be<std::uint8_t>(from + 4);
+  const auto dtype = load_be<std::uint8_t>(from + 5);
+  const auto op = load_be<std::uint8_t>(from + 6);
+  if (collective >= kCollectives.size() || dtype >= kDTypes.size() || op >= kOps.size()) return std::nullopt;
+  if (from[7] != std::byte{0}) return std::nullopt;
+  return MessageLabel{.call = {.op_index = load_be<std::uint32_t>(from),
+                               .collective = static_cast<Collective>(collective),
+                               .dtype = static_cast<DType>(dtype),
+                               .op = static_cast<ReduceOp>(op),
+                               .count = load_be<std::uint64_t>(from + 8)},
+                      .slice_count = load_be<std::uint64_t>(from + 16)};
+}
+
+std::string describe(const CallDescription& call) {
+  return name(kCollectives, call.collective) + " #" + std::to_string(call.op_index) + " of " +
+         std::to_string(call.count) + " " + name(kDTypes, call.dtype) + ", " + name(kOps, call.op);
+}
+
+std::string describe(const MessageLabel& label) {
+  const std::string whole = describe(label.call);
+  if (label.slice_count == label.call.count) return whole;
+  return whole + ", " + std::to_string(label.slice_count) + " on this rail";
+}
+
+Failure mismatch(const MessageLabel& own, int rank, const MessageLabel& theirs) {
+  return {.kind = FailureKind::kMismatch,
+          .rank = rank,
+          .message = "this rank calls " + describe(own) + "; rank " + std::to_string(rank) + " calls " +
+                     describe(theirs) +
+                     ": all ranks must make the same calls in the same order, with the same shares"};
+}
+
+}  // namespace railweave

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the algorithms ask of a network: messages between pairs of ranks, in order, straight into place.
+#pragma once
+
+#include "collectives/label.hpp"
+#include "core/bytes.hpp"
+#include "core/time.hpp"
+#include "rails/rail.hpp"
+
+namespace railweave {
+
+/// Told by the transport. May be called from inside `post_send` and `post_receive`: expect it there.
+class TransportListener {
+ public:
+  virtual ~TransportListener() = default;
+  /// The oldest unfinished send to `peer` is done: its buffer is the sender's again.
+  virtual void sent(int peer, Time now) = 0;
+  /// The oldest unfinished receive from `peer` is done: its buffer holds the message.
+  virtual void received(int peer, Time now) = 0;
+  /// The transport has given up, once and for all; nothing completes after this. `failure.rank` is the peer
+  /// concerned.
+  virtual void failed(const Failure& failure, Time now) = 0;
+};
+
+/// Messages between this rank and its peers. Per peer and direction they are in order: the k-th send to a
+/// peer meets the peer's k-th receive from this rank. Their sizes and labels must agree, else both sides fail
+/// with kMismatch and a message that holds both labels. A buffer given to `post_*` stays valid and, if it is
+/// being sent, unchanged until its completion or until `abort` returns. Messages are never empty. All calls
+/// on the loop's thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view kind() const = 0;
+  /// Ranks of the communicator, and which of them this is; set once the transport is connected.
+  virtual int world_size() const = 0;
+  virtual int rank() const = 0;
+  virtual void set_listener(TransportListener* listener) = 0;
+  /// Messages posted from now on belong to this call.
+  virtual void begin(const MessageLabel& label) = 0;
+  virtual void post_send(int peer, Bytes data, Time now) = 0;
+  virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
+  /// A hint that messages will be sent from or received into this memory: register it now, and keep it
+  /// registered.
+  virtual void will_use(MutableBytes) {}
+  /// When `expire` wants to be called; kNever if not.
+  virtual Time deadline() const { return kNever; }
+  virtual void expire(Time) {}
+  /// Tells all peers, as well as the network allows, why this rank gives up; they fail with the same failure.
+  virtual void announce(const Failure& failure, Time now) = 0;
+  /// Lets go of all buffers posted. What is half received is thrown away; nothing completes any more.
+  virtual void abort() = 0;
+  /// Counts of the wire; `slices`, `payload_bytes` and `busy` are the rail's business and stay 0.
+  virtual RailStats stats() const = 0;
+};
+
+}  // namespace railweave

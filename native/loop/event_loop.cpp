@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/event_loop.hpp"
+
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+constexpr int kEventsPerRound = 64;
+constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
+
+[[noreturn]] void raise(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+}  // namespace
+
+EventLoop::EventLoop()
+    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) < 0)
+    raise("epoll");
+}
+
+EventLoop::~EventLoop() {
+  close(wake_fd_);
+  close(epoll_fd_);
+}
+
+Time EventLoop::now() {
+  timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return at.tv_sec * kSecond + at.tv_nsec;
+}
+
+void EventLoop::watch(int fd, std::uint32_t events, ReadyHandler& handler) {
+  if (watches_.size() <= static_cast<std::size_t>(fd)) watches_.resize(fd + 1);
+  watches_[fd].handler = &handler;
+  control(EPOLL_CTL_ADD, fd, events);
+}
+
+void EventLoop::rewatch(int fd, std::uint32_t events, ReadyHandler& handler) {
+  watches_.at(fd).handler = &handler;
+  control(EPOLL_CTL_MOD, fd, events);
+}
+
+void EventLoop::unwatch(int fd) {
+  control(EPOLL_CTL_DEL, fd, 0);
+  watches_[fd].handler = nullptr;
+  ++watches_[fd].generation;  // events that are fetched already carry the old one
+}
+
+void EventLoop::control(int operation, int fd, std::uint32_t events) {
+  const std::uint64_t tag = std::uint64_t{watches_.at(fd).generation} << 32 | static_cast<std::uint32_t>(fd);
+  epoll_event event{.events = events, .data = {.u64 = tag}};
+  if (epoll_ctl(epoll_fd_, operation, fd, &event) < 0) raise("epoll_ctl");
+}
+
+void EventLoop::add_timed(Timed& timed) { timed_.push_back(&timed); }
+
+void EventLoop::remove_timed(Timed& timed) {
+  std::replace(timed_.begin(), timed_.end(), &timed, static_cast<Timed*>(nullptr));
+}
+
+void EventLoop::post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(task));
+  }
+  wake();
+}
+
+void EventLoop::wake() {
+  if (woken_.exchange(true)) return;
+  const std::uint64_t one = 1;
+  if (write(wake_fd_, &one, sizeof one) < 0 && errno != EAGAIN) raise("eventfd");
+}
+
+void EventLoop::stop() {
+  stopping_ = true;
+  wake();
+}
+
+void EventLoop::run() {
+  while (!stopping_) run_once(kNever);
+}
+
+bool EventLoop::run_once(Time latest) {
+  epoll_event events[kEventsPerRound];
+  const int fetched = sleep(events, kEventsPerRound, std::min(latest, next_deadline()));
+  const bool interrupted = fetched < 0 && errno == EINTR;
+  if (fetched < 0 && !interrupted) raise("epoll_wait");
+  const Time time = now();
+  for (int i = 0; i < fetched; ++i) dispatch(events[i], time);
+  expire_due(time);
+  run_posted();
+  return interrupted;
+}
+
+int EventLoop::sleep(epoll_event* events, int capacity, Time until) {
+  if (until == kNever) return epoll_pwait2(epoll_fd_, events, capacity, nullptr, nullptr);
+  const Duration left = std::max<Duration>(0, until - now());
+  const timespec timeout{.tv_sec = left / kSecond, .tv_nsec = left % kSecond};
+  return epoll_pwait2(epoll_fd_, events, capacity, &timeout, nullptr);
+}
+
+void EventLoop::dispatch(const epoll_event& event, Time now) {
+  if (event.data.u64 == kWakeTag) {
+    std::uint64_t count;
+    [[maybe_unused]] const auto size = read(wake_fd_, &count, sizeof count);
+    woken_ = false;
+    return;
+  }
+  const Watch& watch = watches_[event.data.u64 & 0xffffffff];
+  if (watch.handler != nullptr && watch.generation == event.data.u64 >> 32)
+    watch.handler->on_ready(event.events, now);
+}
+
+Time EventLoop::next_deadline() const {
+  Time next = kNever;
+  for (const Timed* timed : timed_) {
+    if (timed != nullptr) next = std::min(next, timed->deadline());
+  }
+  return next;
+}
+
+void EventLoop::expire_due(Time now) {
+  for (std::size_t i = 0; i < timed_.size(); ++i) {  // by index: `expire` may add
+    if (timed_[i] != nullptr && timed_[i]->deadline() <= now) timed_[i]->expire(now);
+  }
+  std::erase(timed_, nullptr);
+}
+
+void EventLoop::run_posted() {
+  std::vector<std::function<void()>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(posted_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+}  // namespace railweave
