@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `planes` topology: every host has one NIC on each plane, each plane is one switch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import RAIL_KINDS, Nic, Plane, Switch, Topology
+
+MANAGEMENT_NETWORK = "10.255.0.0/24"
+CONTROLLER_ADDRESS = "10.255.0.250"
+CONTROLLER_PORT = 9600
+P4RUNTIME_PORT = 9559
+DEFAULT_RATE_BPS = 100_000_000
+
+MAX_FAN_IN = 31  # children of one aggregating switch: bits 0 to 30 of its bitmap
+MAX_HOSTS = 199  # management addresses .1 to .199; switches follow from .200
+MAX_PLANES = 40
+
+
+def management_address(host_number: int) -> str:
+    """Return the address of host h1, h2, … on the management network; numbers count from 1."""
+    return f"10.255.0.{host_number}"
+
+
+def plane_names(rails: Sequence[str]) -> list[str]:
+    """Name the planes: a rail's kind where it is the only one of its kind, else kind0, kind1, …
+
+    >>> plane_names(["ina", "tcp", "tcp"])
+    ['ina', 'tcp0', 'tcp1']
+    """
+    total = Counter(rails)
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in rails:
+        names.append(kind if total[kind] == 1 else f"{kind}{seen[kind]}")
+        seen[kind] += 1
+    return names
+
+
+def planes(
+    hosts: int = 4,
+    rails: Sequence[str] = RAIL_KINDS,
+    rates: int | Sequence[int] = DEFAULT_RATE_BPS,
+) -> Topology:
+    """Return N hosts on one plane per entry of `rails`.
+
+    `rates` is the rate of every link in bit/s, or one rate per plane; 0 leaves links unshaped.
+    Raises TopologyError for an unknown rail, too few or too many hosts, and rates that do not fit.
+    """
+    _check(hosts, rails)
+    per_plane = _rate_of_each_plane(rates, len(rails))
+    names = tuple(f"h{number}" for number in range(1, hosts + 1))
+    return Topology(
+        name="planes",
+        hosts=names,
+        planes=tuple(
+            _plane(index, name, kind, rate, names)
+            for index, (name, kind, rate) in enumerate(zip(plane_names(rails), rails, per_plane, strict=True))
+        ),
+    )
+
+
+def _plane(index: int, name: str, kind: str, rate_bps: int, hosts: Sequence[str]) -> Plane:
+    network = index + 1
+    switch = Switch(
+        name=f"s-{name}",
+        p4runtime=f"10.255.0.{200 + index}:{P4RUNTIME_PORT}" if kind == "ina" else "",
+        device_id=network,
+    )
+    nics = tuple(
+        Nic(
+            host=host,
+            interface=f"{host}-{name}",
+            address=f"10.{network}.0.{number}",
+            mac=f"02:00:00:{network:02x}:00:{number:02x}",
+            switch=switch.name,
+            port=number,
+        )
+        for number, host in enumerate(hosts, start=1)
+    )
+    return Plane(name, kind, f"10.{network}.0.0/16", rate_bps, (switch,), nics)
+
+
+def _check(hosts: int, rails: Sequence[str]) -> None:
+    if not rails:
+        raise TopologyError(f"no rails given; name at least one of {', '.join(RAIL_KINDS)}")
+    for kind in rails:
+        if kind not in RAIL_KINDS:
+            raise TopologyError(f"unknown rail {kind!r}; rails are {', '.join(RAIL_KINDS)}")
+    if len(rails) > MAX_PLANES:
+        raise TopologyError(f"{len(rails)} rails given; the address plan has room for {MAX_PLANES}")
+    most = MAX_FAN_IN if "ina" in rails else MAX_HOSTS
+    if not 1 <= hosts <= most:
+        why = "the fan-in of one aggregating switch" if "ina" in rails else "the management network"
+        raise TopologyError(f"{hosts} hosts given; from 1 to {most} fit ({why})")
+
+
+def _rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
+    listed = [rates] * count if isinstance(rates, int) else list(rates)
+    if len(listed) == 1:
+        listed *= count
+    if len(listed) != count:
+        raise TopologyError(f"{len(listed)} rates given for {count} planes; give one, or one per plane")
+    for rate in listed:
+        if rate < 0:
+            raise TopologyError(
+                f"a rate of {rate} bit/s makes no sense; give a positive rate, or 0 for unshaped"
+            )
+    return listed

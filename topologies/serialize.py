@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies as YAML files, strictly read: an unknown key or a link to nowhere is an error, not a guess."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import RAIL_KINDS, Plane, Topology
+
+T = TypeVar("T")
+
+
+def to_yaml(topology: Topology) -> str:
+    """Write a topology as YAML; `from_yaml` returns an equal value."""
+    return yaml.safe_dump(_plain(topology), sort_keys=False, allow_unicode=True)
+
+
+def from_yaml(text: str) -> Topology:
+    """Read a topology from YAML; TopologyError names the place and what was expected there."""
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise TopologyError(f"not YAML: {error}") from error
+    topology = _build(Topology, data, "topology")
+    validate(topology)
+    return topology
+
+
+def load(path: Path | str) -> Topology:
+    """Read a topology file; TopologyError also says which file."""
+    try:
+        return from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, TopologyError) as error:
+        raise TopologyError(f"{path}: {error}") from error
+
+
+def validate(topology: Topology) -> None:
+    """Raise TopologyError where names repeat, links end nowhere or addresses leave their network."""
+    _unique("host", topology.hosts)
+    _unique("plane", [plane.name for plane in topology.planes])
+    _unique("switch", [switch.name for plane in topology.planes for switch in plane.switches])
+    for plane in topology.planes:
+        _validate_plane(topology, plane)
+
+
+def _validate_plane(topology: Topology, plane: Plane) -> None:
+    where = f"plane {plane.name!r}"
+    if plane.kind not in RAIL_KINDS:
+        raise TopologyError(f"{where}: unknown kind {plane.kind!r}; kinds are {', '.join(RAIL_KINDS)}")
+    if plane.rate_bps < 0:
+        raise TopologyError(f"{where}: rate_bps is {plane.rate_bps}; expected 0 (unshaped) or more")
+    try:
+        network = ipaddress.IPv4Network(plane.network)
+        outside = [nic.address for nic in plane.nics if ipaddress.IPv4Address(nic.address) not in network]
+    except ValueError as error:
+        raise TopologyError(f"{where}: {error}") from error
+    if outside:
+        raise TopologyError(f"{where}: {', '.join(outside)} outside {plane.network}")
+    ends = [(nic.switch, nic.port) for nic in plane.nics]
+    for trunk in plane.trunks:
+        ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
+    _unique(f"{where}: switch port", ends)
+    _unique(f"{where}: address", [nic.address for nic in plane.nics])
+    _unique(f"{where}: MAC", [nic.mac for nic in plane.nics])
+    _known(f"{where}: host", [nic.host for nic in plane.nics], topology.hosts)
+    _known(f"{where}: switch", [switch for switch, _ in ends], [switch.name for switch in plane.switches])
+
+
+def _unique(what: str, values: Iterable[Any]) -> None:
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise TopologyError(f"{what} {value!r} occurs twice")
+        seen.add(value)
+
+
+def _known(what: str, used: Iterable[str], known: Iterable[str]) -> None:
+    for name in used:
+        if name not in (names := list(known)):
+            raise TopologyError(f"{what} {name!r} is not among {names}")
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to mappings, tuples to lists; fields at their default are left out."""
+    if dataclasses.is_dataclass(value):
+        pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {field.name: _plain(item) for field, item in pairs if item != field.default}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _build(cls: type[T], data: Any, where: str) -> T:
+    """Build a dataclass from a mapping; the annotations of its fields say what is expected."""
+    if not isinstance(data, dict):
+        raise TopologyError(f"{where}: expected a mapping, found {type(data).__name__}")
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    unknown = [key for key in data if key not in fields]
+    if unknown:
+        raise TopologyError(f"{where}: unknown key {unknown[0]!r}; keys are {', '.join(fields)}")
+    missing = [n for n, f in fields.items() if n not in data and f.default is dataclasses.MISSING]
+    if missing:
+        raise TopologyError(f"{where}: {missing[0]!r} is missing")
+    return cls(**{key: _value(hints[key], item, f"{where}.{key}") for key, item in data.items()})
+
+
+def _value(hint: Any, data: Any, where: str) -> Any:
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(data, list):
+            raise TopologyError(f"{where}: expected a list, found {type(data).__name__}")
+        item_hint = typing.get_args(hint)[0]
+        return tuple(_value(item_hint, item, f"{where}[{place}]") for place, item in enumerate(data))
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast(type, hint), data, where)
+    if type(data) is not hint:
+        raise TopologyError(f"{where}: expected {hint.__name__}, found {data!r}")
+    return data
