@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one home of every size and code point. p4src/config.py reads this file, so each number is a plain
+// literal on a line of its own; the preprocessor needs the sizes, the packet formats need the typed constants.
+#ifndef RAILWEAVE_CONFIG_P4
+#define RAILWEAVE_CONFIG_P4
+
+/* Sizes. */
+#ifndef LANES
+#define LANES 256              // 32-bit integers per packet; -DLANES=64 for the small profile
+#endif
+#define SLOT_BITS 14
+#define SLOTS 16384            // slot numbers of the switch, both copies included: 2^SLOT_BITS
+#define MAX_CHILDREN 31        // bits 0..30 of the bitmap `seen`; bit 31 is RESULT PRESENT
+#define MAX_MEMBERS 4096       // (group, child) pairs over all groups
+#define MAX_GROUPS 512
+#define MAX_MACS 4096
+#define PORTS 512
+
+/* Aggregation packets (after Ethernet / IPv4 / UDP). */
+const bit<16> INA_UDP_PORT = 5257;
+const bit<16> INA_HEADER_BYTES = 16;
+const bit<4> INA_VERSION = 1;
+
+const bit<4> KIND_CONTRIBUTE = 0;
+const bit<4> KIND_RESULT = 1;
+const bit<4> KIND_PROBE = 2;
+
+const bit<8> OP_SUM = 0;
+const bit<8> OP_MAX = 1;
+
+const bit<8> FLAG_RETRANSMISSION = 1;
+const bit<8> FLAG_NONFINITE = 2;
+const bit<8> FLAG_OVERFLOW = 4;
+const bit<8> FLAG_MISMATCH = 8;
+const bit<8> FLAG_TO_ROOT = 16;
+const bit<8> SLOT_FLAGS = 14;  // NONFINITE, OVERFLOW and MISMATCH belong to the chunk, the others to one packet
+
+/* Group of the replication engine to which frames with an unknown or a group address go. */
+const bit<16> FLOOD_GROUP = 1;
+
+#endif

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the stages tell each other. Everything starts at 0.
+#ifndef RAILWEAVE_METADATA_P4
+#define RAILWEAVE_METADATA_P4
+
+struct metadata_t {
+    /* From the target, filled in by main.p4. */
+    port_t ingress_port;
+    port_t egress_port;
+    bit<16> egress_rid;      // which copy of a multicast packet this is: child index + 1
+    bit<1> checksum_error;   // the IPv4 header does not add up
+
+    /* Decisions, applied once by main.p4. */
+    verdict_t verdict;
+    port_t port;
+    mcast_t mcast_group;
+    bit<32> loss;            // the injector's threshold
+    bit<1> lost;             // this copy goes nowhere
+    bit<1> rewritten;        // the IPv4 header was changed: its checksum has to be made anew
+
+    /* Addressing. */
+    ipv4_t address;          // asked for by ARP, or the IPv4 destination
+    mac_t virtual_mac;       // of that address, if it is one of this switch's
+    service_t service;
+    fault_t fault;
+
+    /* The sender's place in its group, from `members`. */
+    role_t role;
+    bitmap_t bit_of_sender;
+    bitmap_t all_children;
+    bit<1> is_root;
+    bit<16> slot_excess;     // bits of the slot number outside the group's range
+    cell_t cell;
+    bit<32> tag;
+
+    /* What the registers say. */
+    age_t age;
+    bit<1> again;            // the sender's bit was set already
+    bit<1> complete;         // all children are in
+    bit<1> has_result;       // the parent's result is in
+    bit<1> mismatch;         // the packet's mark differs from the slot's
+}
+
+#endif

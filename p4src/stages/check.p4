@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the packet alone: is it one that this program understands, and is it whole? The parser extracts lanes
+// only where version, kind and both lengths are right, so here their presence stands for that.
+
+control Check(in headers_t hdr, inout metadata_t md) {
+    apply {
+        if (!hdr.ina.isValid()) {
+            md.fault = FAULT_LENGTH;
+        } else if (hdr.ina.version != INA_VERSION) {
+            md.fault = FAULT_VERSION;
+        } else if (hdr.ina.kind > KIND_PROBE) {
+            md.fault = FAULT_KIND;
+        } else if (hdr.ina.op > OP_MAX) {
+            md.fault = FAULT_OP;
+        } else if (hdr.ina.kind == KIND_PROBE) {
+            if (hdr.udp.length < PROBE_UDP_BYTES
+                    || hdr.ipv4.total_length != hdr.udp.length + IPV4_HEADER_BYTES) {
+                md.fault = FAULT_LENGTH;
+            }
+        } else if (!hdr.lanes.isValid()) {
+            md.fault = FAULT_LENGTH;
+        }
+    }
+}

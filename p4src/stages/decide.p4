@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a packet addressed to this switch, in one table. Its counters are the telemetry: action names are
+// the names of what is counted.
+
+control Decide(inout headers_t hdr, inout metadata_t md) {
+    ENTRY_COUNTER(packets);
+
+    /* Dropped, because the packet is wrong. */
+    @name(".no_service")   action no_service()   { md.verdict = VERDICT_DROP; }
+    @name(".bad_checksum") action bad_checksum() { md.verdict = VERDICT_DROP; }
+    @name(".bad_length")   action bad_length()   { md.verdict = VERDICT_DROP; }
+    @name(".bad_version")  action bad_version()  { md.verdict = VERDICT_DROP; }
+    @name(".bad_kind")     action bad_kind()     { md.verdict = VERDICT_DROP; }
+    @name(".bad_op")       action bad_op()       { md.verdict = VERDICT_DROP; }
+    @name(".refused")      action refused()      { md.verdict = VERDICT_DROP; }
+    @name(".bad_role")     action bad_role()     { md.verdict = VERDICT_DROP; }
+    @name(".bad_slot")     action bad_slot()     { md.verdict = VERDICT_DROP; }
+
+    /* Dropped, because there is nothing to send. */
+    @name(".stale")       action stale()       { md.verdict = VERDICT_DROP; }
+    @name(".absorb")      action absorb()      { md.verdict = VERDICT_DROP; }
+    @name(".duplicate")   action duplicate()   { md.verdict = VERDICT_DROP; }
+    @name(".late_result") action late_result() { md.verdict = VERDICT_DROP; }
+    @name(".no_path")     action no_path()     { md.verdict = VERDICT_DROP; }
+
+    /* To all children, to the parent, or back to the sender. */
+    action to_children() {
+        hdr.ina.kind = KIND_RESULT;
+        md.verdict = VERDICT_RESULT;
+    }
+
+    @name(".result")           action result()           { to_children(); }
+    @name(".mismatch")         action mismatch()         { to_children(); }
+    @name(".deliver_down")     action deliver_down()     { to_children(); }
+    @name(".forward_up")       action forward_up()       { md.verdict = VERDICT_UP; }
+    @name(".forward_up_again") action forward_up_again() { md.verdict = VERDICT_UP; }
+    @name(".probe")            action probe()            { turn_datagram(hdr, md); }
+
+    @name(".reflect")
+    action reflect() {
+        turn_datagram(hdr, md);
+        hdr.ina.kind = KIND_RESULT;
+    }
+
+    @name(".decide")
+    table decide {
+        key = {
+            md.fault: ternary @name("fault");
+            hdr.ina.kind: ternary @name("kind");
+            md.age: ternary @name("age");
+            md.again: ternary @name("again");
+            md.complete: ternary @name("complete");
+            md.is_root: ternary @name("is_root");
+            md.has_result: ternary @name("has_result");
+            hdr.ina.flags: ternary @name("flags");
+        }
+        actions = {
+            no_service; bad_checksum; bad_length; bad_version; bad_kind; bad_op; refused; bad_role; bad_slot;
+            stale; absorb; duplicate; late_result; no_path;
+            result; mismatch; deliver_down; forward_up; forward_up_again; reflect; probe;
+        }
+        const default_action = stale();
+        counters = packets;
+        // The first row that fits decides.
+        const entries = {
+            // fault           kind             age        again compl root result flags
+            // Refused: nothing of it has reached a register.
+            (FAULT_SERVICE,    _,               _,         _,    _,    _,   _,     _): no_service();    // to our MAC, but nothing that we do
+            (FAULT_CHECKSUM,   _,               _,         _,    _,    _,   _,     _): bad_checksum();  // damaged on the way
+            (FAULT_LENGTH,     _,               _,         _,    _,    _,   _,     _): bad_length();    // short, or of another LANES
+            (FAULT_VERSION,    _,               _,         _,    _,    _,   _,     _): bad_version();
+            (FAULT_KIND,       _,               _,         _,    _,    _,   _,     _): bad_kind();
+            (FAULT_OP,         _,               _,         _,    _,    _,   _,     _): bad_op();
+            (FAULT_STRANGER,   _,               _,         _,    _,    _,   _,     _): refused();       // of no group here, or not from where its member sits
+            (FAULT_ROLE,       _,               _,         _,    _,    _,   _,     _): bad_role();      // a result from below, a contribution from above
+            (FAULT_SLOT,       _,               _,         _,    _,    _,   _,     _): bad_slot();      // outside the group's range
+            // Probes: the first switch answers, or the root if that is asked for.
+            (_,                KIND_PROBE,      _,         _,    _,    0,   _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): no_path();
+            (_,                KIND_PROBE,      _,         _,    _,    _,   _,     _): probe();
+            // Contributions.
+            (_,                _,               AGE_STALE, _,    _,    _,   _,     _): stale();             // nobody waits for that round any more
+            (_,                KIND_CONTRIBUTE, _,         0,    0,    _,   _,     _): absorb();            // others are missing
+            (_,                KIND_CONTRIBUTE, _,         1,    0,    _,   _,     _): duplicate();         // counted already, others are missing
+            (_,                KIND_CONTRIBUTE, _,         0,    1,    1,   _,     FLAG_MISMATCH &&& FLAG_MISMATCH): mismatch();  // every rank must learn of it
+            (_,                KIND_CONTRIBUTE, _,         0,    1,    1,   _,     _): result();            // the last one becomes the result
+            (_,                KIND_CONTRIBUTE, _,         1,    1,    1,   _,     _): reflect();           // that child has lost the result
+            (_,                KIND_CONTRIBUTE, _,         0,    1,    0,   _,     _): forward_up();        // the subtree is complete
+            (_,                KIND_CONTRIBUTE, _,         1,    1,    0,   1,     _): reflect();           // that child has lost the result
+            (_,                KIND_CONTRIBUTE, _,         1,    1,    0,   0,     _): forward_up_again();  // the parent may have lost our sum
+            // Results from the parent.
+            (_,                KIND_RESULT,     _,         0,    _,    _,   _,     _): deliver_down();
+            (_,                KIND_RESULT,     _,         1,    _,    _,   _,     _): late_result();       // delivered before
+        }
+    }
+
+    apply {
+        decide.apply();
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may touch which slots. The key holds all that a sender must get right, the port that it arrives by included:
+// what misses is a stranger's and reaches no register.
+
+control Members(in headers_t hdr, inout metadata_t md) {
+    ENTRY_COUNTER(packets);
+
+    /* One of the group's children: a host, or a switch below. */
+    @name(".contributor")
+    action contributor(bitmap_t child_bit, bitmap_t all_children, bit<16> slot_base, bit<16> slot_mask,
+                       bit<32> start, bit<1> is_root, mcast_t mcast_group) {
+        md.role = ROLE_CHILD;
+        md.bit_of_sender = child_bit;
+        md.all_children = all_children;
+        md.cell = (cell_t)(slot_base + hdr.ina.slot);
+        md.slot_excess = hdr.ina.slot & ~slot_mask;
+        md.tag = start + hdr.ina.round;
+        md.is_root = is_root;
+        md.mcast_group = mcast_group;
+    }
+
+    /* The switch above: its result counts as one more bit of the bitmap. */
+    @name(".parent")
+    action parent(bit<16> slot_base, bit<16> slot_mask, bit<32> start, mcast_t mcast_group) {
+        md.role = ROLE_PARENT;
+        md.bit_of_sender = RESULT_PRESENT;
+        md.cell = (cell_t)(slot_base + hdr.ina.slot);
+        md.slot_excess = hdr.ina.slot & ~slot_mask;
+        md.tag = start + hdr.ina.round;
+        md.mcast_group = mcast_group;
+    }
+
+    @name(".stranger")
+    action stranger() {
+        md.fault = FAULT_STRANGER;
+    }
+
+    @name(".members")
+    table members {
+        key = {
+            hdr.ina.group: exact @name("group");
+            md.ingress_port: exact @name("ingress_port");
+            hdr.ina.child: exact @name("child");
+            hdr.ipv4.src: exact @name("source");
+        }
+        actions = { contributor; parent; @defaultonly stranger; }
+        default_action = stranger();
+        counters = packets;
+        size = MAX_MEMBERS;
+    }
+
+    apply {
+        if (members.apply().hit && hdr.ina.kind != KIND_PROBE) {
+            if ((hdr.ina.kind == KIND_RESULT) != (md.role == ROLE_PARENT)) {
+                md.fault = FAULT_ROLE;
+            } else if (md.slot_excess != 0) {
+                md.fault = FAULT_SLOT;
+            }
+        }
+    }
+}

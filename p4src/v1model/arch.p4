@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file besides parser.p4 and main.p4 that knows v1model: its externs under the names that the stages use.
+#ifndef RAILWEAVE_ARCH_P4
+#define RAILWEAVE_ARCH_P4
+
+#define V1MODEL_VERSION 20200408
+#include <v1model.p4>
+
+/* A register with one value of type T per slot, called `label` by P4Runtime. */
+#define TEXT(label) #label
+#define CELLS(T, cells, label) @name(TEXT(.label)) register<T, cell_t>(SLOTS) cells
+#define CELL_READ(cells, index, into) cells.read(into, index)
+#define CELL_WRITE(cells, index, value) cells.write(index, value)
+
+/* Packets and bytes per table entry; a table names it in its property `counters`. */
+#define ENTRY_COUNTER(name) direct_counter(CounterType.packets_and_bytes) name
+/* Packets per port. */
+#define PORT_COUNTER(counts, label) @name(TEXT(.label)) counter<port_t>(PORTS, CounterType.packets) counts
+
+#define RANDOM32(into) random<bit<32>>(into, 0, 0xFFFFFFFF)
+
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave on v1model: the table of contents.
+#include "common/config.p4"
+#include "v1model/arch.p4"
+#include "common/types.p4"
+#include "common/repeat.p4"
+#include "common/headers.p4"
+#include "common/metadata.p4"
+#include "common/turn.p4"
+
+#include "v1model/parser.p4"
+
+#include "stages/injector.p4"
+#include "stages/virtual_addresses.p4"
+#include "stages/forward.p4"
+#include "stages/check.p4"
+#include "stages/members.p4"
+#include "stages/slot_tag.p4"
+#include "stages/slot_members.p4"
+#include "stages/slot_mark.p4"
+#include "stages/slot_flags.p4"
+#include "stages/lanes.p4"
+#include "stages/decide.p4"
+#include "stages/uplinks.p4"
+#include "stages/replicas.p4"
+
+/* In-network aggregation, for a packet addressed to this switch. */
+control Aggregate(inout headers_t hdr, inout metadata_t md) {
+    apply {
+        if (md.fault == FAULT_NONE) {
+            Check.apply(hdr, md);
+        }
+        if (md.fault == FAULT_NONE) {
+            Members.apply(hdr, md);
+        }
+        if (md.fault == FAULT_NONE && hdr.ina.kind != KIND_PROBE) {
+            // Every register is touched at most once, and in this order: so it fits a pipeline of hardware stages.
+            SlotTag.apply(hdr, md);
+            if (md.age != AGE_STALE) {
+                SlotMembers.apply(md);
+                SlotMark.apply(hdr, md);
+                SlotFlags.apply(hdr, md);
+                Lanes.apply(hdr, md);
+            }
+        }
+        Decide.apply(hdr, md);
+        if (md.verdict == VERDICT_UP) {
+            Uplinks.apply(hdr, md);
+        }
+    }
+}
+
+control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standard_metadata_t standard) {
+    apply {
+        md.ingress_port = standard.ingress_port;
+        md.checksum_error = standard.checksum_error;
+        InjectorIngress.apply(md);
+        if (md.lost == 0) {
+            VirtualAddresses.apply(hdr, md);
+            if (md.service == SERVICE_AGGREGATE) {
+                Aggregate.apply(hdr, md);
+            } else if (md.service == SERVICE_BRIDGE) {
+                Forward.apply(hdr, md);
+            }
+        }
+
+        if (md.verdict == VERDICT_UNICAST) {
+            standard.egress_spec = md.port;
+        } else if (md.verdict == VERDICT_FLOOD || md.verdict == VERDICT_RESULT) {
+            standard.mcast_grp = md.mcast_group;
+        } else {
+            mark_to_drop(standard);
+        }
+    }
+}
+
+control RailweaveEgress(inout headers_t hdr, inout metadata_t md, inout standard_metadata_t standard) {
+    apply {
+        md.egress_port = standard.egress_port;
+        md.egress_rid = standard.egress_rid;
+        if (md.verdict == VERDICT_RESULT) {
+            Replicas.apply(hdr, md);
+        } else if (md.verdict == VERDICT_FLOOD && md.egress_port == md.ingress_port) {
+            md.lost = 1;
+        }
+        if (md.lost == 0) {
+            InjectorEgress.apply(md);
+        }
+        if (md.lost == 1) {
+            mark_to_drop(standard);
+        }
+    }
+}
+
+V1Switch(Parse(), VerifyIpv4(), RailweaveIngress(), RailweaveEgress(), UpdateIpv4(), Deparse()) main;
