@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled programs, and whether they are those of the sources beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from railweave.p4src.config import SOURCE_ROOT
+
+BUILD_ROOT: Final = SOURCE_ROOT / "build"
+SOURCES_RECORD: Final = BUILD_ROOT / "sources.sha256"
+PROFILES: Final = (256, 64)
+"""Lanes per packet of the programs that are compiled."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One compiled program: what a v1model target runs, and what its controller reads."""
+
+    lanes: int
+    json_path: Path
+    p4info_path: Path
+
+
+def artifact(lanes: int) -> Artifact:
+    """Return the program compiled for that many lanes per packet; ValueError names the profiles there are."""
+    if lanes not in PROFILES:
+        raise ValueError(f"no program is compiled for {lanes} lanes; there are {sorted(PROFILES)}")
+    folder = BUILD_ROOT / "bmv2" / f"lanes{lanes}"
+    return Artifact(lanes, folder / "railweave.json", folder / "p4info.txtpb")
+
+
+def source_hashes() -> str:
+    """Return a line per P4 source, as `sha256sum` writes and checks them, with paths relative to p4src."""
+    sources = sorted(p for p in SOURCE_ROOT.rglob("*.p4") if not p.is_relative_to(BUILD_ROOT))
+    return "".join(
+        f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.relative_to(SOURCE_ROOT).as_posix()}\n"
+        for p in sources
+    )

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every profile of the P4 program: `python -m railweave.p4src.compile` (p4c-bm2-ss on PATH)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from railweave.p4src.artifacts import PROFILES, SOURCES_RECORD, Artifact, artifact, source_hashes
+from railweave.p4src.config import SOURCE_ROOT
+
+COMPILER: Final = "p4c-bm2-ss"
+TOP: Final = "v1model/main.p4"
+
+
+class CompileError(Exception):
+    """The compiler is missing, or it refused the sources."""
+
+
+def compile_all() -> list[Artifact]:
+    """Compile every profile into `build/` and record the hashes of the sources; raises CompileError."""
+    if shutil.which(COMPILER) is None:
+        raise CompileError(
+            f"{COMPILER} is not on PATH: install p4c (github.com/p4lang/p4c) to change the P4 program; "
+            "to run it as it is, nothing needs compiling"
+        )
+    built = [_compile(artifact(lanes)) for lanes in PROFILES]
+    SOURCES_RECORD.write_text(source_hashes(), encoding="utf-8")
+    return built
+
+
+def _compile(target: Artifact) -> Artifact:
+    target.json_path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        raw = Path(folder) / "raw.json"
+        command = [
+            COMPILER,
+            "--std",
+            "p4-16",
+            "--Wdisable=unused",
+            "--Werror",
+            "-I.",
+            f"-DLANES={target.lanes}",
+        ]
+        command += ["--p4runtime-files", str(target.p4info_path), "-o", str(raw), TOP]
+        # Relative paths, because p4c copies them into its output.
+        done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CompileError(f"{' '.join(command)}\n{done.stderr}")
+        program = json.loads(raw.read_text(encoding="utf-8"))
+    target.json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
+    return target
+
+
+def _shorten(node: Any) -> Any:
+    """Keep of p4c's source positions file and line: the text quoted beside them is most of its output."""
+    if isinstance(node, list):
+        return [_shorten(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: _position(value) if key == "source_info" else _shorten(value) for key, value in node.items()}
+
+
+def _position(info: dict[str, Any]) -> dict[str, Any]:
+    return {"filename": info["filename"].removeprefix("./"), "line": info["line"]}
+
+
+def _lines(program: dict[str, Any]) -> str:
+    """Write JSON with one table, action, register … per line, so that changes read as diffs."""
+    parts = []
+    for key, value in program.items():
+        if isinstance(value, list) and value:
+            rows = ",\n".join(json.dumps(item, separators=(",", ":")) for item in value)
+            parts.append(f"{json.dumps(key)}: [\n{rows}\n]")
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main() -> int:
+    """Compile, say what was written, and exit non-zero with the compiler's own words where that fails."""
+    try:
+        for target in compile_all():
+            print(f"{target.json_path.relative_to(SOURCE_ROOT.parent)}  {target.lanes} lanes per packet")
+    except CompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled programs are those of the sources, and the numbers are read from their one home."""
+
+import json
+import re
+import shutil
+
+import pytest
+from railweave.p4src.artifacts import BUILD_ROOT, PROFILES, SOURCES_RECORD, artifact, source_hashes
+from railweave.p4src.compile import COMPILER, compile_all
+from railweave.p4src.config import CONFIG, SOURCE_ROOT, read_config
+
+
+def test_the_compiled_programs_are_of_these_sources() -> None:
+    assert SOURCES_RECORD.read_text() == source_hashes(), "the P4 sources have changed: run `make p4`"
+
+
+def test_every_line_of_config_that_defines_a_number_is_read() -> None:
+    text = (SOURCE_ROOT / "common" / "config.p4").read_text()
+    defined = set(re.findall(r"^\s*(?:#define|const bit<\d+>) (\w+)", text, re.MULTILINE)) - {
+        "RAILWEAVE_CONFIG_P4"
+    }
+    assert set(CONFIG) == defined
+
+
+def test_config_reads_sizes_and_typed_constants() -> None:
+    assert read_config("#define SLOTS 12  // text\nconst bit<8> OP_MAX = 1;\n// const bit<8> NO = 2;\n") == {
+        "SLOTS": 12,
+        "OP_MAX": 1,
+    }
+
+
+def test_config_is_consistent() -> None:
+    assert CONFIG["SLOTS"] == 1 << CONFIG["SLOT_BITS"]
+    slot_flags = CONFIG["FLAG_NONFINITE"] | CONFIG["FLAG_OVERFLOW"] | CONFIG["FLAG_MISMATCH"]
+    assert CONFIG["SLOT_FLAGS"] == slot_flags
+    assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
+
+
+@pytest.mark.parametrize("lanes", PROFILES)
+def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int) -> None:
+    program = json.loads(artifact(lanes).json_path.read_text())
+    names = [f"lane_{n:02X}" for n in range(lanes)]
+    header = next(h for h in program["header_types"] if h["name"] == "lanes_h")
+    assert [field[:2] for field in header["fields"]] == [[name, 32] for name in names]
+    registers = {r["name"]: (r["size"], r["bitwidth"]) for r in program["register_arrays"]}
+    assert [registers[name] for name in names] == [(CONFIG["SLOTS"], 32)] * lanes
+
+
+@pytest.mark.parametrize(
+    ("action", "primitives"),
+    [("read", ["read"]), ("write", ["write"]), ("add", ["read", "write"]), ("max", ["read", "write"])],
+)
+@pytest.mark.parametrize("lanes", PROFILES)
+def test_a_packet_touches_each_lane_register_once_and_in_order(
+    lanes: int, action: str, primitives: list[str]
+) -> None:
+    """What a pipeline of hardware stages asks; reading and then writing one cell is one touch."""
+    program = json.loads(artifact(lanes).json_path.read_text())
+    body = next(a for a in program["actions"] if a["name"].endswith(f".Lanes.{action}"))["primitives"]
+    touched = [
+        (step["op"], next(p["value"] for p in step["parameters"] if p["type"] == "register_array"))
+        for step in body
+        if step["op"].startswith("register_")
+    ]
+    assert touched == [(f"register_{op}", f"lane_{n:02X}") for n in range(lanes) for op in primitives]
+
+
+def test_nothing_of_the_machine_is_in_the_compiled_programs() -> None:
+    for path in [p for p in BUILD_ROOT.rglob("*") if p.is_file()]:
+        assert not re.search(r'"/\w|\.\./|/home/|/tmp/|/usr/', path.read_text()), path
+
+
+def test_an_unknown_profile_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ValueError, match=r"32 lanes; there are \[64, 256\]"):
+        artifact(32)
+
+
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+def test_compiling_again_changes_nothing() -> None:
+    before = {p: p.read_bytes() for p in BUILD_ROOT.rglob("*") if p.is_file()}
+    compile_all()
+    assert {p: p.read_bytes() for p in BUILD_ROOT.rglob("*") if p.is_file()} == before
