@@ -25,17 +25,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of tests per tier and outcome, and each absent target once with its reason."""
+    """Print how many tests of each tier ran, what tests report, and each absent target with its reason."""
     counts: Counter[tuple[str, str]] = Counter()
     absent: Counter[str] = Counter()
+    reported: list[object] = []
     for outcome in OUTCOMES:
         for report in terminalreporter.stats.get(outcome, []):
             counts[_tier(report.nodeid), outcome] += 1
+            reported += [value for name, value in getattr(report, "user_properties", []) if name == "summary"]
             if outcome == "skipped" and isinstance(report.longrepr, tuple):
                 absent[report.longrepr[2].removeprefix("Skipped: ")] += 1
     terminalreporter.section("tiers")
     for tier in TIERS:
         numbers = ", ".join(f"{counts[tier, o]} {o}" for o in OUTCOMES if counts[tier, o])
         terminalreporter.write_line(f"{tier:<10} {numbers or 'none run'}")
+    for line in reported:
+        terminalreporter.write_line(str(line))
     for reason, number in sorted(absent.items()):
         terminalreporter.write_line(f"absent: {reason} ({number} tests)")

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The slot algorithm, for exhaustive search by spin: hosts, a root switch and, with LEVELS 2, a leaf switch below it.
+//
+// One slot with its two copies (S = 1): slots are independent, so one shows what all do. A switch first holds what
+// an earlier group has left in it. Serial numbers have three bits and wrap in the middle of the run.
+//
+// The network is the set of all packets ever sent. Any of them may arrive at any time and any number of times, or never:
+// that is loss, duplication, reordering and delay without bound, up to the aliasing of serial numbers that
+// 32 bits exclude in practice and CHUNKS <= 8 excludes here.
+//
+// What is asserted, at every step:
+//   sum      whatever leaves a switch, partial sum or result, is the sum of each contribution exactly once;
+//   needed   a contribution is dropped as STALE only if its sender holds the result already (else it would wait forever);
+//   absorbed a slot never holds more than the children contributed.
+// Each MUTANT_* takes one rule away; spin must then find a violation.
+
+#ifndef LEVELS
+#define LEVELS 1
+#endif
+#ifndef HOSTS
+#define HOSTS 2
+#endif
+#ifndef CHUNKS
+#define CHUNKS 8
+#endif
+
+#define SERIALS 8  // three bits
+#define START 6    // tags run 6, 7, 0, 1
+
+#define ROOT 0
+#define LEAF 1
+
+#if LEVELS == 2
+#define ALL_AT_ROOT 3                        // child 0: the leaf; child 1: the last host
+#define ALL_AT_LEAF ((1 << (HOSTS - 1)) - 1) // all other hosts
+#define IS_AT_LEAF(h) (h < HOSTS - 1)
+#else
+#define ALL_AT_ROOT ((1 << HOSTS) - 1)
+#define ALL_AT_LEAF 0
+#define IS_AT_LEAF(h) false
+#endif
+
+#ifdef MUTANT_ONE_COPY
+#define COPY(k) 0
+#define TAG(k) ((START + k) % SERIALS)
+#else
+#define COPY(k) (k % 2)
+#define TAG(k) ((START + k / 2) % SERIALS)
+#endif
+
+// What host h contributes to chunk k: no two sums of such are equal unless their parts are.
+#define VALUE(h, k) ((1 << (4 * h)) * (k + 1))
+
+typedef Copy {
+  byte tag;
+  byte seen;
+  bool present;  // RESULT PRESENT
+  int sum;
+}
+typedef Switch {
+  Copy copy[2];
+}
+
+Switch at[LEVELS];
+byte held[HOSTS];      // results a host holds: 0 .. held-1. It contributes to chunk `held`, and may do so again and again
+byte up[HOSTS];        // CONTRIBUTE packets of a host, a bit per chunk
+byte down[HOSTS];      // RESULT packets to a host
+byte leaf_up;          // CONTRIBUTE packets of the leaf
+byte leaf_down;        // RESULT packets to the leaf
+
+hidden byte host, k, c, serial_difference, i, reflected;
+hidden int expected, partial;
+
+inline expect_sum(first, last) {
+  expected = 0;
+  i = first;
+  do
+  :: i <= last -> expected = expected + VALUE(i, k); i++
+  :: else -> break
+  od
+}
+
+inline classify(s) {
+#ifdef MUTANT_NO_TAG_CHECK
+  serial_difference = 0;
+#else
+  serial_difference = (TAG(k) + SERIALS - at[s].copy[c].tag) % SERIALS;
+#ifdef MUTANT_UNSIGNED_SERIALS
+  if
+  :: TAG(k) > at[s].copy[c].tag -> serial_difference = 1
+  :: TAG(k) == at[s].copy[c].tag -> serial_difference = 0
+  :: else -> serial_difference = SERIALS - 1
+  fi;
+#endif
+#endif
+}
+
+#define IS_SAME (serial_difference == 0)
+#define IS_NEWER (serial_difference > 0 && serial_difference < SERIALS / 2)
+
+inline multicast(s) {
+#if LEVELS == 2
+  if
+  :: s == ROOT ->
+     leaf_down = leaf_down | (1 << k);
+     down[HOSTS - 1] = down[HOSTS - 1] | (1 << k)
+  :: else ->
+     i = 0;
+     do
+     :: i < HOSTS - 1 -> down[i] = down[i] | (1 << k); i++
+     :: else -> break
+     od
+  fi
+#else
+  i = 0;
+  do
+  :: i < HOSTS -> down[i] = down[i] | (1 << k); i++
+  :: else -> break
+  od
+#endif
+}
+
+inline forward_up() {
+  expect_sum(0, HOSTS - 2);
+  assert(at[LEVELS - 1].copy[c].sum == expected);  // sum
+  leaf_up = leaf_up | (1 << k)
+}
+
+// All children are in, for the first time.
+inline complete(s) {
+  if
+  :: s == ROOT ->
+     expect_sum(0, HOSTS - 1);
+     assert(at[s].copy[c].sum == expected);  // sum
+     at[s].copy[c].present = true;
+     multicast(s)
+  :: else -> forward_up()
+  fi
+}
+
+// A child that has contributed asks again: reflect the result, or ask the parent again, which may have lost it.
+inline answer_again(s) {
+  if
+  :: s == ROOT || at[s].copy[c].present ->
+     expect_sum(0, HOSTS - 1);
+     assert(at[s].copy[c].sum == expected);  // sum
+     reflected = true
+  :: else -> forward_up()
+  fi
+}
+
+// A contribution `value` of child `child` to chunk k arrives at switch s. `has_result`: its sender holds the result.
+inline contribute(s, child, value, all, has_result) {
+  c = COPY(k);
+  classify(s);
+  if
+  :: IS_NEWER ->
+     at[s].copy[c].tag = TAG(k);
+     at[s].copy[c].seen = 1 << child;
+     at[s].copy[c].present = false;
+     at[s].copy[c].sum = value;
+     if
+     :: at[s].copy[c].seen == all -> complete(s)
+     :: else
+     fi
+  :: IS_SAME && !(at[s].copy[c].seen & (1 << child)) ->
+     at[s].copy[c].seen = at[s].copy[c].seen | (1 << child);
+     at[s].copy[c].sum = at[s].copy[c].sum + value;
+     if
+     :: at[s].copy[c].seen == all -> complete(s)
+     :: else
+     fi
+  :: IS_SAME && (at[s].copy[c].seen & (1 << child)) ->
+#ifdef MUTANT_NO_SEEN
+     at[s].copy[c].sum = at[s].copy[c].sum + value;
+#endif
+     if
+     :: at[s].copy[c].seen != all
+     :: else -> answer_again(s)
+     fi
+  :: else -> assert(has_result)  // needed
+  fi
+}
+
+// The parent's RESULT for chunk k arrives at the leaf.
+inline deliver_down() {
+  c = COPY(k);
+  classify(LEVELS - 1);
+  if
+#ifdef MUTANT_RESULT_WITHOUT_TAG
+  :: !at[LEVELS - 1].copy[c].present ->
+#else
+  :: IS_SAME && !at[LEVELS - 1].copy[c].present ->
+#endif
+     expect_sum(0, HOSTS - 1);
+     at[LEVELS - 1].copy[c].sum = expected;
+#ifndef MUTANT_NO_RESULT_PRESENT
+     at[LEVELS - 1].copy[c].present = true;
+#endif
+     multicast(LEAF)
+  :: else
+  fi
+}
+
+inline choose_chunk() {
+  k = 0;
+  do
+  :: k < CHUNKS - 1 -> k++
+  :: break
+  od
+}
+
+inline choose_host() {
+  host = 0;
+  do
+  :: host < HOSTS - 1 -> host++
+  :: break
+  od
+}
+
+init {
+  atomic {
+    i = 0;
+    do
+    :: i < 2 * LEVELS ->
+       at[i / 2].copy[i % 2].tag = (START + SERIALS - 1) % SERIALS;
+       at[i / 2].copy[i % 2].seen = (i / 2 == ROOT -> ALL_AT_ROOT : ALL_AT_LEAF);
+       at[i / 2].copy[i % 2].present = true;
+       at[i / 2].copy[i % 2].sum = 7;
+       i++
+    :: else -> break
+    od
+  }
+end:
+  do
+#ifdef MUTANT_NEVER_ENDS
+  :: assert(held[0] < CHUNKS || held[HOSTS - 1] < CHUNKS)  // claims that no run ends; spin must show one that does
+#endif
+  :: atomic {  // a host sends
+       choose_host();
+       k = held[host];
+       if
+       :: k < CHUNKS -> up[host] = up[host] | (1 << k)
+       :: else
+       fi
+     }
+  :: atomic {  // a contribution arrives
+       choose_host();
+       choose_chunk();
+       reflected = false;
+       if
+       :: !(up[host] & (1 << k))
+#if LEVELS == 2
+       :: (up[host] & (1 << k)) && IS_AT_LEAF(host) ->
+          contribute(LEAF, host, VALUE(host, k), ALL_AT_LEAF, (held[host] > k))
+       :: (up[host] & (1 << k)) && !IS_AT_LEAF(host) ->
+          contribute(ROOT, 1, VALUE(host, k), ALL_AT_ROOT, (held[host] > k))
+#else
+       :: (up[host] & (1 << k)) -> contribute(ROOT, host, VALUE(host, k), ALL_AT_ROOT, (held[host] > k))
+#endif
+       fi;
+       if
+       :: reflected -> down[host] = down[host] | (1 << k)
+       :: else
+       fi
+     }
+  :: atomic {  // a result arrives
+       choose_host();
+       k = held[host];
+       if
+       :: k < CHUNKS && (down[host] & (1 << k)) -> held[host] = k + 1
+       :: else
+       fi
+     }
+#if LEVELS == 2
+  :: atomic {  // the leaf's contribution arrives at the root
+       choose_chunk();
+       reflected = false;
+       if
+       :: (leaf_up & (1 << k)) ->
+          expect_sum(0, HOSTS - 2);
+          partial = expected;
+          // The leaf needs the result as long as one of its hosts does.
+          contribute(ROOT, 0, partial, ALL_AT_ROOT, (held[0] > k && held[HOSTS - 2] > k))
+       :: else
+       fi;
+       if
+       :: reflected -> leaf_down = leaf_down | (1 << k)
+       :: else
+       fi
+     }
+  :: atomic {  // a result arrives at the leaf
+       choose_chunk();
+       if
+       :: (leaf_down & (1 << k)) -> deliver_down()
+       :: else
+       fi
+     }
+#endif
+  od
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spin exhausts the model of the slot algorithm, and refutes each mutant of it: so the check can fail."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MODEL = Path(__file__).parent / "models" / "slots.pml"
+DEADLINE_S = 120
+MISSING = [tool for tool in ("spin", "gcc", "cpp") if shutil.which(tool) is None]
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"model checker: {', '.join(MISSING)} not on PATH")
+
+ONE_LEVEL = ["LEVELS=1", "HOSTS=2"]
+TWO_LEVELS = ["LEVELS=2", "HOSTS=3"]
+
+
+def _run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, f"{command[0]} failed: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _search(folder: Path, definitions: list[str]) -> tuple[int, int]:
+    """Return (errors, states stored) of a search of the whole state space."""
+    model = _run(["cpp", "-P", *(f"-D{d}" for d in definitions), str(MODEL)], folder)
+    (folder / "model.pml").write_text(model)
+    _run(["spin", "-a", "model.pml"], folder)
+    _run(["gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"], folder)
+    report = _run(["./pan", "-m100000"], folder)
+    assert "max search depth too small" not in report or "errors: 0" not in report, report
+    found = re.search(r"errors: (\d+)\s+(\d+) states, stored", report)
+    assert found, report
+    return int(found[1]), int(found[2])
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [ONE_LEVEL, ["LEVELS=1", "HOSTS=4"], TWO_LEVELS, ["LEVELS=2", "HOSTS=5"]],
+    ids=" ".join,
+)
+def test_no_wrong_sum_and_nobody_waits_forever(
+    definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    errors, states = _search(tmp_path, definitions)
+    assert errors == 0
+    record_property(
+        "summary", f"spin: slot algorithm with {' '.join(definitions)}: {states} states, exhausted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mutant", "definitions"),
+    [
+        ("NEVER_ENDS", ONE_LEVEL),
+        ("NEVER_ENDS", TWO_LEVELS),
+        ("NO_TAG_CHECK", ONE_LEVEL),
+        ("ONE_COPY", ONE_LEVEL),
+        ("UNSIGNED_SERIALS", ONE_LEVEL),
+        ("NO_SEEN", ONE_LEVEL),
+        ("NO_RESULT_PRESENT", TWO_LEVELS),
+        ("RESULT_WITHOUT_TAG", TWO_LEVELS),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_mutant_is_refuted(mutant: str, definitions: list[str], tmp_path: Path) -> None:
+    errors, _ = _search(tmp_path, [*definitions, f"MUTANT_{mutant}"])
+    assert errors > 0
