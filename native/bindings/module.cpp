@@ -2,4 +2,11 @@
 // The one native module. Each part binds itself in a file of its own and is listed here.
 #include <nanobind/nanobind.h>
 
-NB_MODULE(_native, m) { m.doc() = "railweave's native core: protocol machines, event loop and P4 engine"; }
+namespace railweave {
+void bind_collectives(nanobind::module_& m);
+}  // namespace railweave
+
+NB_MODULE(_native, m) {
+  m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
+  railweave::bind_collectives(m);
+}

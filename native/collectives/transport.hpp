@@ -36,7 +36,7 @@ class Transport {
   virtual int rank() const = 0;
   virtual void set_listener(TransportListener* listener) = 0;
   /// Messages posted from now on belong to this call.
-  virtual void begin(const MessageLabel& label) = 0;
+  virtual void begin(const MessageLabel& label, Time now) = 0;
   virtual void post_send(int peer, Bytes data, Time now) = 0;
   virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
   /// A hint that messages will be sent from or received into this memory: register it now, and keep it
@@ -49,6 +49,10 @@ class Transport {
   virtual void announce(const Failure& failure, Time now) = 0;
   /// Lets go of all buffers posted. What is half received is thrown away; nothing completes any more.
   virtual void abort() = 0;
+  /// Says goodbye: nothing more will be posted. `closed` is true once no peer needs anything from this rank
+  /// any more.
+  virtual void close(Time) {}
+  virtual bool closed() const { return true; }
   /// Counts of the wire; `slices`, `payload_bytes` and `busy` are the rail's business and stay 0.
   virtual RailStats stats() const = 0;
 };

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.collectives: the reduce kernels, and rails of rings over a simulated network, for tests.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "collectives/label.hpp"
+#include "collectives/reduce.hpp"
+#include "collectives/simulation.hpp"
+#include "rails/ring_rail.hpp"
+
+namespace nb = nanobind;
+
+namespace railweave {
+namespace {
+
+using Array = nb::ndarray<nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::byte* bytes_of(const Array& array) { return static_cast<std::byte*>(array.data()); }
+const std::byte* bytes_of(const ConstArray& array) { return static_cast<const std::byte*>(array.data()); }
+
+void reduce_arrays(DType dtype, ReduceOp op, const Array& into, const ConstArray& low,
+                   const ConstArray& high) {
+  const std::size_t size = into.nbytes();
+  if (low.nbytes() != size || high.nbytes() != size) throw std::invalid_argument("arrays differ in size");
+  reduce(dtype, op, bytes_of(into), bytes_of(low), bytes_of(high), size / item_size(dtype));
+}
+
+struct Call {
+  DType dtype;
+  ReduceOp op;
+  ConstArray input;
+  Array output;
+};
+
+// One rank of the simulation: submits all its calls at once and keeps what it is told.
+class SimulatedRank final : public RailListener {
+ public:
+  SimulatedRank(SimulatedNetwork& network, int rank, RingRailOptions options)
+      : rail_(0, network.transport(rank), *this, options) {}
+
+  void submit(const std::vector<Call>& calls, int world_size) {
+    std::uint32_t index = 0;
+    for (const Call& call : calls) {
+      const std::size_t count = call.output.nbytes() / item_size(call.dtype);
+      const CallDescription description{.op_index = index++,
+                                        .collective = Collective::kAllReduce,
+                                        .dtype = call.dtype,
+                                        .op = call.op,
+                                        .count = count};
+      rail_.start({.call = description,
+                   .input = bytes_of(call.input),
+                   .output = bytes_of(call.output),
+                   .count = count,
+                   .world_size = world_size},
+                  0);
+    }
+  }
+
+  std::pair<std::vector<std::uint32_t>, std::optional<std::string>> outcome() const {
+    return {done_, failure_};
+  }
+
+  void slice_done(std::size_t, std::uint32_t op_index, Time) override { done_.push_back(op_index); }
+  void rail_failed(std::size_t, const Failure& failure, Time now) override {
+    failure_ = failure.message;
+    rail_.announce(failure, now);
+    rail_.abort();
+  }
+
+ private:
+  RingRail rail_;
+  std::vector<std::uint32_t> done_;
+  std::optional<std::string> failure_;
+};
+
+auto simulate(const std::vector<std::vector<Call>>& calls, std::uint64_t seed, std::size_t small_bytes,
+              std::size_t segment_bytes) {
+  const int ranks = static_cast<int>(calls.size());
+  SimulatedNetwork network(ranks, seed);
+  std::vector<std::unique_ptr<SimulatedRank>> hosts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RingRailOptions options{.small_bytes = small_bytes, .segment_bytes = segment_bytes};
+    hosts.push_back(std::make_unique<SimulatedRank>(network, rank, options));
+  }
+  for (int rank = 0; rank < ranks; ++rank) hosts[rank]->submit(calls[rank], ranks);
+  network.run();
+  std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
+  for (const auto& host : hosts) outcomes.push_back(host->outcome());
+  return outcomes;
+}
+
+}  // namespace
+
+void bind_collectives(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("collectives", "Reduce kernels and algorithms");
+  nb::enum_<DType>(sub, "DType").value("FLOAT32", DType::kFloat32).value("INT32", DType::kInt32);
+  nb::enum_<ReduceOp>(sub, "ReduceOp")
+      .value("SUM", ReduceOp::kSum)
+      .value("MAX", ReduceOp::kMax)
+      .value("MIN", ReduceOp::kMin)
+      .value("AVG", ReduceOp::kAvg);
+  nb::class_<Call>(sub, "Call", "One all_reduce of one rank")
+      .def(nb::init<DType, ReduceOp, ConstArray, Array>(), nb::arg("dtype"), nb::arg("op"), nb::arg("input"),
+           nb::arg("output"));
+  sub.def("reduce", &reduce_arrays, nb::arg("dtype"), nb::arg("op"), nb::arg("into"), nb::arg("low"),
+          nb::arg("high"), "into = op(low, high), element by element; AVG adds");
+  sub.def("simulate", &simulate, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),
+          nb::arg("segment_bytes"),
+          "Run the calls of every rank over a simulated network. Per rank: the op indices completed, in "
+          "order, and the "
+          "failure's message or None");
+}
+
+}  // namespace railweave

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/simulation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+constexpr std::byte kSpoilt{0xab};
+
+}  // namespace
+
+SimulatedNetwork::SimulatedNetwork(int ranks, std::uint64_t seed) : random_(seed), transports_(ranks) {}
+
+SimulatedNetwork::~SimulatedNetwork() = default;
+
+std::unique_ptr<Transport> SimulatedNetwork::transport(int rank) {
+  auto transport = std::make_unique<SimulatedTransport>(*this, rank, static_cast<int>(transports_.size()));
+  transports_[rank] = transport.get();
+  return transport;
+}
+
+void SimulatedNetwork::run() {
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    event.action();
+  }
+}
+
+void SimulatedNetwork::after(Duration delay, std::function<void()> action) {
+  events_.push({.at = now_ + delay, .order = order_++, .action = std::move(action)});
+}
+
+Duration SimulatedNetwork::delay() { return static_cast<Duration>(random_() % (100 * kMicrosecond)); }
+
+SimulatedTransport::SimulatedTransport(SimulatedNetwork& network, int rank, int ranks)
+    : network_(network), rank_(rank), ranks_(ranks), peers_(ranks), last_arrival_(ranks) {}
+
+void SimulatedTransport::post_send(int peer, Bytes data, Time) {
+  if (aborted_) return;
+  peers_[peer].sending.push_back({.label = label_, .data = data});
+  const bool at_once = peers_[peer].sending.size() == 1 && network_.toss();
+  if (at_once) return leave(peer);
+  network_.after(network_.delay(), [this, peer] { leave(peer); });
+}
+
+void SimulatedTransport::leave(int peer) {
+  if (aborted_) return;
+  const Outgoing outgoing = peers_[peer].sending.front();
+  peers_[peer].sending.pop_front();
+  Message message{.label = outgoing.label, .data = {outgoing.data.begin(), outgoing.data.end()}};
+  last_arrival_[peer] = std::max(last_arrival_[peer], network_.now() + network_.delay());
+  stats_.bytes_sent += message.data.size();
+  network_.after(last_arrival_[peer] - network_.now(), [this, peer, message = std::move(message)]() mutable {
+    network_.transports_[peer]->arrive(rank_, std::move(message));
+  });
+  listener_->sent(peer, network_.now());
+}
+
+void SimulatedTransport::post_receive(int peer, MutableBytes into, Time) {
+  if (aborted_) return;
+  std::fill(into.begin(), into.end(), kSpoilt);
+  peers_[peer].posted.push_back({.label = label_, .into = into});
+  if (network_.toss()) return match(peer);
+  network_.after(network_.delay(), [this, peer] { match(peer); });
+}
+
+void SimulatedTransport::arrive(int peer, Message message) {
+  peers_[peer].arrived.push_back(std::move(message));
+  match(peer);
+}
+
+void SimulatedTransport::match(int peer) {
+  if (aborted_ || peers_[peer].arrived.empty() || peers_[peer].posted.empty()) return;
+  const Message message = std::move(peers_[peer].arrived.front());
+  const Receive receive = peers_[peer].posted.front();
+  peers_[peer].arrived.pop_front();
+  peers_[peer].posted.pop_front();
+  const bool agree = message.label == receive.label && message.data.size() == receive.into.size();
+  if (!agree) return fail(mismatch(receive.label, peer, message.label));
+  std::copy(message.data.begin(), message.data.end(), receive.into.begin());
+  stats_.bytes_received += message.data.size();
+  listener_->received(peer, network_.now());
+  match(peer);
+}
+
+void SimulatedTransport::announce(const Failure& failure, Time) {
+  for (SimulatedTransport* peer : network_.transports_) {
+    if (peer != this) network_.after(network_.delay(), [peer, failure] { peer->fail(failure); });
+  }
+}
+
+void SimulatedTransport::fail(const Failure& failure) {
+  if (!std::exchange(aborted_, true)) listener_->failed(failure, network_.now());
+}
+
+}  // namespace railweave

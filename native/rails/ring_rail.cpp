@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/ring_rail.hpp"
+
+#include <algorithm>
+
+#include "collectives/recursive_doubling.hpp"
+#include "collectives/ring.hpp"
+
+namespace railweave {
+
+RingRail::RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
+                   RingRailOptions options)
+    : index_(index), transport_(std::move(transport)), listener_(listener), options_(options) {
+  transport_->set_listener(this);
+}
+
+void RingRail::start(const Slice& slice, Time now) {
+  if (failed_) return;
+  if (slices_.empty()) busy_since_ = now;
+  slices_.push_back(slice);
+  advance(now);
+}
+
+void RingRail::sent(int peer, Time now) {
+  const auto awaits = [peer](const auto& machine) { return machine->awaits_sent(peer); };
+  const auto owner = std::find_if(retired_.begin(), retired_.end(), awaits);
+  if (owner == retired_.end()) {
+    machine_->note_sent(peer);
+    return advance(now);
+  }
+  (*owner)->note_sent(peer);
+  if ((*owner)->finished()) retired_.erase(owner);
+}
+
+void RingRail::received(int peer, Time now) {
+  machine_->note_received(peer);
+  advance(now);
+}
+
+void RingRail::failed(const Failure& failure, Time now) {
+  if (failed_) return;
+  failed_ = true;
+  listener_.rail_failed(index_, failure, now);
+}
+
+// Completions may come from inside the machine's own posts: those are noted at once, and acted upon by the
+// outer call.
+void RingRail::advance(Time now) {
+  again_ = true;
+  if (advancing_) return;
+  advancing_ = true;
+  while (again_ && !failed_ && !slices_.empty()) {
+    again_ = false;
+    if (!machine_) begin(now);
+    machine_->advance(now);
+    if (!failed_ && machine_->ready()) finish(now);
+  }
+  advancing_ = false;
+}
+
+void RingRail::begin(Time now) {
+  const Slice& slice = slices_.front();
+  transport_->begin({.call = slice.call, .slice_count = slice.count}, now);
+  machine_ = algorithm_for(slice);
+}
+
+void RingRail::finish(Time now) {
+  const Slice slice = slices_.front();
+  slices_.pop_front();
+  if (!machine_->finished()) retired_.push_back(std::move(machine_));
+  machine_.reset();
+  again_ = true;
+  ++stats_.slices;
+  stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
+  if (slices_.empty()) stats_.busy += now - busy_since_;
+  listener_.slice_done(index_, slice.call.op_index, now);
+}
+
+std::unique_ptr<Algorithm> RingRail::algorithm_for(const Slice& slice) const {
+  if (slice.count * item_size(slice.call.dtype) <= options_.small_bytes) {
+    return std::make_unique<RecursiveDoubling>(*transport_, slice);
+  }
+  return std::make_unique<Ring>(*transport_, slice, options_.segment_bytes);
+}
+
+void RingRail::abort() {
+  failed_ = true;
+  transport_->abort();
+  slices_.clear();
+  retired_.clear();
+  if (!advancing_) machine_.reset();  // else `advance` stands on it: it goes with the rail
+}
+
+RailStats RingRail::stats() const {
+  RailStats stats = transport_->stats();
+  stats.slices = stats_.slices;
+  stats.payload_bytes = stats_.payload_bytes;
+  stats.busy = stats_.busy + (slices_.empty() ? 0 : EventLoop::now() - busy_since_);
+  return stats;
+}
+
+}  // namespace railweave

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rail that sums on the hosts: it runs the algorithms of collectives/ over a transport, one slice after the
+// other.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/transport.hpp"
+#include "rails/rail.hpp"
+
+namespace railweave {
+
+struct RingRailOptions {
+  std::size_t small_bytes = 32 * 1024;    // slices up to this size go by recursive doubling
+  std::size_t segment_bytes = 64 * 1024;  // what the ring forwards at a time
+};
+
+class RingRail final : public Rail, private TransportListener {
+ public:
+  /// `index` is the rail's place in the agent, handed back to `listener`.
+  RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
+           RingRailOptions options);
+
+  Transport& transport() { return *transport_; }
+
+  std::string_view kind() const override { return transport_->kind(); }
+  void start(const Slice& slice, Time now) override;
+  Time deadline() const override { return transport_->deadline(); }
+  void expire(Time now) override { transport_->expire(now); }
+  void abort() override;
+  void announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
+  void close(Time now) override { transport_->close(now); }
+  bool closed() const override { return transport_->closed(); }
+  RailStats stats() const override;
+
+ private:
+  void sent(int peer, Time now) override;
+  void received(int peer, Time now) override;
+  void failed(const Failure& failure, Time now) override;
+
+  void advance(Time now);
+  void begin(Time now);
+  void finish(Time now);
+  std::unique_ptr<Algorithm> algorithm_for(const Slice& slice) const;
+
+  const std::size_t index_;
+  const std::unique_ptr<Transport> transport_;
+  RailListener& listener_;
+  const RingRailOptions options_;
+  std::deque<Slice> slices_;            // in order; the first is in progress if there is a machine
+  std::unique_ptr<Algorithm> machine_;  // of the first slice
+  std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way
+  bool advancing_ = false;
+  bool again_ = false;  // a completion came while advancing
+  bool failed_ = false;
+  Time busy_since_ = 0;
+  RailStats stats_;
+};
+
+}  // namespace railweave
