@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "engine/hash.hpp"
+#include "engine/isa.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave::engine {
+namespace {
+
+using Words = std::vector<std::uint64_t>;
+using RangeTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>;
+using Count = std::pair<std::uint64_t, std::uint64_t>;
+
+Bytes as_bytes(const nb::bytes& bytes) {
+  return {reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size()};
+}
+
+nb::bytes to_python(Bytes bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+
+Count pair_of(CounterValue value) { return {value.packets, value.bytes}; }
+
+/// Keeps what leaves, for tests and simulations.
+struct Collector : OutputSink {
+  std::vector<std::pair<std::uint16_t, std::vector<std::byte>>> packets;
+  void emit(std::uint16_t port, Bytes packet) override {
+    packets.emplace_back(port, std::vector<std::byte>(packet.begin(), packet.end()));
+  }
+};
+
+/// Counts what leaves, for the benchmark.
+struct Counter : OutputSink {
+  std::uint64_t packets = 0;
+  void emit(std::uint16_t, Bytes) override { ++packets; }
+};
+
+nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us) {
+  Collector out;
+  {
+    const auto guard = engine.lock();
+    engine.process(port, as_bytes(packet), now_us, out);
+  }
+  nb::list list;
+  for (const auto& [to, bytes] : out.packets) list.append(nb::make_tuple(to, to_python(bytes)));
+  return list;
+}
+
+/// Processes the (port, packet) list `rounds` times; gives nanoseconds taken and packets emitted.
+std::pair<double, std::uint64_t> benchmark(Engine& engine,
+                                           const std::vector<std::pair<std::uint16_t, nb::bytes>>& packets,
+                                           std::uint32_t rounds) {
+  Counter out;
+  const auto guard = engine.lock();
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (const auto& [port, packet] : packets) engine.process(port, as_bytes(packet), round, out);
+  }
+  const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
+  return {taken.count(), out.packets};
+}
+
+Match make_match(Words value, Words mask, const std::vector<RangeTuple>& ranges, std::int64_t priority) {
+  Match match{std::move(value), std::move(mask), {}, priority};
+  for (const auto& [word, shift, width, low, high] : ranges) {
+    match.ranges.push_back({word, shift, width, low, high});
+  }
+  return match;
+}
+
+std::vector<MeterRate> make_rates(const std::vector<std::pair<double, std::uint64_t>>& rates) {
+  std::vector<MeterRate> result;
+  for (const auto& [tokens, burst] : rates) result.push_back({tokens, burst});
+  return result;
+}
+
+std::vector<Replica> make_replicas(const std::vector<std::pair<std::uint16_t, std::uint16_t>>& pairs) {
+  std::vector<Replica> replicas;
+  for (const auto& [port, instance] : pairs) replicas.push_back({port, instance});
+  return replicas;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& parent) {
+  nb::module_ m = parent.def_submodule("engine", "The embedded P4 engine");
+  nb::exception<InvalidPlan>(m, "InvalidPlan", PyExc_ValueError);
+
+  nb::dict ops;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Op::kCount); ++i) {
+    ops[kOps[i].name] = nb::make_tuple(i, kOps[i].signature);
+  }
+  m.attr("OPS") = ops;  // name -> (number, signature): see native/engine/isa.hpp
+  nb::list algorithms;
+  for (const char* name : kAlgorithmNames) algorithms.append(name);
+  m.attr("ALGORITHMS") = algorithms;
+  m.attr("PLAN_MAGIC") = kPlanMagic;
+  m.attr("NONE") = kNone;
+  m.attr("DROP_PORT") = kDropPort;
+
+  nb::class_<Engine>(m, "Engine", "Runs a plan; see railweave.switch.pipeline for the friendly face")
+      .def(
+          "__init__", [](Engine* self, const nb::bytes& plan) { new (self) Engine(as_bytes(plan)); },
+          "plan"_a)
+      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0)
+      .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
+      .def(
+          "insert",
+          [](Engine& self, std::uint32_t table, Words value, Words mask,
+             const std::vector<RangeTuple>& ranges, std::int64_t priority, std::uint32_t action,
+             Words parameters) {
+            return self.insert(table, make_match(std::move(value), std::move(mask), ranges, priority), action,
+                               std::move(parameters));
+          },
+          "table"_a, "value"_a, "mask"_a, "ranges"_a, "priority"_a, "action"_a, "parameters"_a)
+      .def("modify", &Engine::modify, "table"_a, "handle"_a, "action"_a, "parameters"_a)
+      .def("remove", &Engine::remove, "table"_a, "handle"_a)
+      .def("set_default", &Engine::set_default, "table"_a, "action"_a, "parameters"_a)
+      .def("direct_counter", [](Engine& self, std::uint32_t table,
+                                std::uint64_t handle) { return pair_of(self.direct_counter(table, handle)); })
+      .def("set_direct_counter",
+           [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t packets,
+              std::uint64_t bytes) { self.set_direct_counter(table, handle, {packets, bytes}); })
+      .def("set_direct_meter",
+           [](Engine& self, std::uint32_t table, std::uint64_t handle,
+              const std::vector<std::pair<double, std::uint64_t>>& rates) {
+             self.set_direct_meter(table, handle, make_rates(rates));
+           })
+      .def("counter", [](Engine& self, std::uint32_t counter,
+                         std::uint64_t index) { return pair_of(self.counter(counter, index)); })
+      .def("set_counter", [](Engine& self, std::uint32_t counter, std::uint64_t index, std::uint64_t packets,
+                             std::uint64_t bytes) { self.set_counter(counter, index, {packets, bytes}); })
+      .def("set_meter",
+           [](Engine& self, std::uint32_t meter, std::uint64_t index,
+              const std::vector<std::pair<double, std::uint64_t>>& rates) {
+             self.set_meter(meter, index, make_rates(rates));
+           })
+      .def("read_register", &Engine::read_register, "array"_a, "index"_a)
+      .def("write_register", [](Engine& self, std::uint32_t array, std::uint64_t index,
+                                const Words& words) { self.write_register(array, index, words); })
+      .def("set_multicast",
+           [](Engine& self, std::uint32_t group,
+              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas) {
+             self.set_multicast(group, make_replicas(replicas));
+           })
+      .def("set_clone_session",
+           [](Engine& self, std::uint32_t session,
+              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas) {
+             self.set_clone_session(session, make_replicas(replicas));
+           })
+      .def("seed", &Engine::seed, "seed"_a)
+      .def("statistics", [](Engine& self) {
+        const Statistics s = self.statistics();
+        nb::dict result;
+        result["received"] = s.received;
+        result["emitted"] = s.emitted;
+        result["dropped"] = s.dropped;
+        result["aborted"] = s.aborted;
+        return result;
+      });
+}
+
+}  // namespace railweave::engine

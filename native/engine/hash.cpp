@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/hash.hpp"
+
+#include <array>
+
+#include "core/simd.hpp"
+
+namespace railweave::engine {
+namespace {
+
+/// Table of a CRC that takes the least significant bit first; `polynomial` is written reflected.
+template <typename T, T polynomial>
+constexpr std::array<T, 256> reflected_table() {
+  std::array<T, 256> table{};
+  for (unsigned i = 0; i < 256; ++i) {
+    T value = static_cast<T>(i);
+    for (int bit = 0; bit < 8; ++bit) {
+      value = static_cast<T>((value >> 1) ^ ((value & 1) ? polynomial : T{0}));
+    }
+    table[i] = value;
+  }
+  return table;
+}
+
+template <typename T, T polynomial>
+T reflected_crc(Bytes input, T remainder) {
+  static constexpr auto kTable = reflected_table<T, polynomial>();
+  for (const std::byte byte : input) {
+    remainder = static_cast<T>(kTable[(remainder ^ static_cast<T>(byte)) & 0xff] ^ (remainder >> 8));
+  }
+  return remainder;
+}
+
+std::uint16_t crc_ccitt(Bytes input) {
+  std::uint16_t remainder = 0xffff;
+  for (const std::byte byte : input) {
+    remainder = static_cast<std::uint16_t>(remainder ^ (static_cast<unsigned>(byte) << 8));
+    for (int bit = 0; bit < 8; ++bit) {
+      remainder = static_cast<std::uint16_t>((remainder << 1) ^ ((remainder & 0x8000) ? 0x1021 : 0));
+    }
+  }
+  return remainder;
+}
+
+/// The Internet checksum (RFC 1071): words of the host's order, folded, swapped once at the end.
+RAILWEAVE_SIMD std::uint16_t internet_checksum(const std::byte* data, std::size_t size) {
+  std::uint64_t sum = 0;
+  std::size_t i = 0;
+  for (; i + 4 <= size; i += 4) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, data + i, 4);
+    sum += word;
+  }
+  std::uint32_t tail = 0;
+  if (size > i) __builtin_memcpy(&tail, data + i, size - i);
+  sum += tail;
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  return __builtin_bswap16(static_cast<std::uint16_t>(~sum));
+}
+
+template <typename T>
+T xor_words(Bytes input) {
+  T result = 0;
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    const auto shift = 8 * (sizeof(T) - 1 - i % sizeof(T));
+    result = static_cast<T>(result ^ (static_cast<T>(input[i]) << shift));
+  }
+  return result;
+}
+
+std::uint64_t identity(Bytes input) {
+  std::uint64_t result = 0;
+  for (std::size_t i = 0; i < input.size() && i < 8; ++i) {
+    result = (result << 8) | static_cast<std::uint64_t>(input[i]);
+  }
+  return result;
+}
+
+/// XXH64 with seed 0 (Y. Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md).
+std::uint64_t xxh64(Bytes input) {
+  constexpr std::uint64_t kP1 = 0x9e3779b185ebca87, kP2 = 0xc2b2ae3d27d4eb4f, kP3 = 0x165667b19e3779f9,
+                          kP4 = 0x85ebca77c2b2ae63, kP5 = 0x27d4eb2f165667c5;
+  const auto load64 = [](const std::byte* at) {
+    std::uint64_t value;
+    __builtin_memcpy(&value, at, 8);
+    return value;
+  };
+  const auto round = [](std::uint64_t acc, std::uint64_t lane) {
+    return std::rotl(acc + lane * kP2, 31) * kP1;
+  };
+  const std::byte* at = input.data();
+  std::size_t left = input.size();
+  std::uint64_t hash = kP5;
+  if (left >= 32) {
+    std::uint64_t lanes[] = {kP1 + kP2, kP2, 0, std::uint64_t{0} - kP1};
+    for (; left >= 32; left -= 32) {
+      for (auto& lane : lanes) {
+        lane = round(lane, load64(at));
+        at += 8;
+      }
+    }
+    hash =
+        std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
+    for (const auto lane : lanes) hash = (hash ^ round(0, lane)) * kP1 + kP4;
+  }
+  hash += input.size();
+  for (; left >= 8; left -= 8, at += 8) hash = std::rotl(hash ^ round(0, load64(at)), 27) * kP1 + kP4;
+  if (left >= 4) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, at, 4);
+    hash = std::rotl(hash ^ (word * kP1), 23) * kP2 + kP3;
+    left -= 4;
+    at += 4;
+  }
+  for (; left > 0; --left, ++at) hash = std::rotl(hash ^ (static_cast<std::uint64_t>(*at) * kP5), 11) * kP1;
+  hash = (hash ^ (hash >> 33)) * kP2;
+  hash = (hash ^ (hash >> 29)) * kP3;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+std::uint64_t compute(Algorithm algorithm, Bytes input) {
+  switch (algorithm) {
+    case Algorithm::crc16:
+    case Algorithm::crc16_custom:
+      return reflected_crc<std::uint16_t, 0xa001>(input, 0);
+    case Algorithm::crc32:
+    case Algorithm::crc32_custom:
+      return static_cast<std::uint32_t>(~reflected_crc<std::uint32_t, 0xedb88320>(input, 0xffffffff));
+    case Algorithm::crcCCITT:
+      return crc_ccitt(input);
+    case Algorithm::csum16:
+    case Algorithm::cksum16:
+      return internet_checksum(input.data(), input.size());
+    case Algorithm::xor16:
+      return xor_words<std::uint16_t>(input);
+    case Algorithm::xor32:
+      return xor_words<std::uint32_t>(input);
+    case Algorithm::identity:
+      return identity(input);
+    case Algorithm::xxh64:
+    case Algorithm::bmv2_hash:
+      return xxh64(input);
+    case Algorithm::kCount:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace railweave::engine

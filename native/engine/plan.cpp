@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "engine/hash.hpp"
+
+namespace railweave::engine {
+namespace {
+
+// Limits that no sane program reaches and that keep a hostile one from eating the machine.
+constexpr std::uint32_t kMaxPhv = 1u << 20, kMaxCode = 1u << 23, kMaxItems = 1u << 20;
+constexpr std::uint64_t kMaxBankBytes = 1ull << 31;
+
+void require(bool condition, const char* what) {
+  if (!condition) throw InvalidPlan(what);
+}
+
+/// Little-endian 32- and 64-bit words off a byte string.
+class Reader {
+ public:
+  explicit Reader(Bytes bytes) : rest_(bytes) {}
+
+  std::uint32_t u32() { return take<std::uint32_t>(); }
+  std::uint64_t u64() { return take<std::uint64_t>(); }
+  std::uint32_t count() {
+    const std::uint32_t n = u32();
+    require(n <= kMaxItems && n * 4ull <= rest_.size(), "plan: a list is longer than the plan");
+    return n;
+  }
+  std::vector<std::uint32_t> list32() {
+    std::vector<std::uint32_t> list(count());
+    for (auto& item : list) item = u32();
+    return list;
+  }
+  std::vector<std::uint64_t> list64() {
+    std::vector<std::uint64_t> list(count());
+    for (auto& item : list) item = u64();
+    return list;
+  }
+  bool empty() const { return rest_.empty(); }
+
+ private:
+  template <typename T>
+  T take() {
+    require(rest_.size() >= sizeof(T), "plan: truncated");
+    T value;
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_ = rest_.subspan(sizeof value);
+    return value;
+  }
+  Bytes rest_;
+};
+
+TablePlan read_table(Reader& in) {
+  TablePlan table{};
+  table.kind = static_cast<MatchKind>(in.u32());
+  table.words = in.u32();
+  table.size = in.u32();
+  table.hit = in.u32();
+  table.miss = in.u32();
+  table.meter = in.u32();
+  table.meter_result = {in.u32(), in.u32()};
+  table.actions = in.list32();
+  table.next = in.list32();
+  return table;
+}
+
+void read_lists(Reader& in, Plan& plan) {
+  plan.constants = in.list64();
+  for (auto n = in.count(); n > 0; --n) plan.wide_constants.push_back(in.list64());
+  for (auto n = in.count(); n > 0; --n) plan.headers.push_back({in.u32(), in.u32(), in.u32()});
+  for (auto n = in.count(); n > 0; --n) {
+    const auto next = in.u32();
+    plan.stacks.push_back({next, in.list32()});
+  }
+  plan.order = in.list32();
+  for (auto n = in.count(); n > 0; --n) plan.banks.push_back({in.u32(), in.u32()});
+  for (auto n = in.count(); n > 0; --n) plan.arrays.push_back({in.u32(), in.u32(), in.u32(), in.u32()});
+  for (auto n = in.count(); n > 0; --n) plan.slices.push_back({in.u32(), in.u32(), in.u32()});
+  plan.counters = in.list32();
+  for (auto n = in.count(); n > 0; --n) plan.meters.push_back({in.u32(), in.u32(), in.u32()});
+  for (auto n = in.count(); n > 0; --n) plan.tables.push_back(read_table(in));
+  for (auto n = in.count(); n > 0; --n) {
+    CalculationPlan calculation{in.u32(), {}};
+    for (auto m = in.count(); m > 0; --m) {
+      calculation.inputs.push_back({static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()});
+    }
+    plan.calculations.push_back(std::move(calculation));
+  }
+  for (auto n = in.count(); n > 0; --n) {
+    std::vector<ByteRange> ranges;
+    for (auto m = in.count(); m > 0; --m) ranges.push_back({in.u32(), in.u32()});
+    plan.field_lists.push_back(std::move(ranges));
+  }
+}
+
+/// Checks every number of a plan that is later used as an index.
+class Checker {
+ public:
+  explicit Checker(const Plan& plan) : plan_(plan) {}
+
+  void check() const {
+    sizes();
+    headers();
+    storage();
+    for (const auto& table : plan_.tables) check_table(table);
+    for (const auto& calculation : plan_.calculations) check_calculation(calculation);
+    for (const auto& ranges : plan_.field_lists) {
+      for (const auto& range : ranges) {
+        require(std::uint64_t{range.offset} + range.bytes <= plan_.metadata_bytes, "plan: field list");
+      }
+    }
+    for (const auto& field : plan_.intrinsics) native(field);
+    for (const auto pc : {plan_.parser, plan_.parsed, plan_.ingress, plan_.egress, plan_.deparser})
+      counter(pc);
+    for (const auto& instruction : plan_.code) check_instruction(instruction);
+    require(!plan_.code.empty() && plan_.code.back().op == Op::END, "plan: the code has no end");
+  }
+
+ private:
+  void sizes() const {
+    require(plan_.phv_bytes <= kMaxPhv && plan_.metadata_bytes <= plan_.phv_bytes, "plan: PHV too large");
+    require(plan_.registers <= 0x10000 && plan_.constants.size() <= plan_.registers, "plan: registers");
+    require(plan_.wides <= 0x1000 && plan_.limbs <= 0x1000, "plan: wide registers");
+    require(plan_.vectors <= 0x1000 && plan_.lanes <= 0x10000, "plan: vector registers");
+    require(plan_.key_words <= 0x1000 && plan_.parameter_words <= 0x10000, "plan: keys");
+    for (const auto& constant : plan_.wide_constants) {
+      require(!constant.empty() && constant.size() <= plan_.limbs, "plan: wide constant");
+    }
+  }
+
+  void offset(std::uint64_t at, std::uint64_t bytes) const {
+    require(at + bytes <= plan_.phv_bytes, "plan: offset outside the PHV");
+  }
+  void counter(std::uint32_t pc) const { require(pc < plan_.code.size(), "plan: jump outside the code"); }
+  void native(const NativeField& field) const {
+    require(field.width <= 64, "plan: field width");
+    if (field.width) offset(field.offset, 8);
+  }
+
+  void headers() const {
+    for (const auto& header : plan_.headers) {
+      offset(header.image, std::uint64_t{header.bytes} + 8);
+      offset(header.valid, 1);
+    }
+    for (const auto& stack : plan_.stacks) {
+      offset(stack.next, 4);
+      for (const auto header : stack.headers) {
+        require(header < plan_.headers.size(), "plan: stack");
+        require(plan_.headers[header].bytes == plan_.headers[stack.headers[0]].bytes, "plan: stack");
+      }
+    }
+    for (const auto header : plan_.order) require(header < plan_.headers.size(), "plan: deparser order");
+  }
+
+  void storage() const {
+    std::uint64_t total = 0;
+    for (const auto& bank : plan_.banks) {
+      total += std::uint64_t{bank.rows} * bank.words * 4;
+      require(total <= kMaxBankBytes, "plan: registers take more than 2 GiB");
+    }
+    for (const auto& array : plan_.arrays) {
+      require(array.bank < plan_.banks.size() && array.width >= 1, "plan: register");
+      const auto& bank = plan_.banks[array.bank];
+      const std::uint64_t words = array.width <= 32 ? 1 : (std::uint64_t{array.width} + 63) / 64 * 2;
+      require(array.word + words <= bank.words && array.size <= bank.rows, "plan: register");
+    }
+    for (const auto& slice : plan_.slices) {
+      require(slice.bank < plan_.banks.size() && slice.lanes <= plan_.lanes, "plan: slice");
+      require(std::uint64_t{slice.word} + slice.lanes <= plan_.banks[slice.bank].words, "plan: slice");
+    }
+    for (const auto& meter : plan_.meters) require(meter.rates <= 8, "plan: meter rates");
+    std::uint64_t cells = 0;
+    for (const auto size : plan_.counters) cells += size;
+    for (const auto& meter : plan_.meters) cells += meter.size;
+    require(cells <= 1ull << 26, "plan: counters and meters take too much memory");
+  }
+
+  void check_table(const TablePlan& table) const {
+    require(table.kind <= MatchKind::kTernary && table.words <= plan_.key_words, "plan: table");
+    require(table.actions.size() == table.next.size(), "plan: table actions");
+    for (const auto pc : table.actions) counter(pc);
+    for (const auto pc : table.next) counter(pc);
+    counter(table.miss);
+    if (table.hit != kNone) counter(table.hit);
+    if (table.meter != kNone) {
+      require(table.meter < plan_.meters.size() && table.meter_result.width > 0, "plan: direct meter");
+      native(table.meter_result);
+    }
+  }
+
+  void check_calculation(const CalculationPlan& calculation) const {
+    require(calculation.algorithm < kAlgorithms, "plan: hash algorithm");
+    std::uint64_t bits = 0;
+    for (const auto& input : calculation.inputs) {
+      bits += input.width;
+      if (input.valid != kNone) offset(input.valid, 1);
+      switch (input.kind) {
+        case InputPlan::kBits:
+          offset(0, (std::uint64_t{input.offset} + input.width + 7) / 8 + 8);
+          break;
+        case InputPlan::kNative:
+          require(input.width <= 64, "plan: input width");
+          offset(input.offset, 8);
+          break;
+        case InputPlan::kConstant:
+          require(input.offset < plan_.wide_constants.size(), "plan: input constant");
+          require(input.width <= 64 * plan_.wide_constants[input.offset].size(), "plan: input constant");
+          break;
+        case InputPlan::kPayload:
+          break;
+        default:
+          throw InvalidPlan("plan: input kind");
+      }
+    }
+    require(bits <= kMaxPhv, "plan: input of a calculation");
+  }
+
+  void check_instruction(const Instruction& instruction) const {
+    require(instruction.op < Op::kCount, "plan: unknown instruction");
+    const char* signature = kOps[static_cast<std::size_t>(instruction.op)].signature;
+    const std::uint32_t operands[] = {instruction.d, instruction.a, instruction.b, instruction.c};
+    for (int i = 0; i < 4; ++i) check_operand(signature[i], operands[i], instruction);
+  }
+
+  void check_operand(char kind, std::uint32_t value, const Instruction& in) const {
+    switch (kind) {
+      case '-':
+      case 'i':
+        return;
+      case 'R':
+        return require(value < plan_.registers && value >= plan_.constants.size(), "plan: register number");
+      case 'r':
+        return require(value < plan_.registers, "plan: register number");
+      case 'W':
+        return require(value < plan_.wides, "plan: wide register number");
+      case 'V':
+        return require(value < plan_.vectors, "plan: vector register number");
+      case 'o':
+        return offset(value, 8);
+      case 'O':
+        return offset(value, std::uint64_t{in.c} * 4);
+      case 'n':
+        return require(value <= plan_.lanes, "plan: number of lanes");
+      case 'x':
+        return require((value & 0xff) + (value >> 8) <= 64 && (value >> 8) >= 1, "plan: bit field");
+      case 'B':
+        return offset(0, (std::uint64_t{value} + in.b + 7) / 8 + 8);
+      case 'w':
+        return check_width(value, in);
+      case 'p':
+        return counter(value);
+      case 'P':
+        return require(value < plan_.parameter_words, "plan: parameter");
+      case 'Q':
+        return require(std::uint64_t{value} + (in.b + 63ull) / 64 <= plan_.parameter_words,
+                       "plan: parameter");
+      default:
+        return check_object(kind, value);
+    }
+  }
+
+  void check_width(std::uint32_t value, const Instruction& in) const {
+    const bool wide = in.op == Op::W_LD || in.op == Op::W_ST || in.op == Op::W_PARAM;
+    require(value >= 1 && value <= (wide ? 64 * plan_.limbs : 64), "plan: width");
+  }
+
+  void check_object(char kind, std::uint32_t value) const {
+    const auto within = [&](std::size_t size) { require(value < size, "plan: no such object"); };
+    switch (kind) {
+      case 'h':
+        return within(plan_.headers.size());
+      case 's':
+        return within(plan_.stacks.size());
+      case 'g':
+        return within(plan_.arrays.size());
+      case 'b':
+        return within(plan_.slices.size());
+      case 't':
+        return within(plan_.tables.size());
+      case 'c':
+        return within(plan_.counters.size());
+      case 'm':
+        return within(plan_.meters.size());
+      case 'k':
+        return within(plan_.calculations.size());
+      case 'K':
+        return within(plan_.wide_constants.size());
+      case 'y':
+        return require(value <= plan_.key_words, "plan: key word");
+      default:
+        throw InvalidPlan("plan: unknown operand");
+    }
+  }
+
+  const Plan& plan_;
+};
+
+}  // namespace
+
+Plan Plan::parse(Bytes bytes) {
+  Reader in(bytes);
+  require(in.u32() == kPlanMagic, "plan: not a plan of this version");
+  Plan plan;
+  for (auto* field : {&plan.phv_bytes, &plan.metadata_bytes, &plan.registers, &plan.wides, &plan.limbs,
+                      &plan.vectors, &plan.lanes, &plan.key_words, &plan.parameter_words, &plan.parser,
+                      &plan.parsed, &plan.ingress, &plan.egress, &plan.deparser}) {
+    *field = in.u32();
+  }
+  for (auto& field : plan.intrinsics) field = {in.u32(), in.u32()};
+  for (auto& error : plan.errors) error = in.u32();
+  read_lists(in, plan);
+  const auto instructions = in.u32();
+  require(instructions <= kMaxCode, "plan: too much code");
+  for (std::uint32_t i = 0; i < instructions; ++i) {
+    const auto head = in.u32();
+    plan.code.push_back({static_cast<Op>(head & 0xffff), static_cast<std::uint16_t>(head >> 16), in.u32(),
+                         in.u32(), in.u32()});
+  }
+  require(in.empty(), "plan: bytes left over");
+  Checker(plan).check();
+  return plan;
+}
+
+}  // namespace railweave::engine

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: a P4 program lowered to flat arrays. It arrives as bytes, is checked once, and is then only read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "engine/isa.hpp"
+
+namespace railweave::engine {
+
+/// The bytes are no plan: truncated, of another version, or with an operand that points outside.
+struct InvalidPlan : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr std::uint32_t kPlanMagic = 0x52575031;  // "RWP1"
+inline constexpr std::uint32_t kNone = 0xffffffff;       // "no such program counter, header, table"
+
+/// A metadata field kept as a native 32- or 64-bit integer; width 0 says that the program has no such field.
+struct NativeField {
+  std::uint32_t offset = 0;
+  std::uint32_t width = 0;
+};
+
+/// Metadata that the target itself reads or writes, in this order in the plan.
+enum class Intrinsic : std::uint32_t {
+  kIngressPort,
+  kEgressSpec,
+  kEgressPort,
+  kInstanceType,
+  kPacketLength,
+  kMulticastGroup,
+  kEgressRid,
+  kIngressTimestamp,
+  kEgressTimestamp,
+  kEnqueueTimestamp,
+  kEnqueueDepth,
+  kDequeueTimedelta,
+  kDequeueDepth,
+  kParserError,
+  kChecksumError,
+  kCount
+};
+
+/// Codes of the core errors in this program.
+enum class CoreError : std::uint32_t {
+  kNoError,
+  kPacketTooShort,
+  kStackOutOfBounds,
+  kHeaderTooShort,
+  kParserInvalidArgument,
+  kCount
+};
+
+struct HeaderPlan {
+  std::uint32_t image;  // offset of the header's bytes, as in the packet
+  std::uint32_t bytes;
+  std::uint32_t valid;  // offset of a byte, 0 or 1
+};
+
+struct StackPlan {
+  std::uint32_t next;  // offset of a native 32-bit count of the headers extracted
+  std::vector<std::uint32_t> headers;
+};
+
+/// Registers that are indexed alike lie side by side: row = index, column = lane.
+struct BankPlan {
+  std::uint32_t rows;
+  std::uint32_t words;  // 32-bit words per row
+};
+
+struct RegisterPlan {
+  std::uint32_t bank;
+  std::uint32_t word;  // of the first 32-bit word in the row
+  std::uint32_t size;
+  std::uint32_t width;  // bits; 33..64 take two words, more take one per 32 bits
+};
+
+struct SlicePlan {
+  std::uint32_t bank;
+  std::uint32_t word;
+  std::uint32_t lanes;
+};
+
+struct MeterPlan {
+  std::uint32_t size;
+  std::uint32_t rates;
+  std::uint32_t bytes;  // 1: counts bytes, 0: packets
+};
+
+enum class MatchKind : std::uint32_t { kExact, kLpm, kTernary };
+
+struct TablePlan {
+  MatchKind kind;
+  std::uint32_t words;  // of the key
+  std::uint32_t size;   // greatest number of entries
+  std::uint32_t hit;    // where a hit goes on; kNone: by action
+  std::uint32_t miss;   // where a miss without a default action goes on, and any miss if `hit` is set
+  std::uint32_t meter;  // direct meter: its index, or kNone
+  NativeField meter_result;
+  std::vector<std::uint32_t> actions;  // entry points
+  std::vector<std::uint32_t> next;     // where to go on after each
+};
+
+/// One piece of the input of a calculation. Pieces of invalid headers are left out.
+struct InputPlan {
+  enum Kind : std::uint32_t { kBits, kNative, kConstant, kPayload };
+  Kind kind;
+  std::uint32_t valid;   // offset of the header's validity, or kNone
+  std::uint32_t offset;  // kBits: bit position; kNative: byte offset; kConstant: index of a wide constant
+  std::uint32_t width;   // in bits; kNative: up to 64
+};
+
+struct CalculationPlan {
+  std::uint32_t algorithm;  // Algorithm in hash.hpp
+  std::vector<InputPlan> inputs;
+};
+
+struct ByteRange {
+  std::uint32_t offset;
+  std::uint32_t bytes;
+};
+
+struct Plan {
+  std::uint32_t phv_bytes = 0;
+  std::uint32_t metadata_bytes = 0;  // [0, metadata_bytes): metadata; validity, stacks and headers follow
+  std::uint32_t registers = 0, wides = 0, limbs = 0, vectors = 0, lanes = 0;
+  std::uint32_t key_words = 0, parameter_words = 0;
+  std::uint32_t parser = 0, parsed = 0, ingress = 0, egress = 0, deparser = 0;  // entry points
+  std::array<NativeField, static_cast<std::size_t>(Intrinsic::kCount)> intrinsics{};
+  std::array<std::uint32_t, static_cast<std::size_t>(CoreError::kCount)> errors{};
+  std::vector<std::uint64_t> constants;  // preset registers 0, 1, …
+  std::vector<std::vector<std::uint64_t>> wide_constants;
+  std::vector<HeaderPlan> headers;
+  std::vector<StackPlan> stacks;
+  std::vector<std::uint32_t> order;  // of the deparser
+  std::vector<BankPlan> banks;
+  std::vector<RegisterPlan> arrays;
+  std::vector<SlicePlan> slices;
+  std::vector<std::uint32_t> counters;  // sizes
+  std::vector<MeterPlan> meters;
+  std::vector<TablePlan> tables;
+  std::vector<CalculationPlan> calculations;
+  std::vector<std::vector<ByteRange>> field_lists;  // kept across resubmission, recirculation, cloning
+  std::vector<Instruction> code;
+
+  /// Reads and checks; throws InvalidPlan.
+  static Plan parse(Bytes bytes);
+};
+
+}  // namespace railweave::engine

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/table.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace railweave::engine {
+
+Table::Table(const TablePlan& plan, std::uint32_t parameter_words)
+    : plan_(plan), parameter_words_(parameter_words) {
+  default_.action = kNone;
+  default_.parameters.resize(parameter_words);
+}
+
+std::uint64_t Table::hash(std::span<const std::uint64_t> key, const std::uint64_t* mask) {
+  std::uint64_t hash = 0x9e3779b97f4a7c15;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    hash = (hash ^ (key[i] & mask[i])) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+bool Table::matches(const Entry& entry, const std::uint64_t* key) const {
+  const Match& match = entry.match;
+  std::uint64_t different = 0;
+  for (std::uint32_t i = 0; i < plan_.words; ++i) different |= (key[i] & match.mask[i]) ^ match.value[i];
+  if (different) return false;
+  return std::all_of(match.ranges.begin(), match.ranges.end(), [&](const KeyRange& range) {
+    const std::uint64_t value = (key[range.word] >> range.shift) & (~0ull >> (64 - range.width));
+    return range.low <= value && value <= range.high;
+  });
+}
+
+Entry* Table::find(const Group& group, const std::uint64_t* key) const {
+  const std::size_t last = group.slots.size() - 1;
+  for (std::size_t at = hash({key, plan_.words}, group.mask.data()) & last;; at = (at + 1) & last) {
+    Entry* entry = group.slots[at];
+    if (!entry || matches(*entry, key)) return entry;
+  }
+}
+
+Entry* Table::lookup(const std::uint64_t* key) {
+  if (plan_.kind == MatchKind::kTernary) {
+    for (Entry* entry : ordered_) {
+      if (matches(*entry, key)) return entry;
+    }
+    return nullptr;
+  }
+  for (const Group& group : groups_) {
+    if (Entry* entry = find(group, key)) return entry;
+  }
+  return nullptr;
+}
+
+void Table::place(Group& group, Entry* entry) {
+  const std::size_t last = group.slots.size() - 1;
+  std::size_t at = hash(entry->match.value, group.mask.data()) & last;
+  while (group.slots[at]) at = (at + 1) & last;
+  group.slots[at] = entry;
+}
+
+void Table::add_to_group(Entry* entry) {
+  auto at = std::find_if(groups_.begin(), groups_.end(),
+                         [&](const Group& group) { return group.mask == entry->match.mask; });
+  if (at == groups_.end()) {
+    at = std::find_if(groups_.begin(), groups_.end(),
+                      [&](const Group& group) { return group.priority < entry->match.priority; });
+    at = groups_.insert(at, {entry->match.mask, entry->match.priority, std::vector<Entry*>(8), 0});
+  }
+  if (2 * (at->used + 1) > at->slots.size()) {  // half empty, so that every probe ends soon
+    std::vector<Entry*> old(2 * at->slots.size());
+    old.swap(at->slots);
+    for (Entry* other : old) {
+      if (other) place(*at, other);
+    }
+  }
+  place(*at, entry);
+  ++at->used;
+}
+
+void Table::remove_from_group(Entry* entry) {
+  const auto group = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const Group& other) { return other.mask == entry->match.mask; });
+  const std::size_t last = group->slots.size() - 1;
+  std::size_t hole = hash(entry->match.value, group->mask.data()) & last;
+  while (group->slots[hole] != entry) hole = (hole + 1) & last;
+  // Close the gap: what probed past it must still be found (Knuth, TAOCP 3, 6.4, algorithm R).
+  for (std::size_t at = hole;;) {
+    at = (at + 1) & last;
+    Entry* other = group->slots[at];
+    if (!other) break;
+    const std::size_t home = hash(other->match.value, group->mask.data()) & last;
+    if (((at - home) & last) >= ((at - hole) & last)) {
+      group->slots[hole] = other;
+      hole = at;
+    }
+  }
+  group->slots[hole] = nullptr;
+  if (--group->used == 0) groups_.erase(group);
+}
+
+void Table::check(std::uint32_t action, std::vector<std::uint64_t>& parameters) const {
+  if (action >= plan_.actions.size()) throw std::invalid_argument("table: no such action");
+  if (parameters.size() > parameter_words_) throw std::invalid_argument("table: too many parameters");
+  parameters.resize(parameter_words_);
+}
+
+std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::uint64_t> parameters) {
+  check(action, parameters);
+  if (match.value.size() != plan_.words || match.mask.size() != plan_.words) {
+    throw std::invalid_argument("table: key of another length");
+  }
+  for (std::size_t i = 0; i < match.value.size(); ++i) match.value[i] &= match.mask[i];
+  for (const KeyRange& range : match.ranges) {
+    if (range.word >= plan_.words || range.width < 1 || range.shift + range.width > 64) {
+      throw std::invalid_argument("table: range outside the key");
+    }
+  }
+  if (entries_.size() >= plan_.size) throw std::length_error("table: full");
+  auto entry = std::make_unique<Entry>();
+  entry->handle = next_handle_++;
+  entry->match = std::move(match);
+  entry->action = action;
+  entry->parameters = std::move(parameters);
+  entry->slot = free_slots_.empty() ? next_slot_++ : free_slots_.back();
+  if (!free_slots_.empty()) free_slots_.pop_back();
+  Entry* raw = entry.get();
+  if (plan_.kind == MatchKind::kTernary) {
+    const auto at = std::upper_bound(
+        ordered_.begin(), ordered_.end(), raw,
+        [](const Entry* a, const Entry* b) { return a->match.priority > b->match.priority; });
+    ordered_.insert(at, raw);
+  } else {
+    add_to_group(raw);
+  }
+  entries_.emplace(raw->handle, std::move(entry));
+  return raw->handle;
+}
+
+Entry& Table::entry(std::uint64_t handle) {
+  const auto at = entries_.find(handle);
+  if (at == entries_.end()) throw std::out_of_range("table: no such entry");
+  return *at->second;
+}
+
+void Table::modify(std::uint64_t handle, std::uint32_t action, std::vector<std::uint64_t> parameters) {
+  check(action, parameters);
+  Entry& changed = entry(handle);
+  changed.action = action;
+  changed.parameters = std::move(parameters);
+}
+
+void Table::remove(std::uint64_t handle) {
+  Entry* gone = &entry(handle);
+  if (plan_.kind == MatchKind::kTernary) {
+    std::erase(ordered_, gone);
+  } else {
+    remove_from_group(gone);
+  }
+  free_slots_.push_back(gone->slot);
+  entries_.erase(handle);
+}
+
+void Table::set_default(std::uint32_t action, std::vector<std::uint64_t> parameters) {
+  if (action != kNone) check(action, parameters);
+  parameters.resize(parameter_words_);
+  default_.action = action;
+  default_.parameters = std::move(parameters);
+}
+
+}  // namespace railweave::engine

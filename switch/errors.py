@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program or a request can do wrong."""
+
+
+class InvalidProgram(ValueError):  # noqa: N818 - named like what it says, as the other refusals
+    """The JSON is not a BMv2 program: malformed, or it contradicts itself."""
+
+
+class UnsupportedConstruct(InvalidProgram):
+    """The program uses something that the engine does not know.
+
+    `construct` names it; `where` is the source position as p4c recorded it, or the object that holds it.
+    """
+
+    def __init__(self, construct: str, where: str) -> None:
+        """Say what was met and where."""
+        super().__init__(f"{where}: {construct} is not supported by the embedded switch")
+        self.construct = construct
+        self.where = where
+
+
+class DuplicateEntry(ValueError):  # noqa: N818
+    """An entry with the same key (and priority) is in the table already."""
+
+
+class TableFull(ValueError):  # noqa: N818
+    """The table holds as many entries as the program declared."""
+
+
+class UnknownEntry(KeyError):
+    """No entry has this handle."""
+
+
+class ImmutableTable(ValueError):  # noqa: N818
+    """The program made these entries, or this default action, constant."""

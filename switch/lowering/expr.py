@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions as a graph of shared nodes that know the range of their value.
+
+BMv2 computes with unbounded integers and truncates on assignment. A node's range [low, high] tells whether
+64-bit arithmetic gives the same result; `None` on either side means unbounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Bound = int | None
+
+COMPARISONS = {"==", "<", "<="}
+BOOLEANS = COMPARISONS | {"and", "or", "not", "d2b", "header_eq"}
+MAX_SHIFT = 4096  # a left shift by a variable that may be greater has no useful bound
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr:
+    """One node. `args` are nodes; `leaf` is what a leaf stands for (a field, a constant, …)."""
+
+    op: str
+    args: tuple[Expr, ...]
+    leaf: Any
+    low: Bound
+    high: Bound
+    number: int = field(default=0)
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the value is a truth value."""
+        return self.op in BOOLEANS or (self.op == "select" and self.args[1].is_bool)
+
+    def fits(self, low: int, high: int) -> bool:
+        """Whether every value is in [low, high]."""
+        return self.low is not None and self.high is not None and low <= self.low and self.high <= high
+
+    @property
+    def fits_signed64(self) -> bool:
+        """Whether int64 holds every value."""
+        return self.fits(-(1 << 63), (1 << 63) - 1)
+
+    @property
+    def fits_unsigned64(self) -> bool:
+        """Whether uint64 holds every value."""
+        return self.fits(0, (1 << 64) - 1)
+
+    @property
+    def fits64(self) -> bool:
+        """Whether 64 bits hold every value in one of the two readings."""
+        return self.fits_signed64 or self.fits_unsigned64
+
+
+def mask(width: int) -> int:
+    """`width` ones."""
+    return (1 << width) - 1
+
+
+def _corners(a: Expr, b: Expr, combine: Callable[[int, int], int]) -> tuple[Bound, Bound]:
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return None, None
+    values = [combine(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return min(values), max(values)
+
+
+def _and_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    tops = [x.high for x in (a, b) if x.low is not None and x.low >= 0 and x.high is not None]
+    if tops:
+        return 0, min(tops)
+    return _bitwise_range(a, b)
+
+
+def _bitwise_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    """Of | and ^ (and & of negative values): within the wider operand's two's complement."""
+    bounds = (a.low, a.high, b.low, b.high)
+    if any(bound is None for bound in bounds):
+        return None, None
+    bits = max(bound.bit_length() for bound in bounds if bound is not None)
+    negative = any(bound < 0 for bound in bounds if bound is not None)
+    return (-(1 << bits) if negative else 0), mask(bits)
+
+
+def _shift_left_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    if a.low is None or a.high is None or b.high is None or b.high > MAX_SHIFT:
+        return None, None
+    return min(a.low, a.low << b.high), max(a.high, a.high << b.high)
+
+
+def _shift_right_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    if a.low is None or a.high is None:
+        return None, None
+    least = b.low if b.low is not None and 0 <= b.low <= MAX_SHIFT else 0
+    return min(a.low >> least, a.low if a.low < 0 else 0), max(a.high >> least, 0 if a.high >= 0 else -1)
+
+
+def _divide_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    return 0, a.high
+
+
+def _modulo_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
+    return 0, a.high if b.high is None else max(b.high - 1, 0)
+
+
+_RANGES: dict[str, Callable[[Expr, Expr], tuple[Bound, Bound]]] = {
+    "+": lambda a, b: _corners(a, b, lambda x, y: x + y),
+    "-": lambda a, b: _corners(a, b, lambda x, y: x - y),
+    "*": lambda a, b: _corners(a, b, lambda x, y: x * y),
+    "&": _and_range,
+    "|": _bitwise_range,
+    "^": _bitwise_range,
+    "<<": _shift_left_range,
+    ">>": _shift_right_range,
+    "/": _divide_range,
+    "%": _modulo_range,
+}
+
+
+class Graph:
+    """Makes nodes, each distinct one once, so that equal expressions are the same object."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._nodes: dict[Any, Expr] = {}
+
+    def _node(self, op: str, args: tuple[Expr, ...], leaf: Any, low: Bound, high: Bound) -> Expr:
+        key = (op, tuple(arg.number for arg in args), leaf)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = Expr(op, args, leaf, low, high, len(self._nodes))
+        return found
+
+    def const(self, value: int) -> Expr:
+        """A constant."""
+        return self._node("const", (), value, value, value)
+
+    def leaf(self, op: str, what: Any, width: int, signed: bool = False) -> Expr:
+        """A value of `width` bits from outside: a field, a parameter, …"""
+        if signed:
+            return self._node(op, (), what, -(1 << (width - 1)), mask(width - 1))
+        return self._node(op, (), what, 0, mask(width))
+
+    def register(self, array: Any, index: Expr, width: int) -> Expr:
+        """The cell of a register array as it was before the action."""
+        return self._node("reg", (index,), array, 0, mask(width))
+
+    def binary(self, op: str, a: Expr, b: Expr) -> Expr:
+        """Integer arithmetic and comparison."""
+        if op in {">", ">="}:
+            return self.binary("<" if op == ">" else "<=", b, a)
+        if op == "!=":
+            return self.negate(self.binary("==", a, b))
+        if op in COMPARISONS:
+            return self._node(op, (a, b), None, 0, 1)
+        if op == "&":
+            for x, y in ((a, b), (b, a)):  # a mask that keeps every bit
+                if y.op == "const" and y.leaf >= 0 and y.leaf & (y.leaf + 1) == 0 and x.fits(0, y.leaf):
+                    return x
+        low, high = _RANGES[op](a, b)
+        return self._node(op, (a, b), None, low, high)
+
+    def invert(self, a: Expr) -> Expr:
+        """Bitwise complement."""
+        bounded = a.low is not None and a.high is not None
+        return self._node("~", (a,), None, ~a.high if bounded else None, ~a.low if bounded else None)  # type: ignore[operator]
+
+    def negate(self, a: Expr) -> Expr:
+        """Logical not."""
+        return a.args[0] if a.op == "not" else self._node("not", (a,), None, 0, 1)
+
+    def logic(self, op: str, a: Expr, b: Expr) -> Expr:
+        """Logical `and`, `or`."""
+        return self._node(op, (a, b), None, 0, 1)
+
+    def to_bool(self, a: Expr) -> Expr:
+        """Whether a number is not zero."""
+        return a if a.is_bool else a.args[0] if a.op == "b2d" else self._node("d2b", (a,), None, 0, 1)
+
+    def to_data(self, a: Expr) -> Expr:
+        """0 or 1 of a truth value."""
+        return self._node("b2d", (a,), None, 0, 1) if a.is_bool else a
+
+    def wrap(self, a: Expr, width: int, signed: bool) -> Expr:
+        """`a` modulo 2^width, unsigned or in two's complement."""
+        if not signed:
+            return self.binary("&", a, self.const(mask(width)))
+        if a.fits(-(1 << (width - 1)), mask(width - 1)):
+            return a
+        return self._node("two_comp_mod", (a,), width, -(1 << (width - 1)), mask(width - 1))
+
+    def saturate(self, a: Expr, width: int, signed: bool) -> Expr:
+        """`a` clamped to the range of `width` bits."""
+        low, high = (-(1 << (width - 1)), mask(width - 1)) if signed else (0, mask(width))
+        return a if a.fits(low, high) else self._node("sat_cast" if signed else "usat_cast", (a,), width, low, high)
+
+    def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
+        """`condition ? a : b`."""
+        if a is b:
+            return a
+        low = None if a.low is None or b.low is None else min(a.low, b.low)
+        high = None if a.high is None or b.high is None else max(a.high, b.high)
+        return self._node("select", (condition, a, b), None, low, high)
+
+    def header_equal(self, a: Any, b: Any) -> Expr:
+        """Whether two headers are equal in validity and contents."""
+        return self._node("header_eq", (), (a, b), 0, 1)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checked access to a BMv2 JSON document: what is missing or of another type is the program's fault."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+MAX_BITS = 1 << 16  # no field, constant or shift of a sane program is wider
+
+
+def where(item: Any, fallback: str) -> str:
+    """File and line that p4c recorded for a JSON object, else the fallback."""
+    info = item.get("source_info") if isinstance(item, dict) else None
+    if isinstance(info, dict) and info.get("filename"):
+        return f"{info['filename']}:{info.get('line', '?')}"
+    return fallback
+
+
+def parse_document(text: bytes) -> Json:
+    """The root object; InvalidProgram if the bytes are not JSON or not a BMv2 program."""
+    try:
+        root = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidProgram(f"not JSON: {error}") from None
+    if not isinstance(root, dict) or "pipelines" not in root or "header_types" not in root:
+        raise InvalidProgram("not a BMv2 program: it has no 'pipelines' or no 'header_types'")
+    version = root.get("__meta__", {}).get("version", [2, 0]) if isinstance(root.get("__meta__"), dict) else [2, 0]
+    if not isinstance(version, list) or not version or version[0] != 2:  # noqa: PLR2004
+        raise InvalidProgram(f"BMv2 JSON of version {version}; version 2 is expected")
+    return root
+
+
+def get(item: Any, key: str, kind: type[T], place: str) -> T:
+    """`item[key]`, which must be a `kind`."""
+    if not isinstance(item, dict) or key not in item:
+        raise InvalidProgram(f"{place}: {key!r} is missing")
+    return check(item[key], kind, f"{place}: {key!r}")
+
+
+def check(value: Any, kind: type[T], place: str) -> T:
+    """`value`, which must be a `kind` (a bool is no int)."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InvalidProgram(f"{place}: a {kind.__name__} is expected, not {value!r:.60}")
+    return value
+
+
+def objects(root: Json, key: str) -> list[Json]:
+    """The list of objects under `key`; empty where the key is missing."""
+    return [check(item, dict, key) for item in check(root.get(key, []), list, key)]
+
+
+def name_of(item: Json, place: str) -> str:
+    """The `name` member."""
+    return get(item, "name", str, place)
+
+
+def natural(item: Any, key: str, place: str, most: int = 1 << 32) -> int:
+    """A non-negative integer member below `most`."""
+    value = get(item, key, int, place)
+    if not 0 <= value < most:
+        raise InvalidProgram(f"{place}: {key!r} is {value}, which is not in 0…{most - 1}")
+    return value
+
+
+def pair(value: Any, place: str) -> tuple[str, str]:
+    """A reference such as ["header", "field"]."""
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, str) for part in value):  # noqa: PLR2004
+        raise InvalidProgram(f"{place}: [header, field] is expected, not {value!r:.60}")
+    return value[0], value[1]
+
+
+def hexstr(value: Any, place: str) -> int:
+    """A number in BMv2's hexadecimal notation, possibly negative."""
+    text = check(value, str, place)
+    try:
+        number = int(text, 16)
+    except ValueError:
+        raise InvalidProgram(f"{place}: {text!r:.60} is not a hexadecimal number") from None
+    if number.bit_length() > MAX_BITS:
+        raise InvalidProgram(f"{place}: a number of {number.bit_length()} bits")
+    return number
+
+
+def unsupported(construct: str, item: Any, place: str) -> UnsupportedConstruct:
+    """The exception for a construct that the lowering does not know."""
+    return UnsupportedConstruct(construct, where(item, place))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded program as values: what a control plane may know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class MatchType(Enum):
+    """How a key field matches. P4's `optional` is ternary in BMv2's JSON."""
+
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+
+
+@dataclass(frozen=True)
+class KeyField:
+    """One field of a table's key; `word` and `shift` place it in the engine's key."""
+
+    name: str
+    match: MatchType
+    bitwidth: int
+    word: int
+    shift: int
+
+    @property
+    def words(self) -> int:
+        """How many 64-bit words of the key the field touches."""
+        return (self.bitwidth + 63) // 64
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an action; `word` is the first 64-bit word that holds it."""
+
+    name: str
+    bitwidth: int
+    word: int
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action and its parameters, in order."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class FieldMatch:
+    """What one key field of an entry matches; which members count depends on the field's match type.
+
+    exact: value. lpm: value and prefix length. ternary: value and mask. range: value (low) and high.
+    """
+
+    value: int = 0
+    mask: int = 0
+    prefix: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True)
+class ConstEntry:
+    """An entry that the program itself installs. Greater priority wins, as in P4Runtime."""
+
+    matches: tuple[FieldMatch, ...]
+    action: str
+    parameters: tuple[int, ...]
+    priority: int
+
+
+@dataclass(frozen=True)
+class DefaultAction:
+    """The action of a miss as the program declares it."""
+
+    action: str
+    parameters: tuple[int, ...]
+    const: bool
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A match-action table."""
+
+    name: str
+    index: int
+    key: tuple[KeyField, ...]
+    key_words: int
+    actions: tuple[Action, ...]
+    size: int
+    default: DefaultAction | None
+    const_entries: tuple[ConstEntry, ...]
+    immutable: bool
+    direct_counter: bool
+    direct_meter: str | None
+
+    @property
+    def needs_priority(self) -> bool:
+        """Whether entries carry a priority (the key has a ternary or range field)."""
+        return any(part.match in (MatchType.TERNARY, MatchType.RANGE) for part in self.key)
+
+    def action(self, name: str) -> tuple[int, Action]:
+        """Index and description of one of the table's actions; ValueError names those there are."""
+        for index, action in enumerate(self.actions):
+            if action.name == name:
+                return index, action
+        known = ", ".join(action.name for action in self.actions)
+        raise ValueError(f"table {self.name!r} has no action {name!r}; it has {known}")
+
+
+@dataclass(frozen=True)
+class ArrayInfo:
+    """An indirect counter or register array. `bitwidth` is 0 for counters."""
+
+    name: str
+    index: int
+    size: int
+    bitwidth: int = 0
+
+
+@dataclass(frozen=True)
+class MeterInfo:
+    """A meter array; `table` is set if it is direct."""
+
+    name: str
+    index: int
+    size: int
+    rates: int
+    unit: str
+    table: str | None = None
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How the lanes of an action were fused, for inspection: vector instructions and lanes of each."""
+
+    action: str
+    vectors: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """All that a control plane can address, by name."""
+
+    name: str
+    tables: dict[str, TableInfo]
+    actions: dict[str, Action]
+    counters: dict[str, ArrayInfo]
+    registers: dict[str, ArrayInfo]
+    meters: dict[str, MeterInfo]
+    fusions: tuple[Fusion, ...] = field(default=())
