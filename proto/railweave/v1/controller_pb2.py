@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drailweave/v1/controller.proto\x12\x0crailweave.v1\"\x89\x01\n\tRailOffer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\r\n\x05plane\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0b\n\x03mac\x18\x05 \x01(\t\x12\x0c\n\x04port\x18\x06 \x01(\r\x12\x13\n\x0bqueue_pairs\x18\x07 \x03(\r\x12\x10\n\x08rate_bps\x18\x08 \x01(\x04\"w\n\x10JoinGroupRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\r\x12&\n\x05rails\x18\x04 \x03(\x0b\x32\x17.railweave.v1.RailOffer\x12\x12\n\ndeadline_s\x18\x05 \x01(\x01\">\n\x06Member\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12&\n\x05rails\x18\x02 \x03(\x0b\x32\x17.railweave.v1.RailOffer\"\x8e\x01\n\x08InaGroup\x12\x0c\n\x04rail\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\r\x12\x17\n\x0fvirtual_address\x18\x03 \x01(\t\x12\x10\n\x08udp_port\x18\x04 \x01(\r\x12\r\n\x05\x63hild\x18\x05 \x01(\r\x12\r\n\x05slots\x18\x06 \x01(\r\x12\r\n\x05lanes\x18\x07 \x01(\r\x12\r\n\x05\x64\x65pth\x18\x08 \x01(\r\"\'\n\x07Refusal\x12\x0c\n\x04rail\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xa8\x01\n\x11JoinGroupResponse\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x0f\n\x07lease_s\x18\x02 \x01(\x01\x12%\n\x07members\x18\x03 \x03(\x0b\x32\x14.railweave.v1.Member\x12#\n\x03ina\x18\x04 \x03(\x0b\x32\x16.railweave.v1.InaGroup\x12\'\n\x08refusals\x18\x05 \x03(\x0b\x32\x15.railweave.v1.Refusal\"\"\n\x11LeaveGroupRequest\x12\r\n\x05lease\x18\x01 \x01(\x04\"\x14\n\x12LeaveGroupResponse\"\x1a\n\tHeartbeat\x12\r\n\x05lease\x18\x01 \x01(\x04\"*\n\nMemberLost\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"*\n\tPlaneDown\x12\r\n\x05plane\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x18\n\x07PlaneUp\x12\r\n\x05plane\x18\x01 \x01(\t\"\x9b\x01\n\x05\x45vent\x12/\n\x0bmember_lost\x18\x01 \x01(\x0b\x32\x18.railweave.v1.MemberLostH\x00\x12-\n\nplane_down\x18\x02 \x01(\x0b\x32\x17.railweave.v1.PlaneDownH\x00\x12)\n\x08plane_up\x18\x03 \x01(\x0b\x32\x15.railweave.v1.PlaneUpH\x00\x42\x07\n\x05\x65vent\"&\n\x15SwitchCountersRequest\x12\r\n\x05plane\x18\x01 \x01(\t\"\x99\x01\n\x0eSwitchCounters\x12\r\n\x05plane\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12:\n\x07packets\x18\x03 \x03(\x0b\x32).railweave.v1.SwitchCounters.PacketsEntry\x1a.\n\x0cPacketsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"H\n\x16SwitchCountersResponse\x12.\n\x08switches\x18\x01 \x03(\x0b\x32\x1c.railweave.v1.SwitchCounters2\xc6\x02\n\nController\x12L\n\tJoinGroup\x12\x1e.railweave.v1.JoinGroupRequest\x1a\x1f.railweave.v1.JoinGroupResponse\x12O\n\nLeaveGroup\x12\x1f.railweave.v1.LeaveGroupRequest\x1a .railweave.v1.LeaveGroupResponse\x12\x39\n\x05Watch\x12\x17.railweave.v1.Heartbeat\x1a\x13.railweave.v1.Event(\x01\x30\x01\x12^\n\x11GetSwitchCounters\x12#.railweave.v1.SwitchCountersRequest\x1a$.railweave.v1.SwitchCountersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drailweave/v1/controller.proto\x12\x0crailweave.v1\"\x89\x01\n\tRailOffer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\r\n\x05plane\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0b\n\x03mac\x18\x05 \x01(\t\x12\x0c\n\x04port\x18\x06 \x01(\r\x12\x13\n\x0bqueue_pairs\x18\x07 \x03(\r\x12\x10\n\x08rate_bps\x18\x08 \x01(\x04\"w\n\x10JoinGroupRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\r\x12&\n\x05rails\x18\x04 \x03(\x0b\x32\x17.railweave.v1.RailOffer\x12\x12\n\ndeadline_s\x18\x05 \x01(\x01\">\n\x06Member\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12&\n\x05rails\x18\x02 \x03(\x0b\x32\x17.railweave.v1.RailOffer\"\x8e\x01\n\x08InaGroup\x12\x0c\n\x04rail\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\r\x12\x17\n\x0fvirtual_address\x18\x03 \x01(\t\x12\x10\n\x08udp_port\x18\x04 \x01(\r\x12\r\n\x05\x63hild\x18\x05 \x01(\r\x12\r\n\x05slots\x18\x06 \x01(\r\x12\r\n\x05lanes\x18\x07 \x01(\r\x12\r\n\x05\x64\x65pth\x18\x08 \x01(\r\"\'\n\x07Refusal\x12\x0c\n\x04rail\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xa8\x01\n\x11JoinGroupResponse\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x0f\n\x07lease_s\x18\x02 \x01(\x01\x12%\n\x07members\x18\x03 \x03(\x0b\x32\x14.railweave.v1.Member\x12#\n\x03ina\x18\x04 \x03(\x0b\x32\x16.railweave.v1.InaGroup\x12\'\n\x08refusals\x18\x05 \x03(\x0b\x32\x15.railweave.v1.Refusal\"\"\n\x11LeaveGroupRequest\x12\r\n\x05lease\x18\x01 \x01(\x04\"\x14\n\x12LeaveGroupResponse\"@\n\tHeartbeat\x12\r\n\x05lease\x18\x01 \x01(\x04\x12$\n\x06resume\x18\x02 \x01(\x0b\x32\x14.railweave.v1.Resume\"~\n\x06Resume\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x0c\n\x04size\x18\x03 \x01(\r\x12&\n\x05rails\x18\x04 \x03(\x0b\x32\x17.railweave.v1.RailOffer\x12#\n\x03ina\x18\x05 \x03(\x0b\x32\x16.railweave.v1.InaGroup\"*\n\nMemberLost\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1a\n\nMemberLeft\x12\x0c\n\x04rank\x18\x01 \x01(\r\"*\n\tPlaneDown\x12\r\n\x05plane\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x18\n\x07PlaneUp\x12\r\n\x05plane\x18\x01 \x01(\t\"\xcc\x01\n\x05\x45vent\x12/\n\x0bmember_lost\x18\x01 \x01(\x0b\x32\x18.railweave.v1.MemberLostH\x00\x12-\n\nplane_down\x18\x02 \x01(\x0b\x32\x17.railweave.v1.PlaneDownH\x00\x12)\n\x08plane_up\x18\x03 \x01(\x0b\x32\x15.railweave.v1.PlaneUpH\x00\x12/\n\x0bmember_left\x18\x04 \x01(\x0b\x32\x18.railweave.v1.MemberLeftH\x00\x42\x07\n\x05\x65vent\"&\n\x15SwitchCountersRequest\x12\r\n\x05plane\x18\x01 \x01(\t\"\x99\x01\n\x0eSwitchCounters\x12\r\n\x05plane\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12:\n\x07packets\x18\x03 \x03(\x0b\x32).railweave.v1.SwitchCounters.PacketsEntry\x1a.\n\x0cPacketsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"H\n\x16SwitchCountersResponse\x12.\n\x08switches\x18\x01 \x03(\x0b\x32\x1c.railweave.v1.SwitchCounters\"j\n\x0eSetLossRequest\x12\r\n\x05plane\x18\x01 \x01(\t\x12\x13\n\x0bswitch_name\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x11\n\tdirection\x18\x04 \x01(\t\x12\x13\n\x0bprobability\x18\x05 \x01(\x01\"\x11\n\x0fSetLossResponse2\x8e\x03\n\nController\x12L\n\tJoinGroup\x12\x1e.railweave.v1.JoinGroupRequest\x1a\x1f.railweave.v1.JoinGroupResponse\x12O\n\nLeaveGroup\x12\x1f.railweave.v1.LeaveGroupRequest\x1a .railweave.v1.LeaveGroupResponse\x12\x39\n\x05Watch\x12\x17.railweave.v1.Heartbeat\x1a\x13.railweave.v1.Event(\x01\x30\x01\x12^\n\x11GetSwitchCounters\x12#.railweave.v1.SwitchCountersRequest\x1a$.railweave.v1.SwitchCountersResponse\x12\x46\n\x07SetLoss\x12\x1c.railweave.v1.SetLossRequest\x1a\x1d.railweave.v1.SetLossResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,23 +50,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEAVEGROUPRESPONSE']._serialized_start=765
   _globals['_LEAVEGROUPRESPONSE']._serialized_end=785
   _globals['_HEARTBEAT']._serialized_start=787
-  _globals['_HEARTBEAT']._serialized_end=813
-  _globals['_MEMBERLOST']._serialized_start=815
-  _globals['_MEMBERLOST']._serialized_end=857
-  _globals['_PLANEDOWN']._serialized_start=859
-  _globals['_PLANEDOWN']._serialized_end=901
-  _globals['_PLANEUP']._serialized_start=903
-  _globals['_PLANEUP']._serialized_end=927
-  _globals['_EVENT']._serialized_start=930
-  _globals['_EVENT']._serialized_end=1085
-  _globals['_SWITCHCOUNTERSREQUEST']._serialized_start=1087
-  _globals['_SWITCHCOUNTERSREQUEST']._serialized_end=1125
-  _globals['_SWITCHCOUNTERS']._serialized_start=1128
-  _globals['_SWITCHCOUNTERS']._serialized_end=1281
-  _globals['_SWITCHCOUNTERS_PACKETSENTRY']._serialized_start=1235
-  _globals['_SWITCHCOUNTERS_PACKETSENTRY']._serialized_end=1281
-  _globals['_SWITCHCOUNTERSRESPONSE']._serialized_start=1283
-  _globals['_SWITCHCOUNTERSRESPONSE']._serialized_end=1355
-  _globals['_CONTROLLER']._serialized_start=1358
-  _globals['_CONTROLLER']._serialized_end=1684
+  _globals['_HEARTBEAT']._serialized_end=851
+  _globals['_RESUME']._serialized_start=853
+  _globals['_RESUME']._serialized_end=979
+  _globals['_MEMBERLOST']._serialized_start=981
+  _globals['_MEMBERLOST']._serialized_end=1023
+  _globals['_MEMBERLEFT']._serialized_start=1025
+  _globals['_MEMBERLEFT']._serialized_end=1051
+  _globals['_PLANEDOWN']._serialized_start=1053
+  _globals['_PLANEDOWN']._serialized_end=1095
+  _globals['_PLANEUP']._serialized_start=1097
+  _globals['_PLANEUP']._serialized_end=1121
+  _globals['_EVENT']._serialized_start=1124
+  _globals['_EVENT']._serialized_end=1328
+  _globals['_SWITCHCOUNTERSREQUEST']._serialized_start=1330
+  _globals['_SWITCHCOUNTERSREQUEST']._serialized_end=1368
+  _globals['_SWITCHCOUNTERS']._serialized_start=1371
+  _globals['_SWITCHCOUNTERS']._serialized_end=1524
+  _globals['_SWITCHCOUNTERS_PACKETSENTRY']._serialized_start=1478
+  _globals['_SWITCHCOUNTERS_PACKETSENTRY']._serialized_end=1524
+  _globals['_SWITCHCOUNTERSRESPONSE']._serialized_start=1526
+  _globals['_SWITCHCOUNTERSRESPONSE']._serialized_end=1598
+  _globals['_SETLOSSREQUEST']._serialized_start=1600
+  _globals['_SETLOSSREQUEST']._serialized_end=1706
+  _globals['_SETLOSSRESPONSE']._serialized_start=1708
+  _globals['_SETLOSSRESPONSE']._serialized_end=1725
+  _globals['_CONTROLLER']._serialized_start=1728
+  _globals['_CONTROLLER']._serialized_end=2126
 # @@protoc_insertion_point(module_scope)

@@ -101,10 +101,26 @@ class LeaveGroupResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("lease",)
+    __slots__ = ("lease", "resume")
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     lease: int
-    def __init__(self, lease: _Optional[int] = ...) -> None: ...
+    resume: Resume
+    def __init__(self, lease: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("job", "rank", "size", "rails", "ina")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    RAILS_FIELD_NUMBER: _ClassVar[int]
+    INA_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    size: int
+    rails: _containers.RepeatedCompositeFieldContainer[RailOffer]
+    ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ...) -> None: ...
 
 class MemberLost(_message.Message):
     __slots__ = ("rank", "reason")
@@ -113,6 +129,12 @@ class MemberLost(_message.Message):
     rank: int
     reason: str
     def __init__(self, rank: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MemberLeft(_message.Message):
+    __slots__ = ("rank",)
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    def __init__(self, rank: _Optional[int] = ...) -> None: ...
 
 class PlaneDown(_message.Message):
     __slots__ = ("plane", "reason")
@@ -129,14 +151,16 @@ class PlaneUp(_message.Message):
     def __init__(self, plane: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("member_lost", "plane_down", "plane_up")
+    __slots__ = ("member_lost", "plane_down", "plane_up", "member_left")
     MEMBER_LOST_FIELD_NUMBER: _ClassVar[int]
     PLANE_DOWN_FIELD_NUMBER: _ClassVar[int]
     PLANE_UP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_LEFT_FIELD_NUMBER: _ClassVar[int]
     member_lost: MemberLost
     plane_down: PlaneDown
     plane_up: PlaneUp
-    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ...) -> None: ...
+    member_left: MemberLeft
+    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ..., member_left: _Optional[_Union[MemberLeft, _Mapping]] = ...) -> None: ...
 
 class SwitchCountersRequest(_message.Message):
     __slots__ = ("plane",)
@@ -166,3 +190,21 @@ class SwitchCountersResponse(_message.Message):
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     switches: _containers.RepeatedCompositeFieldContainer[SwitchCounters]
     def __init__(self, switches: _Optional[_Iterable[_Union[SwitchCounters, _Mapping]]] = ...) -> None: ...
+
+class SetLossRequest(_message.Message):
+    __slots__ = ("plane", "switch_name", "port", "direction", "probability")
+    PLANE_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_NAME_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    plane: str
+    switch_name: str
+    port: int
+    direction: str
+    probability: float
+    def __init__(self, plane: _Optional[str] = ..., switch_name: _Optional[str] = ..., port: _Optional[int] = ..., direction: _Optional[str] = ..., probability: _Optional[float] = ...) -> None: ...
+
+class SetLossResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -54,6 +54,11 @@ class ControllerStub:
                 request_serializer=railweave_dot_v1_dot_controller__pb2.SwitchCountersRequest.SerializeToString,
                 response_deserializer=railweave_dot_v1_dot_controller__pb2.SwitchCountersResponse.FromString,
                 _registered_method=True)
+        self.SetLoss = channel.unary_unary(
+                '/railweave.v1.Controller/SetLoss',
+                request_serializer=railweave_dot_v1_dot_controller__pb2.SetLossRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_controller__pb2.SetLossResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -88,6 +93,13 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetLoss(self, request, context):
+        """Loss is a feature of the testbed: a P4 switch drops packets with this probability until it is set anew.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -110,6 +122,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.GetSwitchCounters,
                     request_deserializer=railweave_dot_v1_dot_controller__pb2.SwitchCountersRequest.FromString,
                     response_serializer=railweave_dot_v1_dot_controller__pb2.SwitchCountersResponse.SerializeToString,
+            ),
+            'SetLoss': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLoss,
+                    request_deserializer=railweave_dot_v1_dot_controller__pb2.SetLossRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_controller__pb2.SetLossResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -220,6 +237,33 @@ class Controller:
             '/railweave.v1.Controller/GetSwitchCounters',
             railweave_dot_v1_dot_controller__pb2.SwitchCountersRequest.SerializeToString,
             railweave_dot_v1_dot_controller__pb2.SwitchCountersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLoss(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Controller/SetLoss',
+            railweave_dot_v1_dot_controller__pb2.SetLossRequest.SerializeToString,
+            railweave_dot_v1_dot_controller__pb2.SetLossResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual addresses of a plane, in its last /24: switches take from the top, groups from the bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ipaddress import IPv4Network
+
+from railweave.controller.errors import Refused
+from railweave.controller.tables import Endpoint, ip_number, virtual_mac
+from railweave.topologies.model import Plane
+
+
+class AddressPlan:
+    """Which address belongs to whom on one plane."""
+
+    def __init__(self, plane: Plane) -> None:
+        """Lay the plan out; ValueError if the plane's network is full of NICs and switches."""
+        network = IPv4Network(plane.network)
+        top = int(network.broadcast_address) - 1
+        bottom = max(int(network.network_address), top - 254) + 1
+        nics = {ip_number(nic.address) for nic in plane.nics}
+        free = [address for address in range(bottom, top + 1) if address not in nics]
+        if len(free) <= len(plane.switches):
+            raise ValueError(f"plane {plane.name!r}: {network} has no addresses left for groups")
+        names = sorted(switch.name for switch in plane.switches)
+        self.switches = {name: endpoint(free.pop()) for name in names}
+        self.plane = plane.name
+        self._groups = free
+
+    def choose(self, taken: Collection[int]) -> int:
+        """An address for a group that is not among those `taken`; Refused names the limit."""
+        for address in self._groups:
+            if address not in taken:
+                return address
+        raise Refused(f"all {len(self._groups)} group addresses of plane {self.plane!r} are taken")
+
+
+def endpoint(ip: int) -> Endpoint:
+    """A virtual address as one end of a link."""
+    return Endpoint(virtual_mac(ip), ip)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave controller`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from railweave.controller.errors import ControllerError, RequestError
+from railweave.controller.server import ControllerOptions, PlaneLoss, serve
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Topology
+from railweave.topologies.serialize import load
+
+app = typer.Typer()
+
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+DEFAULTS = ControllerOptions()
+
+
+@app.command(
+    "controller",
+    epilog="Example: railweave controller --topology planes.yaml --listen 10.255.0.250:9600 --loss ina=0.01",
+)
+def controller(
+    topology: Annotated[Path, typer.Option(help="Topology file (YAML).")],
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT for agents; port 0 takes a free one.")
+    ] = DEFAULTS.listen,
+    lanes: Annotated[int, typer.Option(help="32-bit integers per packet: 256 or 64.")] = DEFAULTS.lanes,
+    slots: Annotated[int, typer.Option(help="Chunks in flight per group, a power of two.")] = DEFAULTS.slots,
+    lease: Annotated[
+        float, typer.Option(help="Seconds without heartbeat until a rank is lost.")
+    ] = DEFAULTS.lease_s,
+    switch_deadline: Annotated[
+        float, typer.Option(help="Seconds for all switches to be configured at the start.")
+    ] = DEFAULTS.switch_deadline_s,
+    device_id: Annotated[
+        int | None,
+        typer.Option(help="P4Runtime device id of all switches, instead of the topology's (BMv2: 0)."),
+    ] = None,
+    loss: Annotated[
+        list[str] | None,
+        typer.Option(help="PLANE=PROBABILITY[:ingress|egress]: drop frames in its switches."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option(help="Log what is done, on stderr.")] = False,
+) -> None:
+    """Place jobs in the network: loads the P4 program into the switches, forms groups, watches their ranks.
+
+    Prints `ready listen=HOST:PORT` once the switches hold what they should. SIGTERM or Ctrl-C ends it; groups
+    that run stay in the switches and are taken up again by the next controller.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("finsy").setLevel(logging.WARNING if verbose else logging.CRITICAL + 1)
+    for proxy in PROXIES:
+        os.environ.pop(proxy, None)  # switches are reached directly, and finsy has no option to say so
+    try:
+        value = load(topology)
+        if device_id is not None:
+            value = _with_device_id(value, device_id)
+        options = ControllerOptions(
+            listen, lanes, slots, lease, switch_deadline, tuple(_parse_loss(text) for text in loss or ())
+        )
+        _check(options)
+        asyncio.run(_run(value, options))
+    except (TopologyError, ControllerError, RequestError) as error:
+        typer.echo(f"railweave controller: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def _run(topology: Topology, options: ControllerOptions) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = asyncio.create_task(_serve_until(stop, topology, options))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({server, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not server.done():
+        server.cancel()
+    stopped.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await server
+
+
+async def _serve_until(stop: asyncio.Event, topology: Topology, options: ControllerOptions) -> None:
+    async with serve(topology, options) as running:
+        host = options.listen.rpartition(":")[0]
+        print(f"ready listen={host}:{running.port}", flush=True)
+        await stop.wait()
+
+
+def _check(options: ControllerOptions) -> None:
+    if options.slots < 16 or options.slots & (options.slots - 1):
+        raise ControllerError(f"--slots {options.slots}: expected a power of two from 16")
+    if options.lease_s <= 0 or options.switch_deadline_s <= 0:
+        raise ControllerError("--lease and --switch-deadline: expected more than 0 seconds")
+
+
+def _parse_loss(text: str) -> PlaneLoss:
+    plane, _, rest = text.partition("=")
+    probability, _, direction = rest.partition(":")
+    try:
+        return PlaneLoss(plane, float(probability), direction or "both")
+    except ValueError:
+        raise ControllerError(f"--loss {text!r}: expected PLANE=PROBABILITY[:ingress|egress]") from None
+
+
+def _with_device_id(topology: Topology, device_id: int) -> Topology:
+    planes = tuple(
+        replace(plane, switches=tuple(replace(switch, device_id=device_id) for switch in plane.switches))
+        for plane in topology.planes
+    )
+    return replace(topology, planes=planes)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller says no with; each message names what was given, the limit, and what to do."""
+
+from __future__ import annotations
+
+
+class ControllerError(Exception):
+    """Base of the errors that end the controller itself: bad options, files, ports, switches."""
+
+
+class Refused(Exception):
+    """A rail cannot be given in-network aggregation; the text is the reason, with the limit's name."""
+
+
+class SwitchUnavailable(Refused):
+    """The switch is out of reach or does not do what it is told."""
+
+
+class RequestError(Exception):
+    """A caller's request that cannot be granted, whoever's fault it is."""
+
+
+class InvalidRequest(RequestError):
+    """The request, or what it says beside the other ranks' requests, makes no sense."""
+
+
+class AlreadyJoined(RequestError):
+    """This rank of this job is there already."""
+
+
+class Overdue(RequestError):
+    """Not all ranks came within the deadline."""
+
+
+class UnknownLease(RequestError):
+    """No group runs under this lease."""
+
+
+class Exhausted(RequestError):
+    """The controller's own limits are reached."""

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs from the first rank's call to the last rank's leave: forming, leases, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from railweave.controller import requests
+from railweave.controller.desired import Aggregation
+from railweave.controller.errors import (
+    AlreadyJoined,
+    Exhausted,
+    InvalidRequest,
+    Overdue,
+    Refused,
+    RequestError,
+    UnknownLease,
+)
+from railweave.controller.fabric import Fabric, Host
+from railweave.controller.requests import JoinRequest
+from railweave.controller.tables import Endpoint, ip_number, mac_number
+from railweave.v1 import controller_pb2 as pb
+
+LOG = logging.getLogger(__name__)
+
+MAX_JOBS = 4096  # forming and running together
+
+
+class Lease:
+    """A rank's membership: its events until None, and a timer that runs while no stream renews it."""
+
+    def __init__(self, number: int, rank: int, group: Group) -> None:
+        """Make a lease that nobody watches yet."""
+        self.number = number
+        self.rank = rank
+        self.group = group
+        self.events: asyncio.Queue[pb.Event | None] = asyncio.Queue()
+        self.timer: asyncio.TimerHandle | None = None
+        self.stream: object | None = None  # the stream that renews it now
+        self.left = False
+
+
+@dataclass
+class Group:
+    """A job that runs. `aggregations` are its groups in the network, by rail name."""
+
+    job: str
+    size: int
+    requests: Mapping[int, JoinRequest]
+    aggregations: dict[str, Aggregation]
+    refusals: dict[str, str]
+    leases: dict[int, Lease] = field(default_factory=dict)
+    ended: bool = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether a rank has left already."""
+        return any(lease.left for lease in self.leases.values())
+
+
+class Forming:
+    """A job that waits for ranks; `done` gives all of them the group, or the error."""
+
+    def __init__(self, first: JoinRequest) -> None:
+        """Begin with no rank in."""
+        self.job = first.job
+        self.size = first.size
+        self.requests: dict[int, JoinRequest] = {}
+        self.done: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
+        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    @property
+    def missing(self) -> list[int]:
+        """The ranks that have not joined."""
+        return [rank for rank in range(self.size) if rank not in self.requests]
+
+    def fail(self, error: RequestError) -> None:
+        """Tell all waiting ranks."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Groups:
+    """All jobs of a controller. One instance belongs to one event loop; nothing here blocks it."""
+
+    def __init__(self, fabric: Fabric, lease_s: float) -> None:
+        """Form groups on `fabric`; a lease that is not renewed for `lease_s` seconds ends its group."""
+        self.fabric = fabric
+        self.lease_s = lease_s
+        self._forming: dict[str, Forming] = {}
+        self._running: dict[str, Group] = {}
+        self._leases: dict[int, Lease] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        fabric.listener = self
+
+    async def join(self, request: JoinRequest) -> pb.JoinGroupResponse:
+        """Wait for the other ranks and return the group; RequestError says why there is none."""
+        forming = self._enter(request)
+        if not forming.missing:
+            task = asyncio.create_task(self._form(forming), name=f"form {request.job}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            async with asyncio.timeout(request.deadline_s):
+                group = await asyncio.shield(forming.done)
+        except TimeoutError:
+            missing = forming.missing
+            self._withdraw(forming, request, "gave up after its deadline")
+            waited = f"after {request.deadline_s:g} s" if missing else "the switches are too slow"
+            names = f"missing ranks {missing}" if missing else "all ranks are in"
+            raise Overdue(f"job {request.job!r}, {waited}: {names} of {request.size}") from None
+        except asyncio.CancelledError:
+            self._withdraw(forming, request, "went away while the group was forming")
+            raise
+        return self._response(group, request.rank)
+
+    def _enter(self, request: JoinRequest) -> Forming:
+        """Put a rank among those that wait; a rank that disagrees with one of them fails them all."""
+        running = self._running.get(request.job)
+        if running and not running.closing:
+            raise AlreadyJoined(
+                f"job {request.job!r} runs already with {running.size} ranks; end it or use another job name"
+            )
+        forming = self._forming.get(request.job)
+        if forming is None:
+            if len(self._forming) + len(self._running) >= MAX_JOBS:
+                raise Exhausted(f"{MAX_JOBS} jobs are forming or running; this controller takes no more")
+            forming = self._forming[request.job] = Forming(request)
+        if request.rank in forming.requests:
+            raise AlreadyJoined(f"rank {request.rank} of job {request.job!r} has joined before")
+        try:
+            for other in forming.requests.values():
+                requests.agree(other, request)
+        except InvalidRequest as error:
+            del self._forming[request.job]
+            forming.fail(error)
+            raise
+        forming.requests[request.rank] = request
+        return forming
+
+    def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
+        """A rank does not wait any longer: others may still come, unless the group is being made."""
+        if not forming.missing:
+            forming.fail(Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
+        forming.requests.pop(request.rank, None)
+        if not forming.requests and self._forming.get(forming.job) is forming:
+            del self._forming[forming.job]
+
+    async def _form(self, forming: Forming) -> None:
+        """Place a complete group in the network; what is refused there runs on its other rails."""
+        members = dict(forming.requests)
+        group = Group(forming.job, forming.size, members, {}, {})
+        try:
+            for rail in members[0].rails:
+                if rail.kind == "ina":
+                    await self._place(group, rail)
+            if len(group.refusals) == len(members[0].rails):
+                reasons = "; ".join(f"{rail}: {reason}" for rail, reason in group.refusals.items())
+                raise Exhausted(f"job {group.job!r} has no rail left: {reasons}")
+            if not forming.done.done():
+                self._start(group)
+                forming.done.set_result(group)
+                return
+        except RequestError as error:
+            forming.fail(error)
+        except Exception as error:
+            LOG.exception("forming job %s", forming.job)
+            forming.fail(Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
+        finally:
+            if self._forming.get(forming.job) is forming:
+                del self._forming[forming.job]
+        self._end(group)
+
+    async def _place(self, group: Group, rail: pb.RailOffer) -> None:
+        plane = self.fabric.topology.plane(rail.plane)
+        hosts = {}
+        for rank, request in group.requests.items():
+            offer = next(other for other in request.rails if other.name == rail.name)
+            endpoint = Endpoint(mac_number(offer.mac), ip_number(offer.address), offer.port)
+            hosts[rank] = Host(requests.nic(offer, plane), endpoint)
+        try:
+            group.aggregations[rail.name] = await self.fabric.admit(plane.name, hosts)
+        except Refused as refused:
+            LOG.info("job %s: rail %s refused: %s", group.job, rail.name, refused)
+            group.refusals[rail.name] = str(refused)
+
+    def _start(self, group: Group) -> None:
+        self._running[group.job] = group
+        for rank in group.requests:
+            lease = Lease(secrets.randbits(63) | 1, rank, group)
+            group.leases[rank] = self._leases[lease.number] = lease
+            self._arm(lease)
+
+    def _arm(self, lease: Lease) -> None:
+        """Give a lease that no stream renews its time."""
+        loop = asyncio.get_running_loop()
+        reason = f"no heartbeat for {self.lease_s:g} s"
+        lease.timer = loop.call_later(self.lease_s, self.lost, lease, reason)
+
+    def _response(self, group: Group, rank: int) -> pb.JoinGroupResponse:
+        members = [pb.Member(rank=r, rails=request.rails) for r, request in sorted(group.requests.items())]
+        return pb.JoinGroupResponse(
+            lease=group.leases[rank].number,
+            lease_s=self.lease_s,
+            members=members,
+            ina=[self._ina(rail, a, rank) for rail, a in group.aggregations.items()],
+            refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
+        )
+
+    def _ina(self, rail: str, aggregation: Aggregation, rank: int) -> pb.InaGroup:
+        _, contributor = aggregation.tree.place(rank)
+        return pb.InaGroup(
+            rail=rail,
+            group=aggregation.group,
+            virtual_address=str(IPv4Address(aggregation.virtual_ip)),
+            udp_port=Endpoint(0, 0).udp_port,
+            child=contributor.child,
+            slots=self.fabric.slots,
+            lanes=self.fabric.lanes,
+            depth=aggregation.tree.depth(rank),
+        )
+
+    def attach(self, number: int, stream: object) -> Lease:
+        """Let a stream renew a lease from now on; an older stream of the same lease counts no more."""
+        lease = self._leases.get(number)
+        if lease is None:
+            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        if lease.timer:
+            lease.timer.cancel()
+        lease.stream = stream
+        return lease
+
+    def detach(self, lease: Lease, stream: object, reason: str) -> None:
+        """A stream has ended; if it was the lease's own, the rank is lost."""
+        if lease.stream is stream:
+            lease.stream = None
+            self.lost(lease, reason)
+            self._leases.pop(lease.number, None)
+
+    def leave(self, number: int) -> None:
+        """A rank ends its membership in good order; the last one ends the group."""
+        lease = self._leases.pop(number, None)
+        if lease is None:
+            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        group = lease.group
+        lease.left = True
+        lease.events.put_nowait(None)
+        if lease.timer:
+            lease.timer.cancel()
+        if not group.ended:
+            self._tell(group, pb.Event(member_left=pb.MemberLeft(rank=lease.rank)))
+            if all(other.left for other in group.leases.values()):
+                self._end(group)
+
+    def lost(self, lease: Lease, reason: str) -> None:
+        """A rank is gone without a word: its group ends and every other rank is told at once."""
+        group = lease.group
+        if lease.stream is None:
+            self._leases.pop(lease.number, None)
+        if group.ended or lease.left:
+            return
+        LOG.warning("job %s: rank %d is lost: %s", group.job, lease.rank, reason)
+        lease.left = True
+        self._tell(group, pb.Event(member_lost=pb.MemberLost(rank=lease.rank, reason=reason)))
+        self._end(group)
+
+    def _tell(self, group: Group, event: pb.Event) -> None:
+        for lease in group.leases.values():
+            if not lease.left:
+                lease.events.put_nowait(event)
+
+    def _end(self, group: Group) -> None:
+        """Take a group out of the network. Leases whose stream comes late still find their last events."""
+        group.ended = True
+        if self._running.get(group.job) is group:
+            del self._running[group.job]
+        for aggregation in group.aggregations.values():
+            self.fabric.end(aggregation.group)
+        for lease in group.leases.values():
+            lease.events.put_nowait(None)
+
+    def plane_down(self, plane: str, groups: frozenset[int], reason: str) -> None:
+        """Tell the ranks of these groups that sums in flight on a plane are lost."""
+        self._tell_of_plane(groups, pb.Event(plane_down=pb.PlaneDown(plane=plane, reason=reason)))
+
+    def plane_up(self, plane: str, groups: frozenset[int]) -> None:
+        """Tell the ranks of these groups that a plane can be used again."""
+        self._tell_of_plane(groups, pb.Event(plane_up=pb.PlaneUp(plane=plane)))
+
+    def _tell_of_plane(self, groups: frozenset[int], event: pb.Event) -> None:
+        for group in self._running.values():
+            if any(aggregation.group in groups for aggregation in group.aggregations.values()):
+                self._tell(group, event)

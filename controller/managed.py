@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One switch under management: its link, its slots, what it should hold, and reconciling the two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from railweave.controller import desired, tables
+from railweave.controller.addresses import AddressPlan
+from railweave.controller.desired import Aggregation, Loss
+from railweave.controller.slots import SlotSpace
+from railweave.controller.southbound import SwitchLink
+from railweave.controller.state import SwitchState, Update, difference
+from railweave.controller.wire import decode_entry
+from railweave.p4src.artifacts import Artifact
+from railweave.p4src.config import CONFIG
+from railweave.topologies.model import Plane, Switch
+
+LOG = logging.getLogger(__name__)
+
+# Packets that arrive between reading a group's counters and deleting its entries, in rounds of all its slots.
+ROUNDS_MARGIN = 4096
+
+
+class ManagedSwitch:
+    """What the controller wants of one switch is computed from `groups`, `losses` and `slots`; `reconcile`
+    makes it so. What it must remember beyond its own life is in the switch (`tables.members_serials`).
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        switch: Switch,
+        addresses: AddressPlan,
+        artifact: Artifact,
+        changed: Callable[[ManagedSwitch, bool], None],
+    ) -> None:
+        """Prepare a switch; `changed` is called with it after each connection's first reconciliation, and
+        with whether the switch had lost its state.
+        """
+        self.name = switch.name
+        self.plane = plane
+        self.link = SwitchLink(switch, artifact, self._connected)
+        self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
+        self.groups: dict[int, Aggregation] = {}
+        self.losses: dict[tuple[str, int], Loss] = {}
+        self.orphans: dict[int, SwitchState] = {}  # groups found in the switch, waiting to be claimed
+        self.last_group = 0
+        self.ready = asyncio.Event()
+        self._addresses = addresses
+        self._forwarding = desired.forwarding(plane, switch.name, addresses.switches[switch.name])
+        self._changed = changed
+        self._known = False  # whether the switch's memory has been read in this life of the controller
+        self._lock = asyncio.Lock()
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The ports that lead somewhere."""
+        (flood,) = self._forwarding.multicasts
+        return frozenset(port for port, _ in flood.replicas)
+
+    def wanted(self) -> SwitchState:
+        """What the switch should hold now."""
+        taken = self.slots.taken
+        groups = (
+            desired.aggregation(group, self.name, taken[number], self._addresses.switches)
+            for number, group in self.groups.items()
+        )
+        memory = desired.memory(self.slots.serials(), self.last_group)
+        losses = desired.losses(self.losses.values())
+        return desired.merge([self._forwarding, *groups, *self.orphans.values(), losses, memory])
+
+    async def reconcile(self) -> list[Update]:
+        """Read back, compare, write; returns what was written. SwitchUnavailable if that cannot be done."""
+        async with self._lock:
+            return await self._reconcile(await self.link.read())
+
+    async def _connected(self) -> None:
+        async with self._lock:
+            actual = await self.link.read()
+            lost = not actual.entries
+            if lost:
+                self.slots.reset()
+                self.orphans.clear()
+            elif not self._known:
+                self._adopt(actual)
+            self._known = True
+            updates = await self._reconcile(actual)
+        LOG.info("switch %s: %s, %d updates", self.name, "empty" if lost else "kept its state", len(updates))
+        self.ready.set()
+        self._changed(self, lost)
+
+    async def _reconcile(self, actual: SwitchState) -> list[Update]:
+        await self._retire(actual)
+        updates = difference(actual, self.wanted())
+        await self.link.write(updates)
+        return updates
+
+    async def _retire(self, actual: SwitchState) -> None:
+        """Take back the slots of groups that have ended, with what their counters say they can have used."""
+        staying = self.groups.keys() | self.orphans.keys()
+        ended = self.slots.taken.keys() - staying
+        if not ended:
+            return
+        present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
+        rounds = await self._rounds() if ended & present else {}
+        for group in ended:
+            self.slots.release(group, rounds.get(group, 0))
+
+    async def _rounds(self) -> Mapping[int, int]:
+        """Per group, more rounds than any of its slots can have seen.
+
+        A contributor that reaches round r has sent a packet for every one of the 2 S (r - 1) chunks before,
+        and all of them went through this switch, because it saw their results.
+        """
+        rounds: dict[int, int] = {}
+        for entity, packets in await self.link.packets("members"):
+            if not entity.match or (found := tables.read_members(decode_entry(entity))) is None:
+                continue
+            group, slots = found
+            rounds[group] = max(rounds.get(group, 0), packets // (2 * slots.size) + ROUNDS_MARGIN)
+        return rounds
+
+    def _adopt(self, actual: SwitchState) -> None:
+        """Learn from the switch what an earlier life of the controller has left there."""
+        for entry in actual.entries:
+            if note := tables.read_members_serials(entry):
+                self.slots.remember([note[0]])
+                self.last_group = max(self.last_group, note[1])
+        for entry in actual.entries:
+            if (found := tables.read_members(entry)) and found[0] not in self.groups:
+                self.slots.adopt(*found)
+                self.last_group = max(self.last_group, found[0])
+                self.orphans.setdefault(found[0], _part_of(actual, found[0]))
+
+
+def _part_of(state: SwitchState, group: int) -> SwitchState:
+    """The part of a switch's state that belongs to one group."""
+    entries = {entry for entry in state.entries if dict(entry.match).get("group") == group}
+    addresses = {dict(entry.params)["src_ip"] for entry in entries if entry.table == "replicas"}
+    entries |= {
+        entry
+        for entry in state.entries
+        if entry.table == "virtual_addresses" and dict(entry.match)["address"] in addresses
+    }
+    multicasts = {
+        multicast for multicast in state.multicasts if multicast.group == tables.multicast_id(group)
+    }
+    return SwitchState(frozenset(entries), frozenset(multicasts))

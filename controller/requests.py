@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients send, checked field by field against what can be true: nothing else gets past this file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+
+from railweave.controller.errors import InvalidRequest
+from railweave.topologies.model import RAIL_KINDS, Nic, Plane, Topology
+from railweave.v1 import controller_pb2 as pb
+
+MAX_SIZE = 1024  # ranks of a job
+MAX_RAILS = 16
+MAX_DEADLINE_S = 3600.0
+MAX_QUEUE_PAIR = 2**24 - 1
+JOB_NAME = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
+RAIL_NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")
+MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """A rank's request, checked. `deadline_s` is how long it will wait for the others."""
+
+    job: str
+    rank: int
+    size: int
+    rails: tuple[pb.RailOffer, ...]
+    deadline_s: float
+
+
+def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinRequest:
+    """Check a JoinGroupRequest; InvalidRequest says what was given and what was expected."""
+    identity(message.job, message.rank, message.size)
+    if not (math.isfinite(message.deadline_s) and 0 < message.deadline_s <= MAX_DEADLINE_S):
+        raise InvalidRequest(
+            f"deadline_s is {message.deadline_s}; expected more than 0, up to {MAX_DEADLINE_S:g}"
+        )
+    rails = rail_offers(message.rails, message.size, topology)
+    return JoinRequest(message.job, message.rank, message.size, rails, message.deadline_s)
+
+
+def identity(job: str, rank: int, size: int) -> None:
+    """Check who speaks: job, rank and world size."""
+    if not JOB_NAME.fullmatch(job):
+        raise InvalidRequest(f"job name {job[:64]!r}: expected 1 to 128 letters, digits or any of ._:/@-")
+    if not 1 <= size <= MAX_SIZE:
+        raise InvalidRequest(f"world size {size}: expected 1 to {MAX_SIZE}")
+    if rank >= size:
+        raise InvalidRequest(f"rank {rank}: expected 0 to {size - 1}, because the world size is {size}")
+
+
+def rail_offers(offers: Iterable[pb.RailOffer], size: int, topology: Topology) -> tuple[pb.RailOffer, ...]:
+    """Check a rank's rails."""
+    rails = tuple(offers)
+    if not 1 <= len(rails) <= MAX_RAILS:
+        raise InvalidRequest(f"{len(rails)} rails: expected 1 to {MAX_RAILS}")
+    names = [rail.name for rail in rails]
+    for name in names:
+        if not RAIL_NAME.fullmatch(name):
+            raise InvalidRequest(f"rail name {name[:64]!r}: expected 1 to 32 letters, digits or any of ._-")
+        if names.count(name) > 1:
+            raise InvalidRequest(f"rail name {name!r} is used twice; names are unique in a communicator")
+    for rail in rails:
+        _check_rail(rail, size, topology)
+    return rails
+
+
+def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
+    where = f"rail {rail.name!r}"
+    if rail.kind not in RAIL_KINDS:
+        raise InvalidRequest(f"{where}: unknown kind {rail.kind[:32]!r}; kinds are {', '.join(RAIL_KINDS)}")
+    try:
+        plane = topology.plane(rail.plane)
+    except KeyError:
+        planes = ", ".join(plane.name for plane in topology.planes)
+        raise InvalidRequest(f"{where}: unknown plane {rail.plane[:64]!r}; planes are {planes}") from None
+    _check_addresses(where, rail, plane)
+    if not 1 <= rail.port <= 65535:
+        raise InvalidRequest(f"{where}: port {rail.port}: expected 1 to 65535")
+    pairs = rail.queue_pairs
+    if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
+        raise InvalidRequest(
+            f"{where}: {len(pairs)} queue pairs; expected none or {size}, each up to {MAX_QUEUE_PAIR}"
+        )
+
+
+def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
+    network = IPv4Network(plane.network)
+    try:
+        inside = IPv4Address(rail.address) in network
+    except AddressValueError:
+        raise InvalidRequest(f"{where}: {rail.address[:64]!r} is no IPv4 address") from None
+    if not inside:
+        raise InvalidRequest(
+            f"{where}: address {rail.address} is not on plane {plane.name!r} ({plane.network})"
+        )
+    if rail.mac and not MAC.fullmatch(rail.mac.lower()):
+        raise InvalidRequest(
+            f"{where}: {rail.mac[:64]!r} is no MAC address; expected the form 02:00:00:01:00:0a"
+        )
+    if rail.kind == "ina":
+        known = nic(rail, plane)
+        if rail.mac.lower() != known.mac.lower():
+            raise InvalidRequest(
+                f"{where}: MAC {rail.mac or 'missing'}; {rail.address} has {known.mac} in the topology"
+            )
+
+
+def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
+    """The NIC of the topology that a rail names by its address; InvalidRequest if there is none."""
+    for known in plane.nics:
+        if known.address == rail.address:
+            return known
+    raise InvalidRequest(f"rail {rail.name!r}: no NIC of plane {plane.name!r} has the address {rail.address}")
+
+
+def agree(one: JoinRequest, other: JoinRequest) -> None:
+    """InvalidRequest, naming both sides, where two ranks of a job ask for different things."""
+    for what, of_one, of_other in (
+        ("world size", one.size, other.size),
+        ("rails", _signature(one), _signature(other)),
+    ):
+        if of_one != of_other:
+            raise InvalidRequest(
+                f"job {one.job!r}: {what} differs: rank {one.rank} says {of_one}, "
+                f"rank {other.rank} says {of_other}; start all ranks with the same"
+            )
+    for mine, yours in zip(one.rails, other.rails, strict=True):
+        if (mine.address, mine.port) == (yours.address, yours.port):
+            raise InvalidRequest(
+                f"job {one.job!r}: ranks {one.rank} and {other.rank} both say that their rail {mine.name!r} "
+                f"is at {mine.address}, port {mine.port}"
+            )
+
+
+def _signature(request: JoinRequest) -> str:
+    return ", ".join(f"{rail.name}={rail.kind}@{rail.plane}" for rail in request.rails)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as one asyncio program: switches below, agents above."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import grpc
+from railweave.controller.errors import ControllerError
+from railweave.controller.fabric import Fabric
+from railweave.controller.groups import Groups
+from railweave.controller.service import MAX_MESSAGE_BYTES, ControllerService
+from railweave.p4src.artifacts import artifact
+from railweave.topologies.model import Topology
+from railweave.v1 import controller_pb2_grpc as pb_grpc
+
+
+@dataclass(frozen=True)
+class PlaneLoss:
+    """A probability with which all switches of a plane drop frames of every port; see Fabric.set_loss."""
+
+    plane: str
+    probability: float
+    direction: str = "both"
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """How a controller runs."""
+
+    listen: str = "127.0.0.1:9600"  # HOST:PORT for agents; port 0 takes a free one
+    lanes: int = 256  # 32-bit integers per packet: which compiled program the switches get
+    slots: int = 512  # per group: chunks in flight, a power of two
+    lease_s: float = 10.0  # a rank without heartbeat for this long is lost
+    switch_deadline_s: float = 15.0  # for all switches to be configured at the start
+    losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
+
+
+@dataclass(frozen=True)
+class RunningController:
+    """A controller that serves; `port` is the one that it listens on."""
+
+    groups: Groups
+    fabric: Fabric
+    port: int
+
+
+@asynccontextmanager
+async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator[RunningController]:
+    """Configure the switches, then serve agents until the context ends. ControllerError: what is amiss."""
+    try:
+        fabric = Fabric(topology, artifact(options.lanes), options.slots)
+    except ValueError as error:
+        raise ControllerError(str(error)) from error
+    groups = Groups(fabric, options.lease_s)
+    links = asyncio.create_task(fabric.run(), name="switch links")
+    server = grpc.aio.server(
+        options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
+    )
+    try:
+        port = _listen(server, options.listen)
+        await fabric.configured(options.switch_deadline_s)
+        for loss in options.losses:
+            await fabric.set_loss(loss.plane, "", 0, loss.direction, loss.probability)
+        pb_grpc.add_ControllerServicer_to_server(ControllerService(groups), server)  # type: ignore[no-untyped-call]
+        await server.start()
+        yield RunningController(groups, fabric, port)
+    finally:
+        await server.stop(grace=None)
+        links.cancel()
+        with suppress(asyncio.CancelledError):
+            await links
+
+
+def _listen(server: grpc.aio.Server, address: str) -> int:
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ControllerError(f"cannot listen on {address}: in use, or no address of this host") from error
+    if not port:
+        raise ControllerError(f"cannot listen on {address}: in use, or no address of this host")
+    return port

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC face of the controller: messages in, messages out, errors as status codes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from railweave.controller import telemetry
+from railweave.controller.errors import (
+    AlreadyJoined,
+    Exhausted,
+    InvalidRequest,
+    Overdue,
+    Refused,
+    RequestError,
+    UnknownLease,
+)
+from railweave.controller.groups import Groups, Lease
+from railweave.controller.requests import join_request
+from railweave.v1 import controller_pb2 as pb
+from railweave.v1 import controller_pb2_grpc as pb_grpc
+
+STATUS = {
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    AlreadyJoined: grpc.StatusCode.ALREADY_EXISTS,
+    Overdue: grpc.StatusCode.DEADLINE_EXCEEDED,
+    UnknownLease: grpc.StatusCode.NOT_FOUND,
+    Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+MAX_MESSAGE_BYTES = 256 * 1024  # a request of MAX_RAILS rails with MAX_SIZE queue pairs each fits
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ControllerService(pb_grpc.ControllerServicer):
+    """Answers agents and tools."""
+
+    def __init__(self, groups: Groups) -> None:
+        """Serve the jobs of `groups` and the switches of its fabric."""
+        self._groups = groups
+        self._fabric = groups.fabric
+
+    async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
+        """Wait until all ranks of the job are in."""
+        try:
+            return await self._groups.join(join_request(request, self._fabric.topology))
+        except RequestError as error:
+            await _abort(context, error)
+            raise
+
+    async def LeaveGroup(self, request: pb.LeaveGroupRequest, context: Context) -> pb.LeaveGroupResponse:
+        """End a rank's membership."""
+        try:
+            self._groups.leave(request.lease)
+        except RequestError as error:
+            await _abort(context, error)
+        return pb.LeaveGroupResponse()
+
+    async def Watch(
+        self, request_iterator: AsyncIterator[pb.Heartbeat], context: Context
+    ) -> AsyncIterator[pb.Event]:
+        """Renew a lease with every heartbeat, and stream what happens to its group."""
+        stream = object()
+        try:
+            lease = self._groups.attach((await anext(request_iterator)).lease, stream)
+        except StopAsyncIteration:
+            return
+        except RequestError as error:
+            await _abort(context, error)
+            raise
+        renewal = asyncio.create_task(self._renew(lease, request_iterator), name=f"renew {lease.number}")
+        try:
+            while event := await lease.events.get():
+                yield event
+        finally:
+            renewal.cancel()
+            self._groups.detach(lease, stream, "its connection to the controller broke")
+
+    async def _renew(self, lease: Lease, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
+        """Read heartbeats until they stop coming; then the rank is lost."""
+        reason = "its connection to the controller broke"
+        try:
+            while True:
+                async with asyncio.timeout(self._groups.lease_s):
+                    await anext(heartbeats)
+        except TimeoutError:
+            reason = f"no heartbeat for {self._groups.lease_s:g} s"
+        except (StopAsyncIteration, grpc.RpcError):
+            pass
+        self._groups.lost(lease, reason)
+
+    async def GetSwitchCounters(
+        self, request: pb.SwitchCountersRequest, context: Context
+    ) -> pb.SwitchCountersResponse:
+        """Read the switches' own counters."""
+        try:
+            return await telemetry.switch_counters(self._fabric, request.plane)
+        except RequestError as error:
+            await _abort(context, error)
+            raise
+        except Refused as refused:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))
+            raise
+
+    async def SetLoss(self, request: pb.SetLossRequest, context: Context) -> pb.SetLossResponse:
+        """Have switches drop frames."""
+        try:
+            await self._fabric.set_loss(
+                request.plane,
+                request.switch_name,
+                request.port,
+                request.direction or "both",
+                request.probability,
+            )
+        except RequestError as error:
+            await _abort(context, error)
+        except Refused as refused:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))
+        return pb.SetLossResponse()
+
+
+async def _abort(context: Context, error: RequestError) -> None:
+    await context.abort(STATUS[type(error)], str(error))

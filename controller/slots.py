@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One switch's slots: which ranges are taken, and which serial numbers each slot may have seen.
+
+A slot's `tag` register is compared as a serial number (design: "Serial numbers never restart inside a slot
+range"), and no register is ever written from outside. So what a range's next user must start from has to be
+remembered for as long as the switch keeps its registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from railweave.controller.errors import Refused
+
+FIRST_START = 1  # registers are 0 when a switch starts, and 0 is not newer than 0
+SERIAL_MASK = 2**32 - 1
+HALF = 2**31  # RFC 1982: which of two serial numbers is newer is defined up to this distance
+
+
+@dataclass(frozen=True)
+class SlotRange:
+    """`size` slots (a power of two) from slot `base`, two copies each. `start` is added to rounds."""
+
+    base: int
+    size: int
+    start: int
+
+    @property
+    def first_number(self) -> int:
+        """The first slot number: numbers count copies."""
+        return 2 * self.base
+
+    @property
+    def mask(self) -> int:
+        """The bits that a slot number within the range may have."""
+        return 2 * self.size - 1
+
+
+@dataclass(frozen=True)
+class Serials:
+    """In `size` slots from `base`, the next group starts at serial number `start`."""
+
+    base: int
+    size: int
+    start: int
+
+
+def newer(a: int, b: int) -> bool:
+    """Whether serial number a is newer than b (RFC 1982, 32 bits)."""
+    return 0 < (a - b) & SERIAL_MASK < HALF
+
+
+class SlotSpace:
+    """First fit of aligned power-of-two ranges over the slots of one switch.
+
+    An aligned power-of-two range is what a mask can check; first fit keeps the ranges of equal jobs dense.
+    """
+
+    def __init__(self, switch: str, slots: int) -> None:
+        """Take over an empty switch with `slots` slots (pairs of copies)."""
+        self.switch = switch
+        self.slots = slots
+        self._taken: dict[int, SlotRange] = {}
+        self._start = [FIRST_START] * slots
+
+    @property
+    def taken(self) -> dict[int, SlotRange]:
+        """The range of every group that has one."""
+        return dict(self._taken)
+
+    def allocate(self, group: int, size: int) -> SlotRange:
+        """Give a group `size` slots with serial numbers that nobody has used; Refused names the limit."""
+        if size < 1 or size & (size - 1) or size > self.slots:
+            raise Refused(f"{size} slots: expected a power of two up to {self.slots}")
+        for base in range(0, self.slots, size):
+            if self._free(base, size):
+                start = self._newest(base, size)
+                self._taken[group] = SlotRange(base, size, start)
+                return self._taken[group]
+        used = sum(taken.size for taken in self._taken.values())
+        raise Refused(
+            f"no {size} slots in a row are free on switch {self.switch}: "
+            f"{len(self._taken)} groups hold {used} of its {self.slots}"
+        )
+
+    def adopt(self, group: int, taken: SlotRange) -> None:
+        """Take over a range that the switch's tables already give to a group."""
+        self._taken[group] = taken
+        self._set(taken.base, taken.size, taken.start)
+
+    def release(self, group: int, rounds: int = 0) -> None:
+        """End a group that has used up to `rounds` rounds; its slots' next serial numbers lie beyond."""
+        taken = self._taken.pop(group, None)
+        if taken:
+            self._set(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
+
+    def reset(self) -> None:
+        """The switch has lost its registers: serial numbers may begin anew, also those of running groups."""
+        self._start = [FIRST_START] * self.slots
+        for group, taken in self._taken.items():
+            self._taken[group] = SlotRange(taken.base, taken.size, FIRST_START)
+
+    def serials(self) -> tuple[Serials, ...]:
+        """What has to be remembered: the ranges outside running groups that were used before."""
+        mine = list(self._start)
+        for taken in self._taken.values():
+            mine[taken.base : taken.base + taken.size] = [FIRST_START] * taken.size
+        result, base = [], 0
+        for start, run in groupby(mine):
+            size = sum(1 for _ in run)
+            if start != FIRST_START:
+                result.append(Serials(base, size, start))
+            base += size
+        return tuple(result)
+
+    def remember(self, serials: Iterable[Serials]) -> None:
+        """Take back what `serials` said, possibly in another life of the controller."""
+        for known in serials:
+            self._set(known.base, known.size, known.start)
+
+    def _free(self, base: int, size: int) -> bool:
+        return all(
+            base + size <= taken.base or taken.base + taken.size <= base for taken in self._taken.values()
+        )
+
+    def _newest(self, base: int, size: int) -> int:
+        newest = self._start[base]
+        for start in self._start[base : base + size]:
+            if newer(start, newest):
+                newest = start
+        return newest
+
+    def _set(self, base: int, size: int, start: int) -> None:
+        self._start[base : base + size] = [start] * len(self._start[base : base + size])

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch over P4Runtime: a session that is opened again when it breaks, to read and write through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TypeVar, cast
+
+import finsy as fy
+from finsy.p4entity import P4Entity
+from railweave.controller import wire
+from railweave.controller.errors import SwitchUnavailable
+from railweave.controller.state import SwitchState, Update
+from railweave.p4src.artifacts import Artifact
+from railweave.topologies.model import Switch
+
+CONNECT_S = 5.0  # for connecting, arbitration and pushing the pipeline
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
+WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
+
+T = TypeVar("T")
+E = TypeVar("E", bound=P4Entity)
+
+
+class SwitchLink:
+    """Keeps a P4Runtime session with one switch. finsy does arbitration and pushes the pipeline if the
+    switch has another one; the pace of reconnecting is ours, because finsy waits 10 s after a short session.
+    """
+
+    def __init__(self, switch: Switch, artifact: Artifact, connected: Callable[[], Awaitable[None]]) -> None:
+        """Prepare a link; `connected` is awaited at the beginning of every session."""
+        self.name = switch.name
+        self.address = switch.p4runtime
+        self._options = fy.SwitchOptions(
+            p4info=artifact.p4info_path, p4blob=artifact.json_path, device_id=switch.device_id
+        )
+        self._connected = connected
+        self._switch: fy.Switch | None = None
+        self.problem = "not connected yet"
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a session to read and write through."""
+        return self._switch is not None and self._switch.is_up
+
+    async def run(self) -> None:
+        """Hold sessions one after another until cancelled."""
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._session()
+                pause = FIRST_PAUSE_S
+            except SwitchUnavailable as unavailable:
+                self.problem = str(unavailable)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    async def _session(self) -> None:
+        """One session, from connecting to the loss of the connection."""
+        switch = fy.Switch(self.name, self.address, self._options)
+        down = asyncio.Event()
+        switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
+        async with AsyncExitStack() as stack:
+            await self._guard(self._enter(stack, switch))
+            if not switch.is_primary:
+                raise SwitchUnavailable(f"switch {self.name} obeys another controller")
+            self._switch = switch
+            try:
+                await self._connected()
+                await down.wait()
+                self.problem = f"connection to switch {self.name} at {self.address} lost"
+            finally:
+                self._switch = None
+
+    async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
+        async with asyncio.timeout(CONNECT_S):
+            await stack.enter_async_context(switch)
+
+    async def read(self) -> SwitchState:
+        """Everything that a controller can have written."""
+        entities: list[P4Entity] = [*await self._read(fy.P4TableEntry())]
+        entities += await self._read(fy.P4MulticastGroupEntry())
+        constant = {table.alias for table in self._session_switch().p4info.tables if table.is_const}
+        return wire.decode(entities, frozenset(constant))
+
+    async def write(self, updates: Sequence[Update]) -> None:
+        """Write in the given order; SwitchUnavailable if anything fails."""
+        for first in range(0, len(updates), WRITE_BATCH):
+            batch = [wire.encode(update) for update in updates[first : first + WRITE_BATCH]]
+            await self._guard(self._session_switch().write(batch))
+
+    async def packets(self, table: str) -> list[tuple[fy.P4TableEntry, int]]:
+        """Every entry of a table with its direct counter of packets."""
+        wildcard = fy.P4TableEntry(table, counter_data=fy.P4CounterData())
+        entities = await self._read(wildcard)
+        return [(e, e.counter_data.packet_count if e.counter_data else 0) for e in entities]
+
+    async def counter(self, name: str) -> dict[int, int]:
+        """Packets by index of an indirect counter; indices at 0 are left out."""
+        entities = await self._read(fy.P4CounterEntry(name))
+        return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
+
+    async def _read(self, wildcard: E) -> list[E]:
+        entities = cast(AsyncIterator[E], self._session_switch().read(wildcard))
+
+        async def read() -> list[E]:
+            return [entity async for entity in entities]
+
+        return await self._guard(read())
+
+    def _session_switch(self) -> fy.Switch:
+        if self._switch is None or not self._switch.is_up:
+            raise SwitchUnavailable(self.problem)
+        return self._switch
+
+    async def _guard(self, work: Awaitable[T]) -> T:
+        """Turn what finsy and gRPC raise into SwitchUnavailable.
+
+        A call on a channel that is being closed ends as if this task had been cancelled; `cancelling` tells.
+        """
+        try:
+            return await work
+        except (fy.P4ClientError, TimeoutError, ValueError, RuntimeError) as error:
+            text = getattr(error, "message", None) or str(error) or "no answer in time"
+            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {text}") from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            reason = f"switch {self.name} at {self.address} closed the connection"
+            raise SwitchUnavailable(reason) from None

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch's state as plain values, and the difference between two states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Fields = tuple[tuple[str, int], ...]
+
+
+def fields(values: Mapping[str, int]) -> Fields:
+    """Named integers as a value that does not depend on their order."""
+    return tuple(sorted(values.items()))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table entry. All values are unsigned integers."""
+
+    table: str
+    match: Fields
+    action: str
+    params: Fields
+
+    @property
+    def key(self) -> tuple[str, Fields]:
+        """What makes an entry the same entry: table and match."""
+        return self.table, self.match
+
+
+@dataclass(frozen=True)
+class Multicast:
+    """A multicast group: pairs of port and instance (the packet's egress_rid), without repetition."""
+
+    group: int
+    replicas: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class SwitchState:
+    """What a switch holds, or should hold. Default actions are the program's own and none of our business."""
+
+    entries: frozenset[Entry] = field(default_factory=frozenset)
+    multicasts: frozenset[Multicast] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Update:
+    """One change: INSERT or MODIFY to this value, or DELETE of it."""
+
+    kind: str
+    value: Entry | Multicast
+
+
+# Packets flow between two writes, so nothing may point to what is not there: `members` lets packets in and
+# is written last and deleted first; multicast groups are at the other end.
+WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplinks", "members")
+
+
+def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
+    """The updates, in a safe order, that turn `actual` into `desired`; none if they are equal."""
+    deletes, writes = [], []
+    have, want = _by_key(actual), _by_key(desired)
+    for key, value in have.items():
+        if key not in want:
+            deletes.append(Update("DELETE", value))
+    for key, value in want.items():
+        if key not in have:
+            writes.append(Update("INSERT", value))
+        elif have[key] != value:
+            writes.append(Update("MODIFY", value))
+    deletes.sort(key=lambda update: _order(update.value), reverse=True)
+    writes.sort(key=lambda update: _order(update.value))
+    return deletes + writes
+
+
+def _by_key(state: SwitchState) -> dict[tuple[str, Fields], Entry | Multicast]:
+    values: list[Entry | Multicast] = [*state.entries, *state.multicasts]
+    return {_key(value): value for value in values}
+
+
+def _key(value: Entry | Multicast) -> tuple[str, Fields]:
+    return value.key if isinstance(value, Entry) else ("multicast", fields({"group": value.group}))
+
+
+def _order(value: Entry | Multicast) -> tuple[int, tuple[str, Fields]]:
+    table = _key(value)[0]
+    rank = WRITE_ORDER.index(table) if table in WRITE_ORDER else len(WRITE_ORDER) - 1
+    return rank, _key(value)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One function per P4 table, with the table's name: builds its entries from named values.
+
+Tables, keys, actions and parameters are named as in `p4src/stages`; finsy checks them against P4Info.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from railweave.controller.slots import Serials, SlotRange
+from railweave.controller.state import Entry, Multicast, fields
+from railweave.p4src.config import CONFIG
+
+FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
+INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
+MAX_GROUP = 2**16 - 1 - FLOOD_GROUP  # a group's multicast group lies FLOOD_GROUP beyond it, in 16 bits
+NO_GROUP = 0  # group 0 is given to nobody, and no port is port 0: such entries match no packet
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Who speaks at one end of a link: addresses as integers, and the UDP port that results go to."""
+
+    mac: int
+    ip: int
+    udp_port: int = INA_UDP_PORT
+
+
+def mac_number(text: str) -> int:
+    """A MAC address in colon notation as an integer."""
+    return int(text.replace(":", ""), 16)
+
+
+def virtual_mac(ip: int) -> int:
+    """The locally administered MAC address of a virtual IPv4 address."""
+    return 0x02FE << 32 | ip
+
+
+def multicast_id(group: int) -> int:
+    """The multicast group that carries a group's results."""
+    return FLOOD_GROUP + group
+
+
+def members(
+    group: int,
+    port: int,
+    child: int,
+    source: int,
+    slots: SlotRange,
+    children: int,
+    is_root: bool,
+) -> Entry:
+    """Lets one contributor's packets in: index `child` of `children`, from `source`, through `port`."""
+    return _members(
+        group,
+        port,
+        child,
+        source,
+        "contributor",
+        child_bit=1 << child,
+        all_children=(1 << children) - 1,
+        slot_base=slots.first_number,
+        slot_mask=slots.mask,
+        start=slots.start,
+        is_root=int(is_root),
+        mcast_group=multicast_id(group),
+    )
+
+
+def members_parent(group: int, port: int, child: int, source: int, slots: SlotRange) -> Entry:
+    """Lets the parent's results in; `child` is this switch's index at the parent."""
+    return _members(
+        group,
+        port,
+        child,
+        source,
+        "parent",
+        slot_base=slots.first_number,
+        slot_mask=slots.mask,
+        start=slots.start,
+        mcast_group=multicast_id(group),
+    )
+
+
+def members_serials(known: Serials, last_group: int) -> Entry:
+    """A note to the controller itself, kept where the registers that it speaks of are kept.
+
+    It matches no packet. It says from which serial number a free range of slots may be used again, and
+    which group number was given last; a controller that was restarted reads it back.
+    """
+    return _members(
+        NO_GROUP,
+        0,
+        0,
+        known.base,
+        "contributor",
+        child_bit=0,
+        all_children=known.size,
+        slot_base=0,
+        slot_mask=0,
+        start=known.start,
+        is_root=0,
+        mcast_group=last_group,
+    )
+
+
+def read_members_serials(entry: Entry) -> tuple[Serials, int] | None:
+    """Undo `members_serials`; None for any other entry."""
+    match, params = dict(entry.match), dict(entry.params)
+    if entry.table != "members" or match.get("group") != NO_GROUP:
+        return None
+    known = Serials(match["source"], params["all_children"], params["start"])
+    return known, params["mcast_group"]
+
+
+def read_members(entry: Entry) -> tuple[int, SlotRange] | None:
+    """The group of an entry of `members` and its slots; None for any other entry."""
+    match, params = dict(entry.match), dict(entry.params)
+    if entry.table != "members" or match["group"] == NO_GROUP:
+        return None
+    return match["group"], SlotRange(
+        params["slot_base"] // 2, (params["slot_mask"] + 1) // 2, params["start"]
+    )
+
+
+def _members(group: int, port: int, child: int, source: int, action: str, **params: int) -> Entry:
+    match = {"group": group, "ingress_port": port, "child": child, "source": source}
+    return Entry("members", fields(match), action, fields(params))
+
+
+def uplinks(group: int, port: int, child: int, me: Endpoint, parent: Endpoint) -> Entry:
+    """Where a switch sends the sum of its children: to its parent, as contributor `child`."""
+    params = {"port": port, "child": child, **_addresses(me, parent)}
+    return Entry("uplinks", fields({"group": group}), "uplink", fields(params))
+
+
+def replicas(group: int, child: int, me: Endpoint, to: Endpoint) -> Entry:
+    """What a copy of a result for contributor `child` is addressed with."""
+    params = {"child": child, **_addresses(me, to), "udp_port": to.udp_port}
+    return Entry("replicas", fields({"group": group, "egress_rid": child + 1}), "to_child", fields(params))
+
+
+def _addresses(source: Endpoint, to: Endpoint) -> dict[str, int]:
+    return {"src_mac": source.mac, "dst_mac": to.mac, "src_ip": source.ip, "dst_ip": to.ip}
+
+
+def virtual_addresses(ip: int) -> Entry:
+    """An IPv4 address that the switch itself answers for."""
+    return Entry("virtual_addresses", fields({"address": ip}), "owned", fields({"mac": virtual_mac(ip)}))
+
+
+def mac_table(mac: int, port: int) -> Entry:
+    """Where a NIC is. Frames to nobody known go to FLOOD_GROUP, which is the table's default."""
+    return Entry("mac_table", fields({"destination": mac}), "forward", fields({"port": port}))
+
+
+def injector(direction: str, port: int, probability: float) -> Entry:
+    """Drop frames of a port with a probability; `direction` is ingress or egress, as in the tables' names."""
+    threshold = min(round(probability * 2**32), 2**32 - 1)
+    return Entry(
+        f"injector_{direction}", fields({"port": port}), "inject_loss", fields({"threshold": threshold})
+    )
+
+
+def results(group: int, ports: dict[int, int]) -> Multicast:
+    """The multicast group of a group's results; `ports` maps each contributor's index to its port."""
+    return Multicast(multicast_id(group), frozenset((port, child + 1) for child, port in ports.items()))
+
+
+def flood(ports: frozenset[int]) -> Multicast:
+    """The multicast group of frames for everybody."""
+    return Multicast(FLOOD_GROUP, frozenset((port, 0) for port in ports))
+
+
+def ip_number(text: str) -> int:
+    """An IPv4 address as an integer."""
+    return int(IPv4Address(text))
