@@ -4,6 +4,7 @@
 
 namespace railweave {
 void bind_collectives(nanobind::module_& m);
+void bind_roce(nanobind::module_& m);
 }  // namespace railweave
 namespace railweave::engine {
 void bind_engine(nanobind::module_& m);
@@ -13,4 +14,5 @@ NB_MODULE(_native, m) {
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
   railweave::engine::bind_engine(m);
+  railweave::bind_roce(m);
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRC-32 (IEEE 802.3, reflected, polynomial 0x04C11DB7): what the ICRC is made of.
+#pragma once
+
+#include <cstdint>
+
+#include "core/bytes.hpp"
+
+namespace railweave::roce {
+
+inline constexpr std::uint32_t kCrcStart = 0xffff'ffff;
+
+/// Continues a CRC register over `bytes`. The register starts at `kCrcStart`; the CRC is its complement.
+/// Carry-less multiplication where the processor has it, else slicing by eight.
+std::uint32_t crc32_update(std::uint32_t state, Bytes bytes);
+
+/// The portable path alone, for comparison.
+std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes);
+
+}  // namespace railweave::roce

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// RoCEv2 frames: Ethernet, IPv4 and UDP around the transport headers, and the invariant CRC over all of it.
+// Source: InfiniBand Architecture Specification, volume 1, annex A17 (RoCEv2).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/bytes.hpp"
+#include "roce/packet.hpp"
+
+namespace railweave::roce {
+
+using MacAddress = std::array<std::uint8_t, 6>;
+using Ipv4Address = std::uint32_t;  // host order
+
+inline constexpr std::size_t kEthernetSize = 14, kIpv4Size = 20, kUdpSize = 8;
+inline constexpr std::size_t kFrameHeaderSize = kEthernetSize + kIpv4Size + kUdpSize;
+
+/// From here to the peer.
+struct Path {
+  MacAddress source_mac{}, peer_mac{};
+  Ipv4Address source{}, peer{};
+  std::uint16_t source_port = 0xc000;  // entropy for hashing switches; the destination is always 4791
+};
+
+/// The ICRC of a packet whose IPv4 and UDP headers (28 bytes, no options) are `network`. Fields that may
+/// change on the way count as ones: TOS, TTL, both checksums, and the BTH's FECN, BECN and reserved bits.
+/// `transport` holds BTH to padding.
+std::uint32_t icrc(Bytes network, Bytes transport);
+
+/// Writes the headers in front of, and the ICRC behind, the `transport_size` bytes that already lie at
+/// `frame[kFrameHeaderSize…]`. `frame` must hold kIcrcSize more than that. Returns the frame's size.
+std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size);
+
+enum class FrameFault : std::uint8_t { kNone, kNotRoce, kMalformed, kBadIcrc };
+
+/// A received frame, opened. `transport` (BTH to padding) is a view into it.
+struct OpenedFrame {
+  FrameFault fault = FrameFault::kNone;
+  Ipv4Address source{}, destination{};
+  MacAddress source_mac{};
+  Bytes transport{};
+};
+
+/// Checks lengths, header checksum and ICRC. Other protocols, ports and fragments are kNotRoce.
+OpenedFrame open_frame(Bytes frame);
+
+}  // namespace railweave::roce

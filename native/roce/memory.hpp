@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory regions: what a remote peer may read and write, and the only way from a wire address to a pointer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/bytes.hpp"
+
+namespace railweave::roce {
+
+enum Access : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2 };
+
+/// Registered buffers by rkey. A key's upper half names an entry, its lower half counts the entry's uses, so
+/// that the key of a region that is gone meets a region again only after 65,536 registrations in the same
+/// entry.
+class MemoryRegions {
+ public:
+  static constexpr std::uint32_t kAnyQueuePair = 0;
+
+  /// Registers `buffer` for `access` (of Access) by the local queue pair `qpn`, or by all. Returns the rkey;
+  /// the region's remote address is the buffer's own address. Throws std::length_error when 65,536 regions
+  /// are in use.
+  std::uint32_t add(MutableBytes buffer, std::uint8_t access, std::uint32_t qpn = kAnyQueuePair);
+  /// Ends a registration; unknown keys are ignored.
+  void remove(std::uint32_t rkey);
+
+  /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
+  /// unknown, belongs to another queue pair, does not grant `access`, or the range is not wholly inside.
+  MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, Access access,
+                    std::uint32_t qpn) const;
+
+ private:
+  struct Region {
+    MutableBytes buffer{};
+    std::uint32_t qpn = 0;
+    std::uint16_t use = 0;
+    std::uint8_t access = 0;
+    bool live = false;
+  };
+  std::vector<Region> regions_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace railweave::roce

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The InfiniBand transport headers of reliable connections, as RoCEv2 carries them in UDP:
+// BTH, then RETH, AETH or immediate data as the opcode says, then payload and padding to four bytes.
+// Source: InfiniBand Architecture Specification, volume 1, chapter 9 (transport layer).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "core/bytes.hpp"
+
+namespace railweave::roce {
+
+inline constexpr std::uint16_t kUdpPort = 4791;
+inline constexpr std::uint16_t kDefaultPartition = 0xffff;
+inline constexpr std::size_t kBthSize = 12, kRethSize = 16, kAethSize = 4, kImmediateSize = 4, kIcrcSize = 4;
+/// Most that headers and padding can add to a payload, before the ICRC.
+inline constexpr std::size_t kMaxOverhead = kBthSize + kRethSize + kImmediateSize + 3;
+
+enum class Opcode : std::uint8_t {
+  kSendFirst = 0x00,
+  kSendMiddle = 0x01,
+  kSendLast = 0x02,
+  kSendLastImmediate = 0x03,
+  kSendOnly = 0x04,
+  kSendOnlyImmediate = 0x05,
+  kWriteFirst = 0x06,
+  kWriteMiddle = 0x07,
+  kWriteLast = 0x08,
+  kWriteLastImmediate = 0x09,
+  kWriteOnly = 0x0a,
+  kWriteOnlyImmediate = 0x0b,
+  kReadRequest = 0x0c,
+  kReadResponseFirst = 0x0d,
+  kReadResponseMiddle = 0x0e,
+  kReadResponseLast = 0x0f,
+  kReadResponseOnly = 0x10,
+  kAcknowledge = 0x11,
+};
+
+enum class Operation : std::uint8_t { kSend, kWrite, kReadRequest, kReadResponse, kAcknowledge };
+
+/// What an opcode says: which operation, which part of a message, and which headers follow the BTH.
+struct OpcodeShape {
+  Operation operation;
+  bool starts, ends;  // first or only; last or only
+  bool reth, aeth, immediate;
+};
+
+/// nullopt for opcodes that this implementation does not speak (atomics, other transport services, CNP).
+std::optional<OpcodeShape> shape_of(std::uint8_t opcode);
+/// The opcode of a part of a message.
+Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate);
+
+struct Reth {
+  std::uint64_t address;
+  std::uint32_t rkey;
+  std::uint32_t length;
+};
+
+/// The AETH's syndrome: kind in bits 6-5, value (credits, RNR timer code or NAK code) in bits 4-0.
+enum class AckKind : std::uint8_t { kAck = 0, kReceiverNotReady = 1, kReserved = 2, kNak = 3 };
+enum class NakCode : std::uint8_t {
+  kSequenceError = 0,
+  kInvalidRequest = 1,
+  kRemoteAccessError = 2,
+  kRemoteOperationalError = 3,
+  kInvalidReadRequest = 4,
+};
+inline constexpr std::uint8_t kCreditsUnlimited = 0x1f;
+
+struct Aeth {
+  AckKind kind;
+  std::uint8_t value;
+  std::uint32_t msn;  // 24 bits: messages that the responder has completed
+};
+
+struct Packet {
+  Opcode opcode = Opcode::kAcknowledge;
+  bool solicited = false;
+  bool ack_request = false;
+  std::uint16_t partition = kDefaultPartition;
+  std::uint32_t qpn = 0;  // destination, 24 bits
+  std::uint32_t psn = 0;  // 24 bits
+  Reth reth{};            // where the opcode has one
+  Aeth aeth{};
+  std::uint32_t immediate = 0;
+  Bytes payload{};  // without padding
+
+  OpcodeShape shape() const { return *shape_of(static_cast<std::uint8_t>(opcode)); }
+};
+
+/// Reads BTH to padding (no ICRC). nullopt if short, of another version or of an unknown opcode. The payload
+/// is a view.
+std::optional<Packet> parse(Bytes transport);
+
+/// Bytes that `write` will produce.
+std::size_t written_size(const Packet& packet);
+/// Writes BTH to padding into `to`, which must hold `written_size`; copies the payload. Returns the size.
+std::size_t write(const Packet& packet, MutableBytes to);
+
+}  // namespace railweave::roce

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "roce/queue_pair.hpp"
+
+namespace railweave::roce {
+namespace {
+
+constexpr std::uint16_t kPartitionKeyMask = 0x7fff;  // the top bit is the membership kind
+
+const QueuePairOptions& checked(const QueuePairOptions& options) {
+  options.check();
+  return options;
+}
+
+}  // namespace
+
+QueuePair::QueuePair(const QueuePairOptions& options, MemoryRegions& memory)
+    : options_(checked(options)),
+      requester_(options_, completions_, stats_),
+      responder_(options_, memory, completions_, stats_) {}
+
+void QueuePair::receive(Bytes transport, Time now) {
+  if (const auto packet = parse(transport)) {
+    receive(*packet, now);
+  } else {
+    ++stats_.refused;
+  }
+}
+
+void QueuePair::receive(const Packet& packet, Time now) {
+  if (packet.qpn != options_.qpn ||
+      (packet.partition & kPartitionKeyMask) != (kDefaultPartition & kPartitionKeyMask)) {
+    ++stats_.refused;
+    return;
+  }
+  ++stats_.packets_received;
+  switch (packet.shape().operation) {
+    case Operation::kAcknowledge:
+      requester_.on_acknowledge(packet, now);
+      break;
+    case Operation::kReadResponse:
+      requester_.on_read_response(packet, now);
+      break;
+    default:
+      responder_.on_request(packet);
+  }
+  spread_failure();
+}
+
+std::size_t QueuePair::transmit(MutableBytes to, Time now) {
+  Packet packet;
+  if (!responder_.transmit(packet) && !requester_.transmit(packet, now)) return 0;
+  spread_failure();
+  ++stats_.packets_sent;
+  return write(packet, to);
+}
+
+void QueuePair::expire(Time now) {
+  requester_.expire(now);
+  spread_failure();
+}
+
+std::optional<Completion> QueuePair::poll() {
+  if (completions_.empty()) return std::nullopt;
+  const Completion completion = completions_.front();
+  completions_.pop_front();
+  return completion;
+}
+
+/// The two halves fail together: the connection is one.
+void QueuePair::spread_failure() {
+  if (requester_.failed() == responder_.failed()) return;
+  if (!requester_.failed()) requester_.fail(Status::kFlushed);
+  if (!responder_.failed()) responder_.fail();
+}
+
+}  // namespace railweave::roce

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reliable connection to one peer. No I/O, no clock: transport packets (BTH to padding; the frame around
+// them and the ICRC are frame.hpp's) and the time go in, packets, a deadline and completions come out.
+#pragma once
+
+#include <optional>
+
+#include "roce/memory.hpp"
+#include "roce/requester.hpp"
+#include "roce/responder.hpp"
+#include "roce/work.hpp"
+
+namespace railweave::roce {
+
+class QueuePair {
+ public:
+  /// Ready to send and receive. `memory` outlives the queue pair. Throws std::invalid_argument on impossible
+  /// options.
+  QueuePair(const QueuePairOptions& options, MemoryRegions& memory);
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  /// Requests are carried out and completed in order. After a failure they complete as flushed.
+  void post(const WorkRequest& request) { requester_.post(request); }
+  void post_receive(const ReceiveRequest& request) { responder_.post(request); }
+
+  /// A packet from the peer; what is malformed, misdirected or impossible is counted and dropped, or refused
+  /// with a NAK.
+  void receive(Bytes transport, Time now);
+  void receive(const Packet& packet, Time now);
+  /// Writes the next packet, answers first; 0: nothing to send now. `to` holds path MTU + kMaxOverhead bytes.
+  std::size_t transmit(MutableBytes to, Time now);
+
+  Time deadline() const { return requester_.deadline(); }
+  void expire(Time now);
+
+  std::optional<Completion> poll();
+
+  /// No request is carried out any more, in either direction.
+  bool failed() const { return requester_.failed(); }
+  const QueuePairOptions& options() const { return options_; }
+  const QueuePairStats& stats() const { return stats_; }
+  const Requester& requester() const { return requester_; }
+
+ private:
+  void spread_failure();
+
+  QueuePairOptions options_;
+  QueuePairStats stats_;
+  Completions completions_;
+  Requester requester_;
+  Responder responder_;
+};
+
+}  // namespace railweave::roce

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "roce/requester.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace railweave::roce {
+namespace {
+
+constexpr std::size_t kMaxMessage = std::size_t{1} << 31;
+constexpr std::int64_t kAckEvery = 16;  // packets of a long message between requests for an acknowledgement
+
+CompletionKind kind_of(const WorkRequest& request) {
+  switch (request.operation) {
+    case Operation::kSend:
+      return CompletionKind::kSend;
+    case Operation::kWrite:
+      return CompletionKind::kWrite;
+    default:
+      return CompletionKind::kRead;
+  }
+}
+
+}  // namespace
+
+Requester::Requester(const QueuePairOptions& options, Completions& completions, QueuePairStats& stats)
+    : options_(options),
+      completions_(completions),
+      stats_(stats),
+      timer_(options),
+      // Half a circle up, so that "one before the first" is no special case.
+      unacked_(2 * kPsnHalf + options.send_psn),
+      next_(unacked_),
+      sent_end_(unacked_),
+      assigned_end_(unacked_),
+      window_(options.window),
+      shrunk_until_(unacked_) {}
+
+void Requester::post(const WorkRequest& request) {
+  if (request.local.size() > kMaxMessage) throw std::length_error("an RDMA message has at most 2^31 bytes");
+  if (failed_) {
+    completions_.push_back({request.id, kind_of(request), Status::kFlushed, 0, {}});
+    return;
+  }
+  const Sequence end = assigned_end_ + packets_for(request.local.size(), options_.path_mtu);
+  queue_.push_back({request, assigned_end_, end});
+  assigned_end_ = end;
+}
+
+bool Requester::may_send() const {
+  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ - unacked_ >= window_)
+    return false;
+  return !queue_[cursor_].is_read() || reads_in_progress_ < options_.max_reads;
+}
+
+bool Requester::transmit(Packet& packet, Time now) {
+  if (!may_send()) return false;
+  const Pending& pending = queue_[cursor_];
+  const bool again = next_ < sent_end_;
+  packet = Packet{};
+  packet.qpn = options_.peer_qpn;
+  packet.psn = psn_of(next_);
+  if (pending.is_read()) {
+    fill_read_request(pending, packet);
+    next_ = pending.end;
+    ++reads_in_progress_;
+  } else {
+    fill_message_part(pending, packet);
+    if (packet.ack_request && !again) timer_.sent(next_, now);
+    ++next_;
+  }
+  if (next_ == pending.end) ++cursor_;
+  sent_end_ = std::max(sent_end_, next_);
+  stats_.retransmissions += again ? 1 : 0;
+  timer_.start_if_stopped(now);
+  return true;
+}
+
+void Requester::fill_message_part(const Pending& pending, Packet& packet) const {
+  const WorkRequest& request = pending.request;
+  const Sequence index = next_ - pending.first;
+  const bool starts = index == 0, ends = next_ + 1 == pending.end;
+  packet.opcode = opcode_for(request.operation, starts, ends, ends && request.immediate.has_value());
+  packet.payload = payload_of(request.local, index, options_.path_mtu);
+  packet.reth = {request.remote_address, request.rkey, static_cast<std::uint32_t>(request.local.size())};
+  packet.immediate = request.immediate.value_or(0);
+  packet.solicited = ends && request.immediate.has_value();
+  // Without the second condition a full window would wait for an acknowledgement that nobody asked for.
+  packet.ack_request = ends || next_ + 1 - unacked_ >= window_ || index % kAckEvery == kAckEvery - 1;
+}
+
+void Requester::fill_read_request(const Pending& pending, Packet& packet) const {
+  // A READ whose first responses have come is asked again for the rest only.
+  const auto offset = static_cast<std::size_t>(next_ - pending.first) * options_.path_mtu;
+  packet.opcode = Opcode::kReadRequest;
+  packet.ack_request = true;
+  packet.reth = {pending.request.remote_address + offset, pending.request.rkey,
+                 static_cast<std::uint32_t>(pending.request.local.size() - offset)};
+}
+
+void Requester::on_acknowledge(const Packet& packet, Time now) {
+  const Sequence sequence = sequence_near(unacked_, packet.psn);
+  if (sequence < unacked_ || sequence >= sent_end_) {
+    ++stats_.duplicates;
+    return;
+  }
+  // A NAK acknowledges everything before the packet that it names.
+  const Sequence end = packet.aeth.kind == AckKind::kAck ? sequence + 1 : sequence;
+  const Sequence before = unacked_;
+  const bool whole = acknowledge_before(end);
+  progressed(before, now);
+  if (!whole) {
+    presume_lost(now);
+  } else if (packet.aeth.kind != AckKind::kAck) {
+    on_nak(packet.aeth, now);
+  }
+}
+
+/// False if a READ without all its responses stands in the way: they are lost, for answers come in order.
+bool Requester::acknowledge_before(Sequence end) {
+  while (unacked_ < end) {
+    const Pending& front = queue_.front();
+    if (front.is_read()) return false;
+    unacked_ = std::min(end, front.end);
+    if (unacked_ == front.end) complete_front(Status::kSuccess);
+  }
+  return true;
+}
+
+void Requester::complete_front(Status status) {
+  const Pending& front = queue_.front();
+  const auto size = static_cast<std::uint32_t>(front.request.local.size());
+  completions_.push_back({front.request.id, kind_of(front.request), status, size, {}});
+  if (cursor_ > 0) {
+    --cursor_;
+    if (front.is_read()) --reads_in_progress_;
+  }
+  queue_.pop_front();
+}
+
+void Requester::progressed(Sequence before, Time now) {
+  if (unacked_ == before) return;
+  if (next_ < unacked_) {  // acknowledged by what was sent before going back
+    next_ = unacked_;
+    cursor_ = 0;
+  }
+  retries_ = rnr_retries_ = 0;
+  timer_.progressed(unacked_, now);
+  if (next_ == unacked_) {
+    timer_.stop();
+  } else {
+    timer_.start(now);
+  }
+  window_credit_ += unacked_ - before;
+  if (window_credit_ >= window_ && window_ < options_.window) {
+    ++window_;
+    window_credit_ = 0;
+  }
+}
+
+void Requester::on_nak(const Aeth& aeth, Time now) {
+  ++stats_.naks_received;
+  if (aeth.kind == AckKind::kReceiverNotReady) {
+    if (options_.rnr_retries < 7 && ++rnr_retries_ > options_.rnr_retries)
+      return fail(Status::kRnrRetriesExceeded);
+    go_back();
+    hold_until_ = now + rnr_delay(aeth.value);
+    return timer_.stop();
+  }
+  switch (static_cast<NakCode>(aeth.value)) {
+    case NakCode::kSequenceError:
+      return lost(now);
+    case NakCode::kRemoteAccessError:
+      return fail(Status::kRemoteAccessError);
+    case NakCode::kInvalidRequest:
+    case NakCode::kInvalidReadRequest:
+      return fail(Status::kRemoteInvalidRequest);
+    default:
+      return fail(Status::kRemoteOperationalError);
+  }
+}
+
+void Requester::on_read_response(const Packet& packet, Time now) {
+  const Sequence sequence = sequence_near(unacked_, packet.psn);
+  if (sequence < unacked_ || sequence >= sent_end_) {
+    ++stats_.duplicates;
+    return;
+  }
+  const auto holds = [sequence](const Pending& pending) { return sequence < pending.end; };
+  const auto found = std::find_if(queue_.begin(), queue_.end(), holds);
+  if (!found->is_read()) {
+    ++stats_.refused;
+    return;
+  }
+  const Sequence before = unacked_, read_first = found->first;
+  const bool whole = acknowledge_before(read_first);  // an answer to a READ acknowledges what came before it
+  const bool expected = whole && sequence == unacked_;
+  if (expected && !store_response(queue_.front(), packet)) return fail(Status::kBadResponse);
+  progressed(before, now);
+  if (!expected) presume_lost(now);
+}
+
+/// False if the response cannot be the answer to `read` at this place.
+bool Requester::store_response(Pending& read, const Packet& packet) {
+  const MutableBytes to = payload_of(read.request.local, unacked_ - read.first, options_.path_mtu);
+  const bool ends = unacked_ + 1 == read.end;
+  if (packet.payload.size() != to.size() || packet.shape().ends != ends) return false;
+  if (!to.empty()) std::memcpy(to.data(), packet.payload.data(), to.size());
+  ++unacked_;
+  if (ends) complete_front(Status::kSuccess);
+  return true;
+}
+
+void Requester::go_back() {
+  next_ = unacked_;
+  cursor_ = 0;
+  reads_in_progress_ = 0;
+  timer_.forget_probe();
+}
+
+void Requester::lost(Time now) {
+  if (++retries_ > options_.retries) return fail(Status::kRetriesExceeded);
+  shrink_window(window_ / 2);
+  go_back();
+  timer_.start(now);
+}
+
+/// A hole in the answers is evidence of loss, once: what is still on its way shows the same hole again.
+void Requester::presume_lost(Time now) {
+  if (presumed_at_ == unacked_) return;
+  presumed_at_ = unacked_;
+  lost(now);
+}
+
+void Requester::shrink_window(std::int64_t to) {
+  if (unacked_ < shrunk_until_) return;
+  window_ = std::max(options_.min_window, to);
+  window_credit_ = 0;
+  shrunk_until_ = sent_end_;
+}
+
+void Requester::expire(Time now) {
+  if (now >= hold_until_) hold_until_ = kNever;
+  if (now < timer_.deadline()) return;
+  timer_.stop();
+  if (failed_ || next_ == unacked_) return;
+  ++stats_.timeouts;
+  timer_.back_off();
+  shrink_window(options_.min_window);
+  lost(now);
+}
+
+void Requester::fail(Status status) {
+  failed_ = true;
+  timer_.stop();
+  hold_until_ = kNever;
+  while (!queue_.empty()) {
+    complete_front(status);
+    status = Status::kFlushed;
+  }
+  next_ = sent_end_ = assigned_end_ = unacked_;
+  cursor_ = 0;
+}
+
+}  // namespace railweave::roce

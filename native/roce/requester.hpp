@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending half of a queue pair: cuts work requests into packets, keeps a window of them outstanding, and
+// goes back to the first unacknowledged one when something is lost (go-back-N, the only way that RC knows).
+#pragma once
+
+#include <deque>
+
+#include "roce/packet.hpp"
+#include "roce/psn.hpp"
+#include "roce/retransmission_timer.hpp"
+#include "roce/work.hpp"
+
+namespace railweave::roce {
+
+class Requester {
+ public:
+  Requester(const QueuePairOptions& options, Completions& completions, QueuePairStats& stats);
+
+  void post(const WorkRequest& request);
+  /// Fills the next request packet; false if there is none, or it may not leave yet.
+  bool transmit(Packet& packet, Time now);
+  void on_acknowledge(const Packet& packet, Time now);
+  void on_read_response(const Packet& packet, Time now);
+
+  Time deadline() const { return std::min(hold_until_, timer_.deadline()); }
+  void expire(Time now);
+
+  bool failed() const { return failed_; }
+  /// Ends the oldest request with `status` and all others as flushed; nothing is sent any more.
+  void fail(Status status);
+
+  std::size_t queued() const { return queue_.size(); }
+  std::int64_t window() const { return window_; }
+
+ private:
+  struct Pending {
+    WorkRequest request;
+    Sequence first;
+    Sequence end;  // one beyond its last packet; a READ takes as many numbers as its responses
+
+    bool is_read() const { return request.operation == Operation::kReadRequest; }
+  };
+
+  bool may_send() const;
+  void fill_message_part(const Pending& pending, Packet& packet) const;
+  void fill_read_request(const Pending& pending, Packet& packet) const;
+  bool acknowledge_before(Sequence end);
+  void progressed(Sequence before, Time now);
+  void complete_front(Status status);
+  void go_back();
+  void lost(Time now);
+  void presume_lost(Time now);
+  void shrink_window(std::int64_t to);
+  void on_nak(const Aeth& aeth, Time now);
+  bool store_response(Pending& read, const Packet& packet);
+
+  const QueuePairOptions& options_;
+  Completions& completions_;
+  QueuePairStats& stats_;
+  RetransmissionTimer timer_;
+  std::deque<Pending> queue_;
+  std::size_t cursor_ = 0;  // index of the request that `next_` belongs to
+  Sequence unacked_;        // oldest not acknowledged; inside queue_.front() if there is one
+  Sequence next_;           // to be sent next
+  Sequence sent_end_;       // one beyond the newest ever sent
+  Sequence assigned_end_;   // one beyond the newest that a request owns
+  std::int64_t window_;
+  std::int64_t window_credit_ = 0;  // acknowledged packets on the way to a larger window
+  Sequence shrunk_until_;           // losses below belong to the congestion already answered
+  Sequence presumed_at_ = -1;       // `unacked_` when a hole in the answers was last taken for a loss
+  int reads_in_progress_ = 0;
+  int retries_ = 0, rnr_retries_ = 0;  // since the last progress
+  Time hold_until_ = kNever;           // told to wait by an RNR NAK
+  bool failed_ = false;
+};
+
+}  // namespace railweave::roce

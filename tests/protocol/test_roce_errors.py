@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue pairs with peers that are silent, slow, greedy or hostile."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from protocol.roce_link import MS, Pair, Weather, address, buffer
+from railweave._native import roce
+from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
+
+NAK_INVALID_REQUEST, NAK_REMOTE_ACCESS = (3, 1), (3, 2)
+
+
+def answer_of(pair: Pair) -> tuple[int, int] | None:
+    """(kind, value) of the AETH that b sends next."""
+    packet = pair.b.qp.transmit(0)
+    if packet is None:
+        return None
+    fields = roce.parse(packet)
+    assert fields is not None
+    return fields["aeth"][:2]  # type: ignore[no-any-return]
+
+
+def request(pair: Pair, opcode: Opcode, payload: bytes = b"", *, ahead: int = 0, **fields: object) -> None:
+    """A packet from a hostile peer of b, at the PSN that b expects plus `ahead`."""
+    psn = (2**24 - 5 + ahead) % 2**24
+    pair.b.qp.receive(roce.build(opcode, 0x222, psn, payload, ack_request=True, **fields), 0)  # type: ignore[arg-type]
+
+
+def test_a_silent_peer_is_given_up_after_the_retries() -> None:
+    pair = Pair(Weather(loss=1.0), retries=3, first_timeout=10 * MS)
+    pair.write(b"first", 1)
+    pair.write(b"second", 2)
+    pair.a.qp.post_receive(3, buffer(8))
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.RETRIES_EXCEEDED), (2, Status.FLUSHED), (3, Status.FLUSHED)]
+    assert pair.a.qp.failed
+    assert pair.now == (10 + 20 + 40 + 80) * MS, "the timeout doubles"
+    pair.write(b"late", 4)
+    pair.run()
+    assert pair.a.statuses()[-1] == (4, Status.FLUSHED)
+
+
+def test_a_receiver_that_is_not_ready_is_waited_for() -> None:
+    pair = Pair(rnr_timer=14)
+    pair.a.qp.post(1, Operation.SEND, buffer(b"patience"))
+    packet = pair.a.qp.transmit(0)
+    assert packet is not None
+    pair.b.qp.receive(packet, 0)
+    rnr = pair.b.qp.transmit(0)
+    assert rnr is not None
+    pair.a.qp.receive(rnr, 0)
+    assert pair.a.qp.transmit(0) is None, "it was told to wait"
+    assert pair.a.qp.deadline == 1_280_000
+    into = buffer(8)
+    pair.b.qp.post_receive(5, into)
+    pair.run()
+    assert into.tobytes() == b"patience"
+    assert pair.a.qp.stats.timeouts == 0
+
+
+def test_a_receiver_that_is_never_ready_is_given_up() -> None:
+    pair = Pair(rnr_retries=4)
+    pair.a.qp.post(1, Operation.SEND, buffer(b"?"))
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.RNR_RETRIES_EXCEEDED)]
+    assert pair.a.qp.stats.naks_received == 5
+
+
+def test_a_write_with_immediate_waits_for_a_receive_and_is_whole_afterwards() -> None:
+    pair = Pair()
+    into = pair.write(bytes(range(256)) * 12, 1, immediate=3)
+    packets = []
+    while (packet := pair.a.qp.transmit(0)) is not None:
+        packets.append(packet)
+    for packet in packets:
+        pair.b.qp.receive(packet, 0)
+    pair.b.qp.post_receive(1, buffer(0))
+    pair.run()
+    assert into.tobytes() == bytes(range(256)) * 12
+    assert [c.kind for c in pair.b.completions] == [CompletionKind.RECEIVE_WRITE]
+
+
+def test_a_message_longer_than_the_receive_buffer_is_refused() -> None:
+    pair = Pair()
+    into = pair.send(b"x" * 3000, 1, room=2999)
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.REMOTE_INVALID_REQUEST)]
+    assert pair.b.statuses() == [(1, Status.FLUSHED)]
+    assert not into[2048:].any()
+
+
+@pytest.mark.parametrize(
+    ("shift", "size"), [(-1, 16), (1, 16), (16, 1), (-(2**40), 16), (0, 17), (2**63, 16)]
+)
+@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.READ])
+def test_access_outside_a_region_is_refused(operation: Operation, shift: int, size: int) -> None:
+    pair = Pair()
+    guarded = buffer(b"\xaa" * 16 + b"secret..........".ljust(16) + b"\xbb" * 16)
+    region = guarded[16:32]
+    rkey = pair.b.memory.add(region, roce.REMOTE_WRITE | roce.REMOTE_READ)
+    before, local = guarded.tobytes(), buffer(size)
+    target = (address(region) + shift) % 2**64
+    pair.a.qp.post(1, operation, local, remote_address=target, rkey=rkey)
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
+    assert pair.b.qp.failed
+    assert guarded.tobytes() == before
+    assert not local.any()
+
+
+@pytest.mark.parametrize("case", ["unknown", "removed", "read only", "other queue pair", "index too large"])
+def test_keys_that_grant_nothing(case: str) -> None:
+    pair = Pair()
+    into = buffer(16)
+    access = roce.REMOTE_READ if case == "read only" else roce.REMOTE_WRITE
+    rkey = pair.b.memory.add(into, access, 0x333 if case == "other queue pair" else 0)
+    if case == "removed":
+        pair.b.memory.remove(rkey)
+        pair.b.memory.add(into, access)  # the entry is in use again, under another key
+    rkey ^= {"unknown": 1, "index too large": 0xFFFF0000}.get(case, 0)
+    pair.a.qp.post(1, Operation.WRITE, buffer(b"x" * 16), remote_address=address(into), rkey=rkey)
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
+    assert not into.any()
+
+
+def test_a_region_removed_in_the_middle_of_a_read_ends_it() -> None:
+    pair = Pair()
+    source = buffer(b"y" * 4096)
+    rkey = pair.b.memory.add(source, roce.REMOTE_READ)
+    pair.a.qp.post(1, Operation.READ, buffer(4096), remote_address=address(source), rkey=rkey)
+    packet = pair.a.qp.transmit(0)
+    assert packet is not None
+    pair.b.qp.receive(packet, 0)
+    first = pair.b.qp.transmit(0)
+    assert first is not None
+    pair.a.qp.receive(first, 0)
+    pair.b.memory.remove(rkey)
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
+
+
+HOSTILE = [
+    (Opcode.SEND_MIDDLE, 1024, {}),
+    (Opcode.WRITE_LAST, 4, {}),
+    (Opcode.SEND_FIRST, 1000, {}),
+    (Opcode.SEND_FIRST, 1028, {}),
+    (Opcode.SEND_ONLY, 1028, {}),
+    (Opcode.WRITE_FIRST, 1024, {"reth": (0, 0, 1024)}),
+    (Opcode.WRITE_ONLY, 8, {"reth": (0, 0, 9)}),
+    (Opcode.READ_REQUEST, 4, {"reth": (0, 0, 4)}),
+    (Opcode.READ_REQUEST, 0, {"reth": (0, 0, 2**31 + 1)}),
+]
+
+
+@pytest.mark.parametrize(("opcode", "size", "fields"), HOSTILE)
+def test_impossible_requests_are_refused(opcode: Opcode, size: int, fields: dict[str, object]) -> None:
+    pair = Pair()
+    pair.b.qp.post_receive(1, buffer(4096))
+    request(pair, opcode, b"z" * size, **fields)
+    assert answer_of(pair) == NAK_INVALID_REQUEST
+    assert pair.b.qp.failed
+    request(pair, Opcode.SEND_ONLY, b"more")
+    assert answer_of(pair) is None, "a failed queue pair stays silent"
+
+
+def test_a_last_packet_must_not_be_empty_and_messages_must_not_mix() -> None:
+    for opcode, size in ((Opcode.SEND_LAST, 0), (Opcode.WRITE_ONLY, 4), (Opcode.READ_REQUEST, 0)):
+        pair = Pair()
+        pair.b.qp.post_receive(1, buffer(4096))
+        request(pair, Opcode.SEND_FIRST, b"z" * 1024)
+        assert answer_of(pair) == (0, 31)
+        request(pair, opcode, b"z" * size, ahead=1)
+        assert answer_of(pair) == NAK_INVALID_REQUEST
+
+
+def test_more_reads_at_once_than_agreed_are_refused() -> None:
+    pair = Pair(max_reads=2)
+    source = buffer(1024)
+    rkey = pair.b.memory.add(source, roce.REMOTE_READ)
+    for index in range(3):
+        request(pair, Opcode.READ_REQUEST, ahead=index, reth=(address(source), rkey, 1024))
+    answers = [roce.parse(packet) for packet in iter(lambda: pair.b.qp.transmit(0), None)]
+    assert [packet["aeth"][:2] for packet in answers if packet] == [(0, 31), (0, 31), NAK_INVALID_REQUEST]
+
+
+def test_packets_for_others_are_counted_and_dropped() -> None:
+    pair = Pair()
+    pair.b.qp.receive(roce.build(Opcode.SEND_ONLY, 0x999, 0), 0)
+    pair.b.qp.receive(roce.build(Opcode.SEND_ONLY, 0x222, 2**24 - 5, partition=0x1234), 0)
+    pair.b.qp.receive(b"\x04\x00", 0)
+    assert pair.b.qp.stats.refused == 3
+    assert pair.b.qp.stats.packets_received == 0
+
+
+def test_acknowledgements_of_the_future_are_ignored() -> None:
+    pair = Pair()
+    into = pair.write(b"data")
+    assert pair.a.qp.transmit(0) is not None
+    for psn in range(2**24 - 4, 2**24):
+        for syndrome in ((0, 31), (3, 0), (3, 2), (1, 5)):
+            pair.a.qp.receive(roce.build(Opcode.ACKNOWLEDGE, 0x111, psn, aeth=(*syndrome, 0)), 0)
+    assert pair.a.qp.poll() is None
+    assert not pair.a.qp.failed
+    pair.run()
+    assert into.tobytes() == b"data"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    packets=st.lists(
+        st.tuples(
+            st.sampled_from(list(Opcode)),
+            st.integers(-3, 3),
+            st.sampled_from([0, 1, 4, 1023, 1024]),
+            st.integers(-20, 2100),
+            st.integers(0, 2**32 - 1) | st.sampled_from([0, 16, 1024, 2000, 2048]),
+            st.booleans(),
+            st.tuples(st.integers(0, 3), st.integers(0, 31)),
+        ),
+        max_size=30,
+    )
+)
+def test_no_packet_writes_or_reads_outside_the_regions(packets: list[tuple]) -> None:  # type: ignore[type-arg]
+    """Any packets at all, near the expected PSNs, with and without the right key."""
+    pair = Pair()
+    arena = np.full(6144, 0x55, np.uint8)
+    writable, readable = arena[2048:4096], arena[4096:]
+    readable[:] = 0x77
+    write_key = pair.b.memory.add(writable, roce.REMOTE_WRITE)
+    read_key = pair.b.memory.add(readable, roce.REMOTE_READ)
+    into = buffer(1500)
+    pair.b.qp.post_receive(1, into)
+    pair.b.qp.post(2, Operation.SEND, buffer(b"x" * 3000))
+    expected = 2**24 - 5
+    for opcode, near, size, offset, length, right_key, syndrome in packets:
+        keyed, base = (read_key, readable) if opcode is Opcode.READ_REQUEST else (write_key, writable)
+        reth = (address(base) + offset, keyed if right_key else keyed ^ 0x10001, length)
+        psn = (expected + near) % 2**24
+        packet = roce.build(opcode, 0x222, psn, b"\x99" * size, reth=reth, aeth=(*syndrome, 0))
+        pair.b.qp.receive(packet, 0)
+        for out in iter(lambda: pair.b.qp.transmit(0), None):
+            fields = roce.parse(out)
+            if fields is not None and fields["opcode"].name.startswith("READ_RESPONSE"):
+                assert set(fields["payload"]) <= {0x77}, "a READ returned bytes outside its region"
+        expected += 1 if near == 0 else 0
+    assert (arena[:2048] == 0x55).all()
+    assert (readable == 0x77).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=80), st.integers(0, 2**32))
+def test_garbage_never_crashes(data: bytes, seed: int) -> None:
+    pair = Pair()
+    pair.b.qp.post_receive(1, buffer(64))
+    pair.b.qp.receive(data, 0)
+    header = roce.build(Opcode(random.Random(seed).randrange(18)), 0x222, (2**24 - 5) % 2**24)
+    pair.b.qp.receive(header[:12] + data, 0)
+    while pair.b.qp.transmit(0) is not None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("path_mtu", 1000),
+        ("path_mtu", 8192),
+        ("window", 0),
+        ("retries", -1),
+        ("rnr_timer", 32),
+        ("max_reads", 0),
+    ],
+)
+def test_impossible_options_are_named(field: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"{field} = {value}: must be"):
+        roce.QueuePair(QueuePairOptions(0x11, 0x12, **{field: value}), roce.MemoryRegions())  # type: ignore[arg-type]
+
+
+def test_reserved_queue_pair_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="qpn = 1: must be 2"):
+        roce.QueuePair(QueuePairOptions(1, 2), roce.MemoryRegions())

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue pairs over a bad link: what arrives is what was sent, once and in order, whatever the link does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from protocol.roce_link import MS, Pair, Weather
+from railweave._native import roce
+from railweave._native.roce import CompletionKind, Opcode, Operation, Status
+
+SIZES = [0, 1, 3, 255, 256, 257, 1024, 1025, 5000, 70_000]
+
+
+def message(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("path_mtu", [256, 1024, 4096])
+def test_each_operation_moves_the_bytes(size: int, path_mtu: int) -> None:
+    pair = Pair(path_mtu=path_mtu)
+    data = message(size)
+    written, fetched, got = pair.write(data, 1), pair.read(data, 2), pair.send(data, 3)
+    pair.run()
+    assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS), (3, Status.SUCCESS)]
+    assert [c.byte_count for c in pair.a.completions] == [size] * 3
+    assert written.tobytes() == fetched.tobytes() == got.tobytes() == data
+    assert [(c.id, c.kind, c.byte_count) for c in pair.b.completions] == [(3, CompletionKind.RECEIVE, size)]
+
+
+def test_immediate_data_arrive_with_the_write_and_leave_the_receive_buffer_alone() -> None:
+    pair = Pair()
+    unused = pair.send(b"", 1, room=8)
+    spare = pair.send(b"", 2, room=8)
+    into = pair.write(message(3000), 7, immediate=0xCAFE)
+    pair.b.qp.post_receive(9, spare)
+    pair.run()
+    last = pair.b.completions[-1]
+    assert (last.id, last.kind, last.byte_count, last.immediate) == (
+        9,
+        CompletionKind.RECEIVE_WRITE,
+        3000,
+        0xCAFE,
+    )
+    assert into.tobytes() == message(3000)
+    assert not unused.any()
+    assert not spare.any()
+
+
+def test_acknowledgements_are_coalesced() -> None:
+    pair = Pair(window=64)
+    pair.write(message(64 * 1024))
+    pair.run()
+    acknowledgements = [p for p in pair.sent if p["opcode"] is Opcode.ACKNOWLEDGE]
+    assert 1 <= len(acknowledgements) <= 4
+    assert pair.a.qp.stats.retransmissions == 0
+
+
+def test_the_window_bounds_what_is_outstanding() -> None:
+    pair = Pair(window=10)
+    pair.write(message(100 * 1024))
+    burst = 0
+    while pair.a.qp.transmit(0) is not None:
+        burst += 1
+    assert burst == 10
+
+
+def test_a_lost_packet_is_asked_for_by_nak_not_by_timeout() -> None:
+    pair = Pair()
+    into = pair.write(message(20 * 1024))
+    packets = []
+    while (packet := pair.a.qp.transmit(0)) is not None:
+        packets.append(packet)
+    for packet in packets[:3] + packets[4:]:
+        pair.b.qp.receive(packet, 1000)
+    pair.now = 2000
+    pair.run()
+    assert into.tobytes() == message(20 * 1024)
+    assert pair.a.qp.stats.timeouts == 0
+    assert pair.b.qp.stats.naks_sent == 1
+    assert pair.a.qp.stats.retransmissions == 17
+
+
+def test_a_packet_lost_again_is_asked_for_again() -> None:
+    pair = Pair()
+    into = pair.write(message(20 * 1024))
+    for _ in range(3):  # packet 3 is lost three times
+        packets = []
+        while (packet := pair.a.qp.transmit(0)) is not None:
+            packets.append(packet)
+        lost = 3 if len(packets) == 20 else 0
+        for packet in packets[:lost] + packets[lost + 1 :]:
+            pair.b.qp.receive(packet, 1000)
+        nak = pair.b.qp.transmit(1000)
+        assert nak is not None
+        pair.a.qp.receive(nak, 1000)
+    pair.now = 2000
+    pair.run()
+    assert into.tobytes() == message(20 * 1024)
+    assert pair.a.qp.stats.timeouts == 0
+
+
+def test_a_lost_tail_is_found_by_the_timer() -> None:
+    pair = Pair(first_timeout=20 * MS)
+    into = pair.write(b"tail")
+    assert pair.a.qp.transmit(0) is not None  # and lost
+    pair.run()
+    assert into.tobytes() == b"tail"
+    assert pair.a.qp.stats.timeouts == 1
+    assert 20 * MS <= pair.now < 21 * MS
+
+
+def test_a_lost_acknowledgement_costs_a_duplicate_that_changes_nothing() -> None:
+    pair = Pair()
+    into = pair.write(b"once")
+    packet = pair.a.qp.transmit(0)
+    assert packet is not None
+    pair.b.qp.receive(packet, 10)
+    assert pair.b.qp.transmit(10) is not None  # the acknowledgement, lost
+    into[:] = 7  # b has gone on and uses its memory
+    pair.run()
+    assert into.tobytes() == b"\x07" * 4
+    assert pair.a.statuses() == [(1, Status.SUCCESS)]
+    assert pair.b.qp.stats.duplicates == 1
+
+
+def test_a_duplicate_read_is_carried_out_again_from_where_it_broke_off() -> None:
+    pair = Pair()
+    data = message(10 * 1024)
+    into = pair.read(data)
+    request = pair.a.qp.transmit(0)
+    assert request is not None
+    pair.b.qp.receive(request, 10)
+    responses = []
+    while (packet := pair.b.qp.transmit(10)) is not None:
+        responses.append(packet)
+    assert len(responses) == 10
+    for packet in responses[:4]:
+        pair.a.qp.receive(packet, 20)
+    pair.a.qp.receive(responses[6], 20)  # 4 and 5 are lost
+    pair.sent.clear()
+    pair.now = 30
+    pair.run()
+    assert into.tobytes() == data
+    assert pair.a.qp.stats.timeouts == 0
+    again = [p for p in pair.sent if p["opcode"] is Opcode.READ_REQUEST]
+    assert [p["reth"][2] for p in again] == [6 * 1024]
+
+
+def test_reads_in_progress_are_bounded() -> None:
+    pair = Pair(max_reads=2)
+    wanted = [message(2000, seed) for seed in range(6)]
+    buffers = [pair.read(data, i) for i, data in enumerate(wanted)]
+    requests = 0
+    while pair.a.qp.transmit(0) is not None:
+        requests += 1
+    assert requests == 2
+    pair.run()  # both requests were lost
+    assert [into.tobytes() for into in buffers] == wanted
+
+
+WEATHERS = st.builds(
+    Weather,
+    loss=st.sampled_from([0.0, 0.01, 0.05, 0.2]),
+    duplication=st.sampled_from([0.0, 0.05, 0.3]),
+    reordering=st.sampled_from([0.0, 0.05, 0.3]),
+)
+OPERATION = st.tuples(
+    st.sampled_from(["write", "immediate", "read", "send"]), st.sampled_from(SIZES), st.booleans()
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(weather=WEATHERS, plan=st.lists(OPERATION, min_size=1, max_size=12), seed=st.integers(0, 2**32))
+def test_everything_arrives_once_and_in_order(
+    weather: Weather, plan: list[tuple[str, int, bool]], seed: int
+) -> None:
+    pair = Pair(weather, seed=seed, retries=60, window=32, max_reads=3)
+    ends = (pair.a, pair.b)
+    expected: list[tuple[object, bytes]] = []
+    for index, (kind, size, backwards) in enumerate(plan):
+        pair.a, pair.b = (ends[1], ends[0]) if backwards else ends
+        data = message(size, seed + index)
+        if kind == "read":
+            into = pair.read(data, index)
+        elif kind == "send":
+            into = pair.send(data, index)
+        else:
+            into = pair.write(data, index, immediate=index if kind == "immediate" else None)
+            if kind == "immediate":
+                pair.b.qp.post_receive(index, into)
+        expected.append((into, data))
+    pair.a, pair.b = ends
+    pair.run()
+    for into, data in expected:
+        assert into.tobytes() == data  # type: ignore[attr-defined]
+    for end, backwards in ((pair.a, False), (pair.b, True)):
+        requests = [i for i, step in enumerate(plan) if step[2] is backwards]
+        receives = [
+            i for i, step in enumerate(plan) if step[2] is not backwards and step[0] in ("send", "immediate")
+        ]
+        done = [
+            c for c in end.completions if c.kind in (CompletionKind.RECEIVE, CompletionKind.RECEIVE_WRITE)
+        ]
+        assert [c.id for c in done] == receives
+        assert [c.id for c in end.completions if c not in done] == requests
+        assert all(c.status is Status.SUCCESS for c in end.completions)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
+    pair = Pair(Weather(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
+    data = message(300 * 256, seed)
+    into = pair.write(data)
+    pair.run()
+    assert into.tobytes() == data
+
+
+def test_one_percent_of_loss_costs_little_time() -> None:
+    """A megabyte at 50 µs each way: NAKs, not timers, repair nearly all."""
+    pair = Pair(Weather(loss=0.01), seed=3, retries=30)
+    data = message(1 << 20)
+    into = pair.write(data)
+    pair.run()
+    assert into.tobytes() == data
+    assert pair.a.qp.stats.naks_received > pair.a.qp.stats.timeouts
+    assert pair.now < 100 * MS
+
+
+def test_the_window_shrinks_with_loss_and_grows_again() -> None:
+    pair = Pair(Weather(loss=0.05), seed=1, retries=30, window=64)
+    pair.write(message(1 << 18))
+    pair.run()
+    assert pair.a.qp.window < 64
+    pair.weather = Weather()
+    pair.write(message(1 << 22))
+    pair.run()
+    assert pair.a.qp.window == 64
+
+
+def test_operations_are_not_confused_with_responses() -> None:
+    with pytest.raises(TypeError):
+        Pair().a.qp.post(1, "write", b"")  # type: ignore[arg-type]
+    assert roce.legal(roce.Inside.NOTHING, Operation.ACKNOWLEDGE, True) is False
