@@ -9,10 +9,14 @@ void bind_roce(nanobind::module_& m);
 namespace railweave::engine {
 void bind_engine(nanobind::module_& m);
 }
+namespace railweave::ports {
+void bind_ports(nanobind::module_& m);
+}
 
 NB_MODULE(_native, m) {
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
+  railweave::ports::bind_ports(m);
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Internet checksum (RFC 1071) in pieces. Sums are taken over 16-bit words in memory order: one's
+// complement addition does not care about byte order as long as the result is stored without swapping either.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/bytes.hpp"
+
+namespace railweave::ports {
+
+/// Unfolded sum of `data`; an odd last byte counts as if a zero byte followed.
+std::uint64_t sum_words(Bytes data);
+
+/// Unfolded sum of the pseudo header of IPv4 or IPv6: `addresses` is source and destination, side by side in
+/// the packet; `length` is that of the transport header and its payload.
+std::uint64_t sum_pseudo_header(Bytes addresses, std::uint8_t protocol, std::uint32_t length);
+
+/// Folds to 16 bits, not complemented.
+constexpr std::uint16_t fold(std::uint64_t sum) {
+  sum = (sum & 0xffffffff) + (sum >> 32);
+  sum = (sum & 0xffffffff) + (sum >> 32);
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(sum);
+}
+
+/// The checksum to store for `sum`, in memory order.
+constexpr std::uint16_t checksum(std::uint64_t sum) { return static_cast<std::uint16_t>(~fold(sum)); }
+
+/// As `checksum`, with UDP's rule that a computed zero is sent as all ones.
+constexpr std::uint16_t udp_checksum(std::uint64_t sum) {
+  const std::uint16_t value = checksum(sum);
+  return value == 0 ? 0xffff : value;
+}
+
+inline void store_raw16(std::byte* to, std::uint16_t value) { std::memcpy(to, &value, sizeof value); }
+
+}  // namespace railweave::ports

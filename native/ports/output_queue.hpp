@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one port has still to send: a bounded buffer, allocated once, in which like packets grow together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "ports/offload.hpp"
+#include "ports/udp_run.hpp"
+
+namespace railweave::ports {
+
+struct OutputLimits {
+  std::size_t super_packet_bytes =
+      65'535;  // longest run on the wire, IP header included; 0 sends every packet alone
+  std::size_t queue_bytes = 2 << 20;  // waiting per port; what comes beyond is dropped
+};
+
+/// A frame ready for the socket: its offload header lies right in front of it.
+struct OutputFrame {
+  std::size_t offset;  // of the offload header in the buffer
+  std::size_t size;    // offload header and frame
+  std::uint32_t packets;
+
+  /// Bytes of the packets that the kernel cuts the frame into.
+  std::size_t wire_bytes() const { return size - sizeof(Offload) + (packets - 1) * UdpRun::kHeaderSize; }
+};
+
+class OutputQueue {
+ public:
+  explicit OutputQueue(const OutputLimits& limits);
+
+  /// Copies `packet` behind what waits. False: no room, the packet is dropped.
+  bool push(Bytes packet);
+
+  /// Ends the run in progress and gives all frames that wait, oldest first. Valid until the next call of
+  /// another member.
+  std::span<const OutputFrame> frames();
+  std::byte* data(const OutputFrame& frame) { return &buffer_[frame.offset]; }
+
+  /// Forgets the `count` oldest frames.
+  void pop(std::size_t count);
+
+  bool empty() const { return first_ == frames_.size(); }
+
+ private:
+  void seal_last();
+  MutableBytes last_frame();
+  void compact();
+
+  OutputLimits limits_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t used_ = 0;
+  std::vector<OutputFrame> frames_;
+  std::size_t first_ = 0;  // index of the oldest frame
+  UdpRun run_;
+};
+
+}  // namespace railweave::ports

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// An AF_PACKET socket on one interface, with offload headers and batches.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/bytes.hpp"
+#include "ports/offload.hpp"
+#include "ports/output_queue.hpp"
+
+namespace railweave::ports {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release();
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+/// Opens a raw socket for all protocols on the interface of this index, promiscuous, with PACKET_VNET_HDR,
+/// deaf to what it sends itself. Throws std::system_error that names the interface and the step.
+Descriptor open_packet_socket(const std::string& interface, unsigned index);
+
+/// Frames the kernel dropped since the last call because the socket's buffer was full.
+std::uint64_t take_kernel_drops(int fd);
+
+/// Room for one batch of received frames, allocated once and shared by all ports.
+class ReceiveBatch {
+ public:
+  static constexpr unsigned kFrames = 16;
+
+  ReceiveBatch();
+
+  /// Receives without waiting; the number of frames, or −errno.
+  int receive(int fd);
+
+  /// Frame `i` of the last batch, with a VLAN tag that the kernel had taken out put back in. Empty: it was
+  /// longer than any frame may be.
+  MutableBytes frame(unsigned i);
+  const Offload& offload(unsigned i) const { return offloads_[i]; }
+
+ private:
+  static constexpr std::size_t kFrameBytes = 66 * 1024;
+  static constexpr std::size_t kControlBytes = 64;
+
+  std::unique_ptr<std::byte[]> buffer_;
+  std::array<std::array<std::byte, kControlBytes>, kFrames> control_;
+  std::array<Offload, kFrames> offloads_;
+  std::array<std::array<iovec, 2>, kFrames> vectors_;
+  std::array<mmsghdr, kFrames> messages_;
+};
+
+/// Sends up to 64 of the oldest frames without waiting; the number that went, or −errno if the first did not.
+int send_batch(int fd, OutputQueue& queue, std::span<const OutputFrame> frames);
+
+}  // namespace railweave::ports

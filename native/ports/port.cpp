@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ports/port.hpp"
+
+#include <net/if.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "ports/headers.hpp"
+
+namespace railweave::ports {
+
+namespace {
+
+bool is_up(const std::string& interface, int fd) {
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  return ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) &&
+         (request.ifr_flags & IFF_RUNNING);
+}
+
+}  // namespace
+
+Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limits)
+    : number_(number), interface_(std::move(interface)), queue_(limits) {}
+
+void Port::open() {
+  const unsigned index = if_nametoindex(interface_.c_str());
+  if (index == 0) throw std::system_error(errno, std::generic_category(), "interface " + interface_);
+  socket_ = open_packet_socket(interface_, index);
+  index_ = index;
+  up_ = is_up(interface_, fd());
+}
+
+Port::Change Port::refresh() {
+  const unsigned index = if_nametoindex(interface_.c_str());
+  if (socket_ && index == index_) {
+    up_ = is_up(interface_, fd());
+    return Change::kNone;
+  }
+  const bool was_open = static_cast<bool>(socket_);
+  socket_.reset();
+  up_ = false;
+  if (index != 0) {
+    try {
+      open();
+      return Change::kReopened;
+    } catch (const std::system_error&) {  // gone again already: the next event tells
+      socket_.reset();
+    }
+  }
+  return was_open ? Change::kGone : Change::kNone;
+}
+
+void Port::emit(Bytes packet) {
+  if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
+  bool queued = socket_ && queue_.push(packet);
+  // A large batch may fill the queue of a socket that would take it all.
+  if (socket_ && !queued && !waiting && flush() == Flush::kDone) queued = queue_.push(packet);
+  if (!queued) counters.tx_dropped.add(1);
+  dirty = true;
+}
+
+void Port::drop_front(std::span<const OutputFrame> frames, Count& reason) {
+  std::size_t packets = 0;
+  for (const OutputFrame& frame : frames) packets += frame.packets;
+  reason.add(packets);
+  queue_.pop(frames.size());
+}
+
+Port::Flush Port::flush() {
+  dirty = false;
+  while (!queue_.empty()) {
+    const auto frames = queue_.frames();
+    const int sent = socket_ ? send_batch(fd(), queue_, frames) : -ENETDOWN;
+    if (sent > 0) {
+      const auto gone = frames.first(static_cast<std::size_t>(sent));
+      for (const OutputFrame& frame : gone) {
+        counters.tx_frames.add(1);
+        counters.tx_packets.add(frame.packets);
+        counters.tx_bytes.add(frame.wire_bytes());
+      }
+      queue_.pop(gone.size());
+      continue;
+    }
+    switch (-sent) {
+      case EAGAIN:
+        return Flush::kBlocked;
+      case ENOBUFS:
+        return Flush::kLater;
+      case EINTR:
+        break;
+      case ENETDOWN:
+      case ENXIO:
+      case ENODEV:
+        drop_front(frames, counters.tx_dropped);
+        break;
+      default:  // EMSGSIZE, EINVAL: this frame's own fault
+        drop_front(frames.first(1), counters.tx_refused);
+    }
+  }
+  return Flush::kDone;
+}
+
+void Port::clear_error() const {
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+}
+
+}  // namespace railweave::ports

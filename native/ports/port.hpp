@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// One port of the switch: an interface, its socket, what waits to be sent, and counters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "ports/output_queue.hpp"
+#include "ports/packet_socket.hpp"
+
+namespace railweave::ports {
+
+/// Counts by one thread, readable by all.
+class Count {
+ public:
+  void add(std::uint64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
+  std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+/// Packets are counted as on a wire: a super-packet of 40 segments is one frame and 40 packets.
+struct PortCounters {
+  Count rx_packets, rx_bytes, rx_frames;
+  Count rx_missed;   // the kernel's buffer was full
+  Count rx_refused;  // an offload that could not be undone, or longer than any frame
+  Count tx_packets, tx_bytes, tx_frames;
+  Count tx_dropped;  // the queue was full, or the interface down
+  Count tx_refused;  // by the kernel, such as longer than the MTU
+};
+
+class Port {
+ public:
+  Port(std::uint16_t number, std::string interface, const OutputLimits& limits);
+
+  std::uint16_t number() const { return number_; }
+  const std::string& interface() const { return interface_; }
+  int fd() const { return socket_.get(); }
+  bool up() const { return up_.load(std::memory_order_relaxed); }
+
+  /// Opens the socket on the interface of this name. Throws std::system_error where that fails.
+  void open();
+
+  enum class Change { kNone, kReopened, kGone };
+
+  /// Looks whether the interface is still the one that the socket is bound to, and opens or closes
+  /// accordingly.
+  Change refresh();
+
+  void emit(Bytes packet);
+
+  /// What became of a flush: all sent, the socket's buffer is full (it will turn writable), or a queue behind
+  /// the socket is (which nobody announces: to be tried again a little later).
+  enum class Flush { kDone, kBlocked, kLater };
+  Flush flush();
+
+  /// The socket reports an error: reads it away. Whether the link is there, `refresh()` finds out.
+  void clear_error() const;
+  void collect_drops() { counters.rx_missed.add(take_kernel_drops(fd())); }
+
+  PortCounters counters;
+  bool dirty = false;    // has output since the last flush
+  bool waiting = false;  // for the socket to become writable
+  bool retry = false;    // a queue behind the socket was full
+
+ private:
+  void drop_front(std::span<const OutputFrame> frames, Count& reason);
+
+  std::uint16_t number_;
+  std::string interface_;
+  unsigned index_ = 0;
+  std::atomic<bool> up_{false};
+  Descriptor socket_;
+  OutputQueue queue_;
+};
+
+}  // namespace railweave::ports

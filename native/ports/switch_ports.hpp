@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch's packet I/O: one thread between the sockets of all ports and the engine.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "ports/link_watch.hpp"
+#include "ports/port.hpp"
+
+namespace railweave::ports {
+
+/// Owns ports and thread. A batch of frames from a port is run through the engine at once, and what it sends
+/// is flushed at the end of the batch: latency is one batch, and like packets leave together. Interfaces may
+/// go down, vanish and come back; the thread carries on with the others.
+class SwitchPorts final : private engine::OutputSink {
+ public:
+  using Interface = std::pair<std::uint16_t, std::string>;  // port number, name
+
+  /// Opens all interfaces. Throws std::system_error that names the one that failed, std::invalid_argument for
+  /// a port number or name that is given twice.
+  SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits);
+  ~SwitchPorts() override { stop(); }
+
+  void start();
+  void stop();
+
+  /// Packets go through this engine from now on; nullptr drops them. When this returns, the one before is not
+  /// in use any more. The engine must outlive its time here.
+  void set_engine(engine::Engine* engine);
+
+  /// Packets that came while there was no program.
+  std::uint64_t without_program() const { return without_program_.get(); }
+  /// Packets that the program sent to a port that does not exist.
+  std::uint64_t no_such_port() const { return no_such_port_.get(); }
+
+  const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
+
+ private:
+  void emit(std::uint16_t port, Bytes packet) override;
+  void run();
+  void receive(Port& port);
+  void flush_all();
+  void flush(Port& port);
+  void handle_links();
+  bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
+
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<Port*> by_number_;
+  ReceiveBatch batch_;
+  LinkWatch links_;
+  Descriptor epoll_, wake_;
+  std::mutex engine_mutex_;  // held for a batch: an engine is swapped between batches only
+  engine::Engine* engine_ = nullptr;
+  Count without_program_, no_such_port_;
+  std::atomic<bool> stopping_{false};
+  bool retry_ = false;  // some queue behind a socket was full
+  std::thread thread_;
+};
+
+}  // namespace railweave::ports

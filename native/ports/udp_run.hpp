@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which consecutive packets may leave as one UDP super-packet, so that the receiver, or the kernel on its
+// behalf, cuts it into the very packets that the program sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/bytes.hpp"
+#include "ports/headers.hpp"
+#include "ports/offload.hpp"
+
+namespace railweave::ports {
+
+/// A run of like UDP/IPv4 packets. The owner keeps the bytes: the first packet whole, of the others the
+/// payload.
+///
+/// Packets are alike when only IP id, lengths and checksums differ; every one but the last has the same size.
+/// The kernel writes lengths, ids that count up, and both checksums when it cuts; so a packet joins only if
+/// - its IP checksum is right, and its UDP checksum is right or zero (a wrong one must stay wrong). A run of
+/// zeros
+///   is cut with checksums filled in, which RFC 768 allows: zero only says that the sender made none;
+/// - its id follows the one before, or it is an atomic datagram (DF set), whose id means nothing (RFC 6864).
+///   RoCEv2 disagrees with the RFC, its ICRC covers the id: on its port ids always count.
+class UdpRun {
+ public:
+  static constexpr std::size_t kHeaderSize = kEthernetSize + kIpv4Size + kUdpSize;
+
+  /// `max_size`: of a whole super-packet from its IP header on, in bytes.
+  explicit UdpRun(std::size_t max_size) : max_size_(max_size) {}
+
+  /// Begins with `packet`; nothing will join when it cannot be part of any run.
+  void start(Bytes packet);
+
+  /// Whether `packet` follows in the run that `head`, the stored first packet, began; if so it is counted in.
+  bool join(Bytes head, Bytes packet);
+
+  void close() {
+    open_ = false;
+    packets_ = 0;
+  }
+
+  std::size_t packets() const { return packets_; }
+
+  /// Rewrites the headers of a stored run of more than one packet; `frame` is all of it.
+  void seal(MutableBytes frame, Offload& offload) const;
+
+ private:
+  std::size_t max_size_;
+  std::size_t payload_ = 0;  // of every packet but a shorter last one
+  std::size_t size_ = 0;     // from the IP header on
+  std::size_t packets_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace railweave::ports
