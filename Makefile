@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint p4 baseline clean
+.PHONY: help demo test lint sanitize p4 baseline clean
 OUT ?= out/demo
 # The folders that pyproject.toml maps to railweave.*
 ROOMS := controller experiments hosts p4src switch topologies
@@ -26,6 +26,16 @@ lint: ## check format, style and types
 	@ln -s $(CURDIR)/railweave/* $(CURDIR)/proto/railweave/v1 $(ROOMS:%=$(CURDIR)/%) build/house/railweave/
 	.venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/house/railweave
 	MYPYPATH=build/house .venv/bin/mypy -p railweave
+
+# The sanitized module lives in an environment of its own, which borrows the packages of .venv. Python itself leaks at exit.
+sanitize: ## run the unit and protocol tests on a native module built with ASan and UBSan
+	@./bootstrap test
+	@.venv/bin/python -m venv --without-pip build/sanitized
+	@ls -d $(CURDIR)/.venv/lib/python3*/site-packages > $$(ls -d build/sanitized/lib/python3*/site-packages)/borrowed.pth
+	.venv/bin/python -m pip install -q --no-deps --no-build-isolation --upgrade --target $$(ls -d build/sanitized/lib/python3*/site-packages) \
+	    -C build-dir=build/sanitize -C cmake.define.RAILWEAVE_SANITIZE=ON .
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+	    build/sanitized/bin/python -P -m pytest -q -n 2 --dist loadgroup tests/unit tests/protocol
 
 p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run
