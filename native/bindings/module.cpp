@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 namespace railweave {
+void bind_agent(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
 }  // namespace railweave
@@ -16,6 +17,7 @@ void bind_ports(nanobind::module_& m);
 NB_MODULE(_native, m) {
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
+  railweave::bind_agent(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
   railweave::ports::bind_ports(m);

@@ -53,11 +53,11 @@ std::string describe(const MessageLabel& label) {
   return whole + ", " + std::to_string(label.slice_count) + " on this rail";
 }
 
-Failure mismatch(const MessageLabel& own, int rank, const MessageLabel& theirs) {
+Failure mismatch(int own_rank, const MessageLabel& own, int rank, const MessageLabel& theirs) {
   return {.kind = FailureKind::kMismatch,
           .rank = rank,
-          .message = "this rank calls " + describe(own) + "; rank " + std::to_string(rank) + " calls " +
-                     describe(theirs) +
+          .message = "rank " + std::to_string(own_rank) + " calls " + describe(own) + "; rank " +
+                     std::to_string(rank) + " calls " + describe(theirs) +
                      ": all ranks must make the same calls in the same order, with the same shares"};
 }
 

@@ -35,7 +35,7 @@ std::string describe(const CallDescription& call);
 /// this rail"
 std::string describe(const MessageLabel& label);
 
-/// The failure of a rank that finds another one calling something else. `rank` is the other one.
-Failure mismatch(const MessageLabel& own, int rank, const MessageLabel& theirs);
+/// The failure of rank `own_rank` that finds that `rank` calls something else.
+Failure mismatch(int own_rank, const MessageLabel& own, int rank, const MessageLabel& theirs);
 
 }  // namespace railweave

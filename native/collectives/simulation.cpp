@@ -80,7 +80,7 @@ void SimulatedTransport::match(int peer) {
   peers_[peer].arrived.pop_front();
   peers_[peer].posted.pop_front();
   const bool agree = message.label == receive.label && message.data.size() == receive.into.size();
-  if (!agree) return fail(mismatch(receive.label, peer, message.label));
+  if (!agree) return fail(mismatch(rank_, receive.label, peer, message.label));
   std::copy(message.data.begin(), message.data.end(), receive.into.begin());
   stats_.bytes_received += message.data.size();
   listener_->received(peer, network_.now());

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+// A thread that has got its result comes back with the next call soon. For so long the loop is left to it:
+// fetching the loop back from the background thread would cost each call a hand-over. Peers wait at most so
+// long for an answer.
+constexpr Duration kForegroundGrace = 5 * kMillisecond;
+// A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
+constexpr Duration kWaitSlice = 100 * kMillisecond;
+constexpr std::size_t kMaxRecords = 1 << 16;  // the oldest are forgotten
+
+auto chrono(Duration duration) { return std::chrono::nanoseconds(duration); }
+
+}  // namespace
+
+Agent::Agent(int rank, int world_size) : rank_(rank), world_size_(world_size) {
+  if (world_size < 1 || rank < 0 || rank >= world_size)
+    throw std::invalid_argument("rank is not in the world");
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Python's threads
+  background_ = std::thread([this] { work_in_background(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Agent::~Agent() { close(0); }
+
+std::size_t Agent::add_rail(std::string name, const RailFactory& make) {
+  std::size_t index = 0;
+  on_loop([&] {
+    index = rails_.size();
+    std::unique_ptr<Rail> rail = make(index, loop_, *this);
+    loop_.add_timed(*rail);
+    rails_.push_back(std::move(rail));
+    names_.push_back(std::move(name));
+    rail_free_.push_back(0);
+  });
+  return index;
+}
+
+// ---------------------------------------------------------------- calls
+
+std::uint32_t Agent::submit(const CallDescription& call, const std::byte* input, std::byte* output,
+                            std::span<const Part> parts, bool start_now) {
+  std::unique_lock lock(mutex_);
+  for (const Part& part : parts) {
+    const bool inside = part.offset <= call.count && part.count <= call.count - part.offset;
+    if (part.rail >= rails_.size() || part.count == 0 || !inside) throw std::invalid_argument("no such part");
+  }
+  CallDescription indexed = call;
+  indexed.op_index = next_op_++;
+  if (failure_) {
+    failed_ops_.insert(indexed.op_index);
+    return indexed.op_index;
+  }
+  const std::size_t item = item_size(call.dtype);
+  pending_[indexed.op_index] = {.call = indexed,
+                                .slices_left = parts.size(),
+                                .submitted = EventLoop::now(),
+                                .parts = {parts.begin(), parts.end()}};
+  for (const Part& part : parts) {
+    const Slice slice{.call = indexed,
+                      .input = input + part.offset * item,
+                      .output = output + part.offset * item,
+                      .count = part.count,
+                      .world_size = world_size_};
+    submitted_.push_back({.slice = slice, .rail = part.rail});
+  }
+  if (!start_now) return indexed.op_index;
+  if (seat_ == Seat::kFree) {
+    take_seat(lock);
+    start_submitted(lock);
+    leave_seat();
+  } else {
+    loop_.wake();
+  }
+  return indexed.op_index;
+}
+
+void Agent::start_submitted(std::unique_lock<std::mutex>& lock) {
+  while (!submitted_.empty()) {
+    const Submission next = submitted_.front();
+    submitted_.pop_front();
+    lock.unlock();
+    rails_[next.rail]->start(next.slice, EventLoop::now());
+    lock.lock();
+  }
+}
+
+Outcome Agent::wait(std::uint32_t op_index, Time latest) {
+  std::unique_lock lock(mutex_);
+  const auto reached = [this, op_index] { return !pending_.contains(op_index); };
+  const auto seat_to_be_had = [this] { return seat_ != Seat::kForeground && seat_wanted_ == 0; };
+  while (!reached()) {
+    if (!seat_to_be_had()) {
+      const Duration left = std::min(kWaitSlice, latest - EventLoop::now());
+      const bool changed =
+          changed_.wait_for(lock, chrono(left), [&] { return reached() || seat_to_be_had(); });
+      if (!changed) return EventLoop::now() >= latest ? Outcome::kTimeout : Outcome::kInterrupted;
+      continue;
+    }
+    take_seat(lock);
+    const Outcome outcome = drive(lock, reached, latest);
+    leave_seat();
+    if (outcome != Outcome::kDone) return outcome;
+  }
+  return Outcome::kDone;
+}
+
+bool Agent::done(std::uint32_t op_index) const {
+  const std::lock_guard lock(mutex_);
+  return !pending_.contains(op_index);
+}
+
+std::optional<Failure> Agent::failure_of(std::uint32_t op_index) const {
+  const std::lock_guard lock(mutex_);
+  return failed_ops_.contains(op_index) ? failure_ : std::nullopt;
+}
+
+std::optional<Failure> Agent::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Agent::slice_done(std::size_t rail, std::uint32_t op_index, Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = pending_.find(op_index);
+  if (found == pending_.end()) return;
+  Pending& op = found->second;
+  const auto part =
+      std::find_if(op.parts.begin(), op.parts.end(), [rail](const Part& p) { return p.rail == rail; });
+  if (records_.size() == kMaxRecords) records_.pop_front();
+  records_.push_back({.op_index = op_index,
+                      .rail = rail,
+                      .start = std::max(op.submitted, rail_free_[rail]),
+                      .end = now,
+                      .bytes = part->count * item_size(op.call.dtype)});
+  rail_free_[rail] = now;
+  if (--op.slices_left > 0) return;
+  pending_.erase(found);
+  changed_.notify_all();
+}
+
+std::vector<RailStats> Agent::stats() {
+  std::vector<RailStats> all;
+  on_loop([&] {
+    for (const auto& rail : rails_) all.push_back(rail->stats());
+  });
+  return all;
+}
+
+std::vector<SliceRecord> Agent::drain_records() {
+  const std::lock_guard lock(mutex_);
+  std::vector<SliceRecord> records(records_.begin(), records_.end());
+  records_.clear();
+  return records;
+}
+
+// ---------------------------------------------------------------- failure and the end
+
+void Agent::rail_failed(std::size_t rail, const Failure& failure, Time now) {
+  end_all({.kind = failure.kind,
+           .rank = failure.rank,
+           .message = "rail " + names_[rail] + ": " + failure.message},
+          now);
+}
+
+void Agent::fail(const Failure& failure) {
+  on_loop([&] { end_all(failure, EventLoop::now()); });
+}
+
+void Agent::end_all(Failure failure, Time now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = failure;
+    submitted_.clear();
+  }
+  for (const auto& rail : rails_) {
+    rail->announce(failure, now);
+    rail->abort();
+  }
+  // Only now are the callers' buffers free.
+  const std::lock_guard lock(mutex_);
+  for (const auto& [op_index, op] : pending_) failed_ops_.insert(op_index);
+  pending_.clear();
+  changed_.notify_all();
+}
+
+void Agent::close(Duration linger) {
+  if (!background_.joinable()) return;
+  on_loop([this] {
+    const Time now = EventLoop::now();
+    std::unique_lock lock(mutex_);
+    const std::size_t unfinished = pending_.size();
+    lock.unlock();
+    if (unfinished > 0) {
+      end_all({.kind = FailureKind::kPeerLost,
+               .rank = rank_,
+               .message = "rank " + std::to_string(rank_) + " has closed its communicator with " +
+                          std::to_string(unfinished) + " calls unfinished"},
+              now);
+    }
+    for (const auto& rail : rails_) rail->close(now);
+  });
+  const auto all_closed = [this] {
+    return std::all_of(rails_.begin(), rails_.end(), [](const auto& rail) { return rail->closed(); });
+  };
+  const Time latest = EventLoop::now() + linger;
+  {
+    std::unique_lock lock(mutex_);
+    take_seat(lock);
+    while (!all_closed() && EventLoop::now() < latest) turn(lock, latest);
+    leave_seat();
+    stopping_ = true;
+  }
+  background_wanted_.notify_all();
+  loop_.wake();
+  background_.join();
+  end_all({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
+          EventLoop::now());
+}
+
+// ---------------------------------------------------------------- who drives the loop
+
+void Agent::take_seat(std::unique_lock<std::mutex>& lock) {
+  ++seat_wanted_;
+  if (seat_ != Seat::kFree) loop_.wake();
+  changed_.wait(lock, [this] { return seat_ == Seat::kFree; });
+  --seat_wanted_;
+  seat_ = Seat::kForeground;
+}
+
+void Agent::leave_seat() {
+  seat_ = Seat::kFree;
+  last_foreground_ = EventLoop::now();
+  changed_.notify_all();
+  if (!pending_.empty()) background_wanted_.notify_one();
+}
+
+void Agent::on_loop(const std::function<void()>& task) {
+  std::unique_lock lock(mutex_);
+  take_seat(lock);
+  lock.unlock();
+  std::exception_ptr thrown;
+  try {
+    task();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  lock.lock();
+  leave_seat();
+  lock.unlock();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+Outcome Agent::wait_until(const std::function<bool()>& reached, Time latest) {
+  std::unique_lock lock(mutex_);
+  take_seat(lock);
+  const Outcome outcome = drive(lock, [&] { return failure_.has_value() || reached(); }, latest);
+  leave_seat();
+  return outcome;
+}
+
+// Holds the seat for at most a slice of time. kDone also means that another thread wants the seat: look
+// again.
+template <typename Reached>
+Outcome Agent::drive(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest) {
+  const Time slice_end = EventLoop::now() + kWaitSlice;
+  for (start_submitted(lock); !reached() && seat_wanted_ == 0; start_submitted(lock)) {
+    if (turn(lock, std::min(latest, slice_end))) return Outcome::kInterrupted;
+    const Time now = EventLoop::now();
+    if (!reached() && now >= latest) return Outcome::kTimeout;
+    if (!reached() && now >= slice_end) return Outcome::kInterrupted;
+  }
+  return Outcome::kDone;
+}
+
+// True if a signal cut the turn short.
+bool Agent::turn(std::unique_lock<std::mutex>& lock, Time latest) {
+  lock.unlock();
+  bool interrupted = false;
+  try {
+    interrupted = loop_.run_once(latest);
+  } catch (const std::exception& error) {
+    end_all({.kind = FailureKind::kInternal, .rank = -1, .message = error.what()}, EventLoop::now());
+  }
+  lock.lock();
+  return interrupted;
+}
+
+void Agent::work_in_background() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const Duration grace = last_foreground_ + kForegroundGrace - EventLoop::now();
+    const bool busy = !pending_.empty() || grace <= 0;
+    if (seat_ != Seat::kFree || seat_wanted_ > 0 || !busy) {
+      background_wanted_.wait_for(lock, chrono(kForegroundGrace));
+      continue;
+    }
+    seat_ = Seat::kBackground;
+    while (!stopping_ && seat_wanted_ == 0) {
+      start_submitted(lock);
+      turn(lock, kNever);
+    }
+    seat_ = Seat::kFree;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace railweave

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.agent: the agent of a communicator. Nothing here holds the GIL while it waits.
+#include "agent/agent.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "rails/ring_rail.hpp"
+#include "rails/tcp_transport.hpp"
+
+namespace nb = nanobind;
+
+namespace railweave {
+namespace {
+
+using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
+using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
+
+Time deadline_after(std::optional<double> seconds) {
+  if (!seconds || *seconds >= 1e9) return kNever;
+  return EventLoop::now() + static_cast<Duration>(std::max(0.0, *seconds) * kSecond);
+}
+
+// What Python sees of an agent. It remembers which transport is behind which rail, for those that are
+// connected later.
+class PythonAgent {
+ public:
+  PythonAgent(int rank, int world_size) : agent_(rank, world_size) {}
+
+  Agent& agent() { return agent_; }
+
+  std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address,
+                                                std::string interface) {
+    TcpTransport* transport = nullptr;
+    const std::size_t index =
+        agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+          const TcpTransportOptions options{.local = {.address = address, .interface = interface}};
+          auto made = std::make_unique<TcpTransport>(loop, options);
+          transport = made.get();
+          return std::make_unique<RingRail>(rail, std::move(made), listener, RingRailOptions{});
+        });
+    tcp_[index] = transport;
+    return {index, transport->port()};
+  }
+
+  // Returns the ranks that are missing when the time is up.
+  std::vector<int> connect_tcp(std::size_t rail, std::uint64_t token, const Addresses& members,
+                               double timeout_s) {
+    TcpTransport& transport = *tcp_.at(rail);
+    std::vector<SocketAddress> sockets;
+    for (const auto& [address, port] : members) sockets.push_back({.address = address, .port = port});
+    agent_.on_loop([&] { transport.connect(token, agent_.rank(), sockets, EventLoop::now()); });
+    wait_checking_signals(
+        [&](Time latest) { return agent_.wait_until([&] { return transport.missing().empty(); }, latest); },
+        deadline_after(timeout_s));
+    std::vector<int> missing;
+    agent_.on_loop([&] { missing = transport.missing(); });
+    return missing;
+  }
+
+  std::uint32_t submit(const CallDescription& call, const InputArray& input, const OutputArray& output,
+                       const Parts& parts, bool start_now) {
+    const std::size_t bytes = call.count * item_size(call.dtype);
+    if (input.nbytes() != bytes || output.nbytes() != bytes)
+      throw std::invalid_argument("arrays are not of this size");
+    std::vector<Part> native;
+    for (const auto& [rail, offset, count] : parts)
+      native.push_back({.rail = rail, .offset = offset, .count = count});
+    const auto* from = static_cast<const std::byte*>(input.data());
+    auto* to = static_cast<std::byte*>(output.data());
+    const nb::gil_scoped_release release;
+    return agent_.submit(call, from, to, native, start_now);
+  }
+
+  // False: the time is up. A failure is for the caller to ask for.
+  bool wait(std::uint32_t op_index, std::optional<double> timeout_s) {
+    const nb::gil_scoped_release release;
+    return wait_checking_signals([&](Time latest) { return agent_.wait(op_index, latest); },
+                                 deadline_after(timeout_s));
+  }
+
+ private:
+  // Called without the GIL; takes it when it is time to look at signals, whose handlers may raise.
+  template <typename Wait>
+  bool wait_checking_signals(const Wait& wait, Time latest) {
+    for (;;) {
+      switch (wait(latest)) {
+        case Outcome::kDone:
+          return true;
+        case Outcome::kTimeout:
+          return false;
+        case Outcome::kInterrupted:
+          const nb::gil_scoped_acquire acquire;
+          if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      }
+    }
+  }
+
+  std::map<std::size_t, TcpTransport*> tcp_;  // owned by the agent's rails
+  Agent agent_;
+};
+
+void bind_values(nb::module_& sub) {
+  nb::enum_<FailureKind>(sub, "FailureKind")
+      .value("PEER_LOST", FailureKind::kPeerLost)
+      .value("MISMATCH", FailureKind::kMismatch)
+      .value("RAIL_DOWN", FailureKind::kRailDown)
+      .value("INTERNAL", FailureKind::kInternal);
+  nb::class_<Failure>(sub, "Failure", "Why a communicator has ended; `rank` is the peer concerned, or -1")
+      .def(nb::init<FailureKind, int, std::string>(), nb::arg("kind"), nb::arg("rank"), nb::arg("message"))
+      .def_ro("kind", &Failure::kind)
+      .def_ro("rank", &Failure::rank)
+      .def_ro("message", &Failure::message);
+  nb::class_<RailStats>(sub, "RailStats",
+                        "Counts since the rail was opened; `busy_ns` is time with a slice in progress")
+      .def_ro("slices", &RailStats::slices)
+      .def_ro("payload_bytes", &RailStats::payload_bytes)
+      .def_ro("bytes_sent", &RailStats::bytes_sent)
+      .def_ro("bytes_received", &RailStats::bytes_received)
+      .def_ro("packets_sent", &RailStats::packets_sent)
+      .def_ro("packets_received", &RailStats::packets_received)
+      .def_ro("retransmissions", &RailStats::retransmissions)
+      .def_ro("duplicates", &RailStats::duplicates)
+      .def_ro("malformed", &RailStats::malformed)
+      .def_ro("busy_ns", &RailStats::busy);
+  nb::class_<SliceRecord>(sub, "SliceRecord",
+                          "One slice as it went; times in nanoseconds of time.monotonic_ns()")
+      .def_ro("op_index", &SliceRecord::op_index)
+      .def_ro("rail", &SliceRecord::rail)
+      .def_ro("start_ns", &SliceRecord::start)
+      .def_ro("end_ns", &SliceRecord::end)
+      .def_ro("bytes", &SliceRecord::bytes);
+  nb::class_<CallDescription>(sub, "Call", "A collective call; the agent gives it its index")
+      .def(
+          "__init__",
+          [](CallDescription* self, DType dtype, ReduceOp op, std::uint64_t count) {
+            new (self) CallDescription{.op_index = 0,
+                                       .collective = Collective::kAllReduce,
+                                       .dtype = dtype,
+                                       .op = op,
+                                       .count = count};
+          },
+          nb::arg("dtype"), nb::arg("op"), nb::arg("count"));
+}
+
+}  // namespace
+
+void bind_agent(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("agent", "The agent of a communicator");
+  bind_values(sub);
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
+      .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
+      .def("add_tcp", &PythonAgent::add_tcp, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
+           Release(), "Open a TCP rail that listens on the address; (rail, port)")
+      .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
+           nb::arg("timeout_s"), Release(),
+           "Connect to all ranks' (address, port); the ranks still missing at the end")
+      .def("submit", &PythonAgent::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
+           nb::arg("parts"), nb::arg("start_now") = true,
+           "Start a collective over parts (rail, offset, count), in elements; its op index. Keep both arrays "
+           "alive until "
+           "it is done. Without start_now it starts with the first wait")
+      .def("wait", &PythonAgent::wait, nb::arg("op_index"), nb::arg("timeout_s") = nb::none(),
+           "Wait until the call is done or has failed; False if the time is up")
+      .def(
+          "done", [](PythonAgent& self, std::uint32_t op) { return self.agent().done(op); },
+          nb::arg("op_index"))
+      .def(
+          "failure_of", [](PythonAgent& self, std::uint32_t op) { return self.agent().failure_of(op); },
+          nb::arg("op_index"), "Why this call failed; None if it is done or pending")
+      .def(
+          "failure", [](PythonAgent& self) { return self.agent().failure(); },
+          "Why the communicator has ended, if so")
+      .def(
+          "fail", [](PythonAgent& self, const Failure& failure) { self.agent().fail(failure); },
+          nb::arg("failure"), Release(),
+          "End everything with this failure, here and, where a rail can tell them, on the peers")
+      .def(
+          "close",
+          [](PythonAgent& self, double linger_s) {
+            self.agent().close(static_cast<Duration>(linger_s * kSecond));
+          },
+          nb::arg("linger_s") = 0.5, Release(), "Say goodbye and stop")
+      .def(
+          "stats", [](PythonAgent& self) { return self.agent().stats(); }, Release(),
+          "RailStats of every rail")
+      .def(
+          "drain_records", [](PythonAgent& self) { return self.agent().drain_records(); },
+          "The slices that have ended since the last call");
+}
+
+}  // namespace railweave

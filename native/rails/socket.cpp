@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/socket.hpp"
+
+#include <arpa/inet.h>
+#include <linux/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace railweave {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr std::uint64_t kHeaders = 14 + 20 + 20 + 12;  // Ethernet, IPv4, TCP, TCP timestamps
+
+sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  if (inet_pton(AF_INET, address.c_str(), &out.sin_addr) != 1) {
+    throw std::system_error(EINVAL, std::generic_category(), "'" + address + "' is no IPv4 address");
+  }
+  return out;
+}
+
+[[noreturn]] void raise(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+Socket bound(const LocalInterface& local) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) raise("socket");
+  if (!local.interface.empty() && setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
+                                             static_cast<socklen_t>(local.interface.size())) < 0) {
+    raise("cannot use interface '" + local.interface + "'");
+  }
+  const sockaddr_in at = ipv4(local.address, 0);
+  if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
+    raise("cannot use address " + local.address + " on interface '" + local.interface + "'");
+  }
+  return socket;
+}
+
+template <typename T>
+void set(const Socket& socket, int option, T value) {
+  if (setsockopt(socket.fd(), IPPROTO_TCP, option, &value, sizeof value) < 0) raise("setsockopt");
+}
+
+}  // namespace
+
+std::string to_string(const SocketAddress& at) { return at.address + ":" + std::to_string(at.port); }
+
+Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Socket listen_on(const LocalInterface& local) {
+  Socket socket = bound(local);
+  if (listen(socket.fd(), kBacklog) < 0) raise("cannot listen on " + local.address);
+  return socket;
+}
+
+Socket dial(const LocalInterface& local, const SocketAddress& remote) {
+  Socket socket = bound(local);
+  const sockaddr_in to = ipv4(remote.address, remote.port);
+  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
+    raise("cannot connect to " + to_string(remote) + " from " + local.address);
+  }
+  return socket;
+}
+
+Socket accept_from(const Socket& listener) {
+  return Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+std::uint16_t port_of(const Socket& socket) {
+  sockaddr_in at{};
+  socklen_t size = sizeof at;
+  if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&at), &size) < 0) raise("getsockname");
+  return ntohs(at.sin_port);
+}
+
+int pending_error(const Socket& socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+void tune(const Socket& socket, Duration user_timeout) {
+  set(socket, TCP_NODELAY, 1);
+  set(socket, TCP_USER_TIMEOUT, static_cast<unsigned>(user_timeout / kMillisecond));
+}
+
+void add_wire_counts(const Socket& socket, RailStats& stats) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return;
+  stats.bytes_sent += info.tcpi_bytes_sent + info.tcpi_segs_out * kHeaders;
+  stats.bytes_received += info.tcpi_bytes_received + info.tcpi_segs_in * kHeaders;
+  stats.packets_sent += info.tcpi_segs_out;
+  stats.packets_received += info.tcpi_segs_in;
+  stats.retransmissions += info.tcpi_total_retrans;
+}
+
+}  // namespace railweave

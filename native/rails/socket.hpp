@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP sockets with an owner, bound to one interface.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/time.hpp"
+#include "rails/rail.hpp"
+
+namespace railweave {
+
+/// An IPv4 address in dotted form, and a port.
+struct SocketAddress {
+  std::string address;
+  std::uint16_t port;
+};
+
+std::string to_string(const SocketAddress& at);
+
+/// Where a rail's sockets live. An empty interface binds to none; then the address alone decides.
+struct LocalInterface {
+  std::string address;
+  std::string interface;
+};
+
+/// A descriptor that is closed with its owner.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Socket();
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// All sockets are non-blocking. What cannot be made throws std::system_error that names address and
+// interface.
+Socket listen_on(const LocalInterface& local);
+Socket dial(const LocalInterface& local,
+            const SocketAddress& remote);    // connecting; writable when it is done
+Socket accept_from(const Socket& listener);  // empty if there is nobody
+std::uint16_t port_of(const Socket& socket);
+int pending_error(const Socket& socket);  // errno of the connection, 0 if none
+/// No delay for small messages; an unanswered peer is given up after `user_timeout`.
+void tune(const Socket& socket, Duration user_timeout);
+/// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
+/// headers.
+void add_wire_counts(const Socket& socket, RailStats& stats);
+
+}  // namespace railweave

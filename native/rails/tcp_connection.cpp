@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/tcp_connection.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+constexpr std::size_t kFramesPerWrite = 8;
+constexpr std::size_t kBytesPerTurn = 1 << 20;  // then other connections have their turn
+
+std::size_t consume(std::size_t& from, std::size_t size) {
+  const std::size_t taken = std::min(from, size);
+  from -= taken;
+  return taken;
+}
+
+}  // namespace
+
+TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
+                             TransportListener& listener)
+    : loop_(loop),
+      rank_(rank),
+      peer_(peer),
+      name_(std::move(name)),
+      socket_(std::move(socket)),
+      listener_(listener) {
+  loop_.watch(socket_.fd(), interest_, *this);
+}
+
+TcpConnection::~TcpConnection() {
+  if (watched_) loop_.unwatch(socket_.fd());
+}
+
+void TcpConnection::on_ready(std::uint32_t events, Time now) {
+  if (events & EPOLLOUT) {
+    blocked_ = false;
+    flush(now);
+  }
+  if (dead_) return;
+  if (parked_ &&
+      (events & (EPOLLHUP | EPOLLERR))) {  // nothing more will come than is there: no more events wanted
+    watched_ = false;
+    return loop_.unwatch(socket_.fd());
+  }
+  if (parked_ && (events & EPOLLIN)) {
+    paused_ = true;
+  } else if (events & ~EPOLLOUT) {
+    receive(now);
+  }
+  set_interest();
+}
+
+// What comes behind a message that nobody has asked for yet stays in the kernel, so that its sender is slowed
+// down.
+void TcpConnection::set_interest() {
+  const std::uint32_t wanted = (paused_ ? 0u : EPOLLIN) | (blocked_ ? EPOLLOUT : 0u);
+  if (dead_ || !watched_ || wanted == interest_) return;
+  interest_ = wanted;
+  loop_.rewatch(socket_.fd(), interest_, *this);
+}
+
+// ---------------------------------------------------------------- sending
+
+void TcpConnection::post_send(Bytes data, Time now) {
+  if (dead_ || aborted_) return;
+  if (peer_left_) return fail(FailureKind::kPeerLost, "has closed its communicator", now);
+  const FrameHeader header{
+      .type = FrameType::kData, .length = static_cast<std::uint32_t>(data.size()), .label = label_};
+  out_.push_back({.header = encode(header), .data = data, .completes = true, .owned = {}});
+  flush(now);
+}
+
+void TcpConnection::enqueue(FrameType type, std::vector<std::byte> payload, Time now) {
+  if (dead_ || sent_goodbye_) return;
+  const FrameHeader header{.type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = {}};
+  Outgoing& frame = out_.emplace_back();
+  frame.header = encode(header);
+  frame.owned = std::move(payload);
+  frame.data = frame.owned;
+  flush(now);
+}
+
+void TcpConnection::flush(Time now) {
+  if (flushing_ || blocked_) return;
+  flushing_ = true;
+  while (!dead_ && !blocked_ && !out_.empty() && send_some(now)) {
+  }
+  flushing_ = false;
+  if (sent_goodbye_ && out_.empty() && !dead_) shutdown(socket_.fd(), SHUT_WR);
+}
+
+bool TcpConnection::send_some(Time now) {
+  std::array<iovec, 2 * kFramesPerWrite> parts;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < std::min(out_.size(), kFramesPerWrite); ++i) {
+    Outgoing& frame = out_[i];
+    const std::size_t head = std::min(frame.offset, frame.header.size());
+    const std::size_t body = frame.offset - head;
+    if (head < frame.header.size()) parts[used++] = {frame.header.data() + head, frame.header.size() - head};
+    parts[used++] = {const_cast<std::byte*>(frame.data.data()) + body, frame.data.size() - body};
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = used;
+  const ssize_t written = sendmsg(socket_.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (written < 0 && (errno == EAGAIN || errno == EINTR)) {
+    blocked_ = errno == EAGAIN;
+    set_interest();
+    return true;
+  }
+  if (written < 0) {
+    // What the peer has said before it went may say why.
+    const int error = errno;
+    if (!receiving_) receive(now);
+    if (!dead_) fail(FailureKind::kPeerLost, std::string("is gone: ") + std::strerror(error), now);
+    return false;
+  }
+  int completed = 0;
+  for (std::size_t left = static_cast<std::size_t>(written); !out_.empty();) {
+    Outgoing& frame = out_.front();
+    frame.offset += consume(left, frame.size() - frame.offset);
+    if (frame.offset < frame.size()) break;
+    completed += frame.completes;
+    out_.pop_front();
+  }
+  for (; completed > 0 && !aborted_; --completed) listener_.sent(peer_, now);
+  return true;
+}
+
+// A frame that has begun to leave must be finished, or the peer would take what follows for its rest.
+void TcpConnection::drop_sends() {
+  std::erase_if(out_, [](const Outgoing& frame) { return frame.completes && frame.offset == 0; });
+  for (Outgoing& frame : out_) {
+    if (!std::exchange(frame.completes, false)) continue;
+    frame.owned.assign(frame.data.begin(), frame.data.end());
+    frame.data = frame.owned;
+  }
+}
+
+void TcpConnection::announce(const Failure& failure, Time now) {
+  drop_sends();
+  enqueue(FrameType::kAbort, encode_failure(failure), now);
+}
+
+void TcpConnection::close(Time now) {
+  enqueue(FrameType::kGoodbye, {}, now);
+  sent_goodbye_ = true;
+  flush(now);
+}
+
+void TcpConnection::abort() {
+  drop_sends();
+  aborted_ = true;
+  posted_.clear();
+  into_ = nullptr;
+  parked_ = paused_ = false;
+  set_interest();
+}
+
+// ---------------------------------------------------------------- receiving
+
+void TcpConnection::begin(const MessageLabel& label, Time now) {
+  label_ = label;
+  begun_ = true;
+  if (parked_ && !receiving_) receive(now);
+}
+
+void TcpConnection::post_receive(MutableBytes into, Time now) {
+  if (dead_ || aborted_) return;
+  posted_.push_back({.label = label_, .into = into});
+  if (!receiving_ && (parked_ || peer_left_)) receive(now);
+  paused_ = paused_ && parked_;
+  set_interest();
+}
+
+void TcpConnection::receive(Time now) {
+  receiving_ = true;
+  std::size_t total = 0;
+  while (parse(now) && (total < kBytesPerTurn || !watched_)) {
+    std::size_t asked = 0;
+    const std::size_t size = read_some(&asked, now);
+    total += size;
+    if (size == 0 || (size < asked && watched_)) {  // a short read has emptied the socket
+      parse(now);
+      break;
+    }
+  }
+  receiving_ = false;
+  if (peer_left_ && !posted_.empty() && !dead_ && !aborted_) {
+    fail(FailureKind::kPeerLost, "has closed its communicator", now);
+  }
+}
+
+std::size_t TcpConnection::read_some(std::size_t* asked, Time now) {
+  if (staged_begin_ > 0) {
+    std::copy(staging_.begin() + staged_begin_, staging_.begin() + staged_end_, staging_.begin());
+    staged_end_ -= std::exchange(staged_begin_, 0);
+  }
+  const std::size_t direct = into_ != nullptr ? payload_left_ : 0;
+  std::array<iovec, 2> parts{{{into_, direct}, {staging_.data() + staged_end_, kStaging - staged_end_}}};
+  msghdr message{};
+  message.msg_iov = parts.data() + (direct == 0);
+  message.msg_iovlen = direct == 0 ? 1 : 2;
+  *asked = direct + kStaging - staged_end_;
+  const ssize_t size = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+  if (size == 0) end_of_stream(now);
+  if (size < 0 && errno != EAGAIN && errno != EINTR) {
+    fail(FailureKind::kPeerLost, std::string("is gone: ") + std::strerror(errno), now);
+  }
+  if (size <= 0) return 0;
+  std::size_t left = static_cast<std::size_t>(size);
+  const std::size_t placed = consume(left, direct);
+  if (direct > 0) {
+    into_ += placed;
+    payload_left_ -= placed;
+  }
+  staged_end_ += left;
+  return static_cast<std::size_t>(size);
+}
+
+// Goes through what is staged. True: more bytes are wanted.
+bool TcpConnection::parse(Time now) {
+  for (parked_ = false; !dead_;) {
+    if (!header_) {
+      if (staged_end_ - staged_begin_ < kFrameHeaderSize) return !peer_left_ || watched_;
+      if (!parse_header(now)) return false;
+    }
+    if (!in_payload_ && !begin_payload(now)) return false;
+    take_staged();
+    if (payload_left_ > 0) return true;
+    end_frame(now);
+  }
+  return false;
+}
+
+bool TcpConnection::parse_header(Time now) {
+  header_ = decode_frame_header(staging_.data() + staged_begin_);
+  staged_begin_ += kFrameHeaderSize;
+  if (header_ && !peer_left_) return true;
+  fail(FailureKind::kRailDown, "sends what is no frame of this protocol", now);
+  return false;
+}
+
+// Finds the place of a frame's payload. False: there is none, now or ever.
+bool TcpConnection::begin_payload(Time now) {
+  payload_left_ = header_->length;
+  into_ = nullptr;
+  if (header_->type == FrameType::kAbort) {
+    farewell_.resize(header_->length);
+    into_ = farewell_.data();
+  }
+  in_payload_ = header_->type != FrameType::kData || aborted_;
+  if (in_payload_) return true;
+  const MessageLabel& theirs = header_->label;
+  if (posted_.empty()) {
+    const bool same_op = begun_ && theirs.call.op_index == label_.call.op_index;
+    if (same_op && theirs != label_) {
+      fail(mismatch(rank_, label_, peer_, theirs), now);
+      return false;
+    }
+    parked_ = true;
+    return false;
+  }
+  const Receive& receive = posted_.front();
+  if (theirs != receive.label || header_->length != receive.into.size()) {
+    Failure failure = mismatch(rank_, receive.label, peer_, theirs);
+    if (theirs == receive.label) {
+      failure.message = name_ + " sends " + std::to_string(header_->length) +
+                        " bytes where this rank expects " + std::to_string(receive.into.size()) +
+                        ": all ranks must use the same options";
+    }
+    fail(failure, now);
+    return false;
+  }
+  into_ = receive.into.data();
+  in_payload_ = true;
+  return true;
+}
+
+void TcpConnection::take_staged() {
+  const std::size_t size = std::min(staged_end_ - staged_begin_, payload_left_);
+  if (into_ != nullptr && size > 0) {
+    std::memcpy(into_, staging_.data() + staged_begin_, size);
+    into_ += size;
+  }
+  staged_begin_ += size;
+  payload_left_ -= size;
+}
+
+void TcpConnection::end_frame(Time now) {
+  const FrameType type = header_->type;
+  header_.reset();
+  in_payload_ = false;
+  into_ = nullptr;
+  switch (type) {
+    case FrameType::kData:
+      if (aborted_) return;
+      posted_.pop_front();
+      return listener_.received(peer_, now);
+    case FrameType::kAbort: {
+      const auto failure = decode_failure(farewell_);
+      if (failure) return fail(*failure, now);
+      return fail(FailureKind::kRailDown, "gives up without a reason", now);
+    }
+    case FrameType::kGoodbye:
+      peer_left_ = true;
+      return;
+  }
+}
+
+void TcpConnection::end_of_stream(Time now) {
+  if (!peer_left_) return fail(FailureKind::kPeerLost, "has closed the connection", now);
+  if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+}
+
+void TcpConnection::fail(FailureKind kind, const std::string& message, Time now) {
+  fail({.kind = kind, .rank = peer_, .message = name_ + " " + message}, now);
+}
+
+void TcpConnection::fail(const Failure& failure, Time now) {
+  const bool lost = failure.kind == FailureKind::kPeerLost && failure.rank == peer_;
+  if (lost || aborted_) {  // nothing to say to this peer any more
+    dead_ = true;
+    if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+  }
+  if (!aborted_) listener_.failed(failure, now);
+}
+
+}  // namespace railweave

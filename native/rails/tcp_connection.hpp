@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// One peer's stream of frames: messages leave from where they lie and arrive where they belong.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/transport.hpp"
+#include "loop/event_loop.hpp"
+#include "rails/socket.hpp"
+#include "rails/tcp_frame.hpp"
+
+namespace railweave {
+
+/// A connection after its handshake. It tells `listener` as a transport would; a failure is told once.
+class TcpConnection final : public ReadyHandler {
+ public:
+  TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
+                TransportListener& listener);
+  ~TcpConnection() override;
+
+  void begin(const MessageLabel& label, Time now);
+  void post_send(Bytes data, Time now);
+  void post_receive(MutableBytes into, Time now);
+  void announce(const Failure& failure, Time now);
+  void abort();
+  void close(Time now);
+  bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
+  void add_counts(RailStats& stats) const { add_wire_counts(socket_, stats); }
+
+  void on_ready(std::uint32_t events, Time now) override;
+
+ private:
+  struct Outgoing {
+    FrameHeaderBytes header;
+    Bytes data;
+    bool completes;                // tell the listener when it has left
+    std::vector<std::byte> owned;  // what `data` shows, if it is nobody else's
+    std::size_t offset = 0;        // bytes of header and data that have left
+    std::size_t size() const { return header.size() + data.size(); }
+  };
+  struct Receive {
+    MessageLabel label;
+    MutableBytes into;
+  };
+
+  void enqueue(FrameType type, std::vector<std::byte> payload, Time now);
+  void flush(Time now);
+  bool send_some(Time now);
+  void drop_sends();
+
+  void receive(Time now);
+  std::size_t read_some(std::size_t* asked, Time now);
+  bool parse(Time now);
+  bool parse_header(Time now);
+  bool begin_payload(Time now);
+  void end_frame(Time now);
+  void take_staged();
+
+  void end_of_stream(Time now);
+  void set_interest();
+  void fail(FailureKind kind, const std::string& message, Time now);
+  void fail(const Failure& failure, Time now);
+
+  static constexpr std::size_t kStaging = 16 * 1024;
+
+  EventLoop& loop_;
+  const int rank_;
+  const int peer_;
+  const std::string name_;  // "rank 2 at 10.1.0.3:40123"
+  Socket socket_;
+  TransportListener& listener_;
+  MessageLabel label_{};  // of what is posted now
+  bool begun_ = false;    // label_ means something
+
+  std::deque<Outgoing> out_;
+  bool flushing_ = false;
+  bool blocked_ = false;  // the socket takes no more
+  bool sent_goodbye_ = false;
+
+  std::deque<Receive> posted_;
+  std::array<std::byte, kStaging> staging_;
+  std::size_t staged_begin_ = 0;
+  std::size_t staged_end_ = 0;
+  std::optional<FrameHeader> header_;  // of the frame that is being received
+  bool in_payload_ = false;            // its place is known
+  std::byte* into_ = nullptr;          // where the rest of its payload goes; nullptr: nowhere
+  std::size_t payload_left_ = 0;
+  std::vector<std::byte> farewell_;  // payload of an abort frame
+  bool receiving_ = false;
+  bool parked_ = false;  // a message waits for its receive to be posted
+  bool paused_ = false;  // and more has come behind it
+
+  bool watched_ = true;
+  std::uint32_t interest_ = EPOLLIN;
+  bool aborted_ = false;    // what arrives now is thrown away
+  bool peer_left_ = false;  // it has said goodbye
+  bool dead_ = false;
+};
+
+}  // namespace railweave
