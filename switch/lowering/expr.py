@@ -193,7 +193,11 @@ class Graph:
     def saturate(self, a: Expr, width: int, signed: bool) -> Expr:
         """`a` clamped to the range of `width` bits."""
         low, high = (-(1 << (width - 1)), mask(width - 1)) if signed else (0, mask(width))
-        return a if a.fits(low, high) else self._node("sat_cast" if signed else "usat_cast", (a,), width, low, high)
+        return (
+            a
+            if a.fits(low, high)
+            else self._node("sat_cast" if signed else "usat_cast", (a,), width, low, high)
+        )
 
     def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
         """`condition ? a : b`."""

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.source import MAX_BITS, Json, check, get, name_of, natural, objects, pair, unsupported
+from railweave.switch.lowering.source import (
+    MAX_BITS,
+    Json,
+    check,
+    get,
+    name_of,
+    natural,
+    objects,
+    pair,
+    unsupported,
+)
 
 SLACK = 8  # fields are loaded as 64-bit words: the last one may reach past its header
 BANK_ALIGNMENT = 16  # words: a row of a bank begins on a cache line
@@ -37,12 +47,12 @@ class Field:
     @property
     def is_packet_lane(self) -> bool:
         """Whether it is a whole 32-bit word of a packet header."""
-        return not self.metadata and self.width == 32 and self.position >= 0 and self.position % 8 == 0  # noqa: PLR2004
+        return not self.metadata and self.width == 32 and self.position >= 0 and self.position % 8 == 0
 
     @property
     def is_metadata_lane(self) -> bool:
         """Whether it is a 32-bit metadata field."""
-        return self.metadata and self.width == 32  # noqa: PLR2004
+        return self.metadata and self.width == 32
 
 
 @dataclass(frozen=True)
@@ -123,16 +133,16 @@ def _read_type(item: Json) -> tuple[str, list[tuple[str, int, bool]]]:
     fields = []
     for entry in get(item, "fields", list, place):
         parts = check(entry, list, place)
-        if len(parts) < 2 or not isinstance(parts[0], str):  # noqa: PLR2004
+        if len(parts) < 2 or not isinstance(parts[0], str):
             raise InvalidProgram(f"{place}: a field is [name, width, signed]")
         if parts[1] == "*":
             raise unsupported("a variable-length field (varbit)", item, f"{place}, field {parts[0]!r}")
         width = check(parts[1], int, place)
         if not 1 <= width <= MAX_BITS:
             raise InvalidProgram(f"{place}: field {parts[0]!r} of {width} bits")
-        if len(parts) > 3 and parts[3]:  # noqa: PLR2004
+        if len(parts) > 3 and parts[3]:
             raise unsupported("a saturating field", item, f"{place}, field {parts[0]!r}")
-        fields.append((parts[0], width, len(parts) > 2 and bool(parts[2])))  # noqa: PLR2004
+        fields.append((parts[0], width, len(parts) > 2 and bool(parts[2])))
     return item["name"], fields
 
 
@@ -163,7 +173,7 @@ def read_headers(root: Json) -> Headers:
         result.by_name[name] = by_id[natural(item, "id", place)] = header
     _read_stacks(root, result, by_id)
     for alias in check(root.get("field_aliases", []), list, "field_aliases"):
-        if not isinstance(alias, list) or len(alias) != 2 or not isinstance(alias[0], str):  # noqa: PLR2004
+        if not isinstance(alias, list) or len(alias) != 2 or not isinstance(alias[0], str):
             raise InvalidProgram("field_aliases: [name, [header, field]] is expected")
         header_name, _, field_name = alias[0].partition(".")
         result.aliases[header_name, field_name] = pair(alias[1], "field_aliases")
@@ -210,7 +220,9 @@ class Layout:
         return self._place(registers, self.banks, self._bank_of)
 
     @staticmethod
-    def _place(items: tuple[Any, ...], lists: list[tuple[Any, ...]], places: dict[Any, tuple[int, int]]) -> bool:
+    def _place(
+        items: tuple[Any, ...], lists: list[tuple[Any, ...]], places: dict[Any, tuple[int, int]]
+    ) -> bool:
         if len(set(items)) != len(items):
             return False
         placed = [places.get(item) for item in items]
@@ -220,9 +232,7 @@ class Layout:
             lists.append(items)
             return True
         first = placed[0]
-        return first is not None and all(
-            place == (first[0], first[1] + i) for i, place in enumerate(placed)
-        )
+        return first is not None and all(place == (first[0], first[1] + i) for i, place in enumerate(placed))
 
     def finish(self, headers: Headers, registers: list[Register]) -> None:
         """Give everything its place."""
@@ -247,8 +257,8 @@ class Layout:
 
     @staticmethod
     def _native_size(width: int) -> tuple[int, int]:
-        if width <= 64:  # noqa: PLR2004
-            return (4, 4) if width <= 32 else (8, 8)  # noqa: PLR2004
+        if width <= 64:
+            return (4, 4) if width <= 32 else (8, 8)
         return (width + 7) // 8 + SLACK, 8
 
     def _take(self, size: int, alignment: int) -> int:
@@ -278,4 +288,4 @@ class Layout:
 
 def register_words(register: Register) -> int:
     """32-bit words that one cell takes."""
-    return 1 if register.width <= 32 else (register.width + 63) // 64 * 2  # noqa: PLR2004
+    return 1 if register.width <= 32 else (register.width + 63) // 64 * 2

@@ -30,8 +30,10 @@ def parse_document(text: bytes) -> Json:
         raise InvalidProgram(f"not JSON: {error}") from None
     if not isinstance(root, dict) or "pipelines" not in root or "header_types" not in root:
         raise InvalidProgram("not a BMv2 program: it has no 'pipelines' or no 'header_types'")
-    version = root.get("__meta__", {}).get("version", [2, 0]) if isinstance(root.get("__meta__"), dict) else [2, 0]
-    if not isinstance(version, list) or not version or version[0] != 2:  # noqa: PLR2004
+    version = (
+        root.get("__meta__", {}).get("version", [2, 0]) if isinstance(root.get("__meta__"), dict) else [2, 0]
+    )
+    if not isinstance(version, list) or not version or version[0] != 2:
         raise InvalidProgram(f"BMv2 JSON of version {version}; version 2 is expected")
     return root
 
@@ -70,7 +72,7 @@ def natural(item: Any, key: str, place: str, most: int = 1 << 32) -> int:
 
 def pair(value: Any, place: str) -> tuple[str, str]:
     """A reference such as ["header", "field"]."""
-    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, str) for part in value):  # noqa: PLR2004
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, str) for part in value):
         raise InvalidProgram(f"{place}: [header, field] is expected, not {value!r:.60}")
     return value[0], value[1]
 

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines: tables, conditionals and the way from one to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from railweave.switch.errors import InvalidProgram
+from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.expr import Expr, mask
+from railweave.switch.lowering.fields import Field
+from railweave.switch.lowering.read import ExpressionReader
+from railweave.switch.lowering.source import (
+    Json,
+    check,
+    get,
+    hexstr,
+    name_of,
+    natural,
+    objects,
+    unsupported,
+    where,
+)
+from railweave.switch.program import (
+    Action,
+    ConstEntry,
+    DefaultAction,
+    FieldMatch,
+    KeyField,
+    MatchType,
+    TableInfo,
+)
+
+MAX_TABLE_SIZE = 1 << 22
+NOWHERE = ""  # a table's code does not run into its successor: its plan names it
+
+
+@dataclass
+class TableNode:
+    """A table as it is lowered."""
+
+    info: TableInfo
+    key: list[Expr]
+    action_ids: list[int]
+    next_by_action: dict[int, str | None] = field(default_factory=dict)  # index in the table's actions
+    on_hit: str | None = None
+    on_miss: str | None = None
+    by_hit: bool = False
+    meter: tuple[int, Field] | None = None
+
+    @property
+    def direct_action(self) -> int | None:
+        """The one action that can ever run, if it takes no parameters: the table is a call."""
+        default = self.info.default
+        if self.info.key or default is None or not default.const or default.parameters or self.meter:
+            return None
+        return self.action_ids[self.info.action(default.action)[0]]
+
+
+def pack_key(widths: list[int]) -> tuple[list[tuple[int, int]], int]:
+    """(word, shift) of each key field, and the number of words; fields up to 64 bits stay in one word."""
+    places, free, words = [], [], 0
+    for width in widths:
+        if width > 64:
+            places.append((words, 0))
+            words += -(-width // 64)
+            continue
+        for slot, (word, used) in enumerate(free):
+            if used + width <= 64:
+                places.append((word, used))
+                free[slot] = (word, used + width)
+                break
+        else:
+            places.append((words, 0))
+            free.append((words, width))
+            words += 1
+    return places, words
+
+
+class TableReader:
+    """Reads the tables of a pipeline."""
+
+    def __init__(
+        self, expressions: ExpressionReader, actions: dict[int, Action], meters: dict[str, tuple[int, Field]]
+    ) -> None:
+        """`actions` by id; `meters`: direct ones with the field for their result."""
+        self.expressions = expressions
+        self.actions = actions
+        self.meters = meters
+
+    def read(self, item: Json, index: int) -> TableNode:
+        """One table."""
+        name = name_of(item, "table")
+        place = where(item, f"table {name!r}")
+        kind = get(item, "type", str, place)
+        if kind != "simple":
+            raise unsupported(f"a table of type {kind!r} (action profile or selector)", item, place)
+        if item.get("support_timeout"):
+            raise unsupported("a table with idle time-outs", item, place)
+        keys = objects(item, "key")
+        fields = [self._key_field(part, place) for part in keys]
+        places, words = pack_key([width for _, _, _, width in fields])
+        key = tuple(
+            KeyField(part_name, match, width, word, shift)
+            for (part_name, match, _, width), (word, shift) in zip(fields, places, strict=True)
+        )
+        if sum(part.match is MatchType.LPM for part in key) > 1:
+            raise InvalidProgram(f"{place}: more than one lpm field")
+        ids = [check(number, int, place) for number in get(item, "action_ids", list, place)]
+        if any(number not in self.actions for number in ids):
+            raise InvalidProgram(f"{place}: an action that does not exist")
+        entries = item.get("entries")
+        size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
+        size = max(size, len(entries)) if isinstance(entries, list) else size
+        meter_name = item.get("direct_meters")
+        if meter_name is not None and meter_name not in self.meters:
+            raise InvalidProgram(f"{place}: no direct meter {meter_name!r}")
+        info = TableInfo(
+            name=name,
+            index=index,
+            key=key,
+            key_words=words,
+            actions=tuple(self.actions[number] for number in ids),
+            size=size,
+            default=self._default(item, ids, place),
+            const_entries=self._entries(entries, key, ids, place),
+            immutable=entries is not None,
+            direct_counter=bool(item.get("with_counters", False)),
+            direct_meter=meter_name,
+        )
+        node = TableNode(info, [node for _, _, node, _ in fields], ids)
+        node.meter = self.meters[meter_name] if meter_name is not None else None
+        self._following(node, item, place)
+        return node
+
+    def _key_field(self, part: Json, place: str) -> tuple[str, MatchType, Expr, int]:
+        graph = self.expressions.graph
+        kind = get(part, "match_type", str, place)
+        if kind == "valid":
+            header = self.expressions.headers.header(part.get("target"), place)
+            member = header.fields["$valid$"]
+            kind = "exact"
+        else:
+            member = self.expressions.headers.field(part.get("target"), place)
+        if kind not in {match.value for match in MatchType}:
+            raise unsupported(f"the match kind {kind!r}", part, place)
+        node = graph.wrap(self.expressions.initial(member), member.width, signed=False)
+        if part.get("mask") is not None:
+            node = graph.binary("&", node, graph.const(hexstr(part["mask"], place) & mask(member.width)))
+        if kind == "range" and member.width > 64:
+            raise unsupported("a range match on more than 64 bits", part, place)
+        name = part.get("name") or f"{member.header}.{member.name}"
+        return check(name, str, place), MatchType(kind), node, member.width
+
+    def _arguments(self, action: Action, data: Any, place: str) -> tuple[int, ...]:
+        values = [hexstr(value, place) for value in check(data, list, place)]
+        if len(values) != len(action.parameters):
+            raise InvalidProgram(f"{place}: action {action.name!r} takes {len(action.parameters)} arguments")
+        return tuple(value & mask(p.bitwidth) for value, p in zip(values, action.parameters, strict=True))
+
+    def _default(self, item: Json, ids: list[int], place: str) -> DefaultAction | None:
+        entry = item.get("default_entry")
+        if entry is None:
+            return None
+        number = get(entry, "action_id", int, place)
+        if number not in ids:
+            raise InvalidProgram(f"{place}: the default action is not one of its actions")
+        action = self.actions[number]
+        arguments = self._arguments(action, entry.get("action_data", []), place)
+        return DefaultAction(action.name, arguments, bool(entry.get("action_const", False)))
+
+    def _entries(
+        self, entries: Any, key: tuple[KeyField, ...], ids: list[int], place: str
+    ) -> tuple[ConstEntry, ...]:
+        if entries is None:
+            return ()
+        rows = [check(row, dict, place) for row in check(entries, list, place)]
+        lowest = max((row["priority"] for row in rows if isinstance(row.get("priority"), int)), default=0)
+        result = []
+        for row in rows:
+            parts = get(row, "match_key", list, place)
+            if len(parts) != len(key):
+                raise InvalidProgram(f"{place}: an entry with {len(parts)} key fields instead of {len(key)}")
+            matches = tuple(self._match(part, k, place) for part, k in zip(parts, key, strict=True))
+            call = get(row, "action_entry", dict, place)
+            number = get(call, "action_id", int, place)
+            if number not in ids:
+                raise InvalidProgram(f"{place}: an entry with an action that the table does not have")
+            action = self.actions[number]
+            arguments = self._arguments(action, call.get("action_data", []), place)
+            priority = row.get("priority", 0)  # in BMv2 the least number wins, in P4Runtime the greatest
+            result.append(
+                ConstEntry(matches, action.name, arguments, lowest + 1 - check(priority, int, place))
+            )
+        return tuple(result)
+
+    @staticmethod
+    def _match(part: Any, key: KeyField, place: str) -> FieldMatch:
+        kind = get(part, "match_type", str, place)
+        full = mask(key.bitwidth)
+        if kind == "valid" and key.match is MatchType.EXACT:
+            return FieldMatch(value=int(get(part, "key", bool, place)))
+        if kind != key.match.value:
+            raise InvalidProgram(
+                f"{place}: an entry matches {key.name!r} as {kind}, not as {key.match.value}"
+            )
+        if key.match is MatchType.RANGE:
+            return FieldMatch(
+                value=hexstr(part.get("start"), place) & full, high=hexstr(part.get("end"), place) & full
+            )
+        value = hexstr(part.get("key"), place) & full
+        if key.match is MatchType.LPM:
+            return FieldMatch(value=value, prefix=natural(part, "prefix_length", place, key.bitwidth + 1))
+        if key.match is MatchType.TERNARY:
+            return FieldMatch(value=value, mask=hexstr(part.get("mask"), place) & full)
+        return FieldMatch(value=value)
+
+    def _following(self, node: TableNode, item: Json, place: str) -> None:
+        following = get(item, "next_tables", dict, place)
+        for name in following.values():
+            if name is not None and not isinstance(name, str):
+                raise InvalidProgram(f"{place}: next_tables names no node")
+        node.on_miss = item.get("base_default_next")
+        if "__HIT__" in following or "__MISS__" in following:
+            node.by_hit = True
+            node.on_hit, node.on_miss = following.get("__HIT__"), following.get("__MISS__")
+            return
+        for position, action in enumerate(node.info.actions):
+            if action.name not in following:
+                raise InvalidProgram(f"{place}: no next node for action {action.name!r}")
+            node.next_by_action[position] = following[action.name]
+
+
+@dataclass
+class ActionCode:
+    """Where an action's code begins, and how to emit its body in place."""
+
+    emit_body: Any  # Callable[[Emitter], None]
+    exits: bool
+    entry: Label = field(default_factory=Label)
+
+
+class Pipeline:
+    """One pipeline: reads its nodes, then emits them."""
+
+    def __init__(self, item: Json, tables: TableReader, first_table: int) -> None:
+        """Read all nodes; tables are numbered from `first_table`."""
+        self.name = name_of(item, "pipeline")
+        self.initial = item.get("init_table")
+        self.tables = {}
+        for profile in objects(item, "action_profiles"):
+            raise unsupported("an action profile", profile, f"action profile {profile.get('name')!r}")
+        for table in objects(item, "tables"):
+            node = tables.read(table, first_table + len(self.tables))
+            self.tables[node.info.name] = node
+        self.conditionals: dict[str, tuple[Expr, str | None, str | None]] = {}
+        for conditional in objects(item, "conditionals"):
+            place = where(conditional, f"condition {conditional.get('name')!r}")
+            node_name = name_of(conditional, place)
+            condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
+            self.conditionals[node_name] = (
+                condition,
+                conditional.get("true_next"),
+                conditional.get("false_next"),
+            )
+        self.calls: dict[str, tuple[int, str | None]] = {}
+        for call in objects(item, "action_calls"):
+            place = where(call, f"action call {call.get('name')!r}")
+            self.calls[name_of(call, place)] = (get(call, "action_id", int, place), call.get("next_node"))
+        self.labels = {name: Label() for name in (*self.tables, *self.conditionals, *self.calls)}
+        self.end = Label()
+
+    def reads(self) -> list[Expr]:
+        """Every expression."""
+        return [
+            *(node for table in self.tables.values() for node in table.key),
+            *(condition for condition, _, _ in self.conditionals.values()),
+        ]
+
+    def label(self, name: Any) -> Label:
+        """Of a node; null is the end of the pipeline."""
+        if name is None:
+            return self.end
+        if not isinstance(name, str) or name not in self.labels:
+            raise InvalidProgram(f"pipeline {self.name!r}: no node {name!r}")
+        return self.labels[name]
+
+    def emit(self, out: Emitter, actions: dict[int, ActionCode]) -> Label:
+        """All nodes that can be reached; the label of the first."""
+        start = self.label(self.initial)
+        waiting = [self.initial]
+        done: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            while isinstance(name, str) and name not in done:
+                done.add(name)
+                out.place(self.label(name))
+                out.scope()
+                out.where = f"pipeline {self.name!r}, node {name!r}"
+                following = self._node(out, name, actions)
+                name, *others = following
+                waiting += others
+                if name == NOWHERE:
+                    break
+                if name is None or name in done:
+                    out.op("JMP", 0, self.label(name))
+        for label in self.labels.values():
+            if label.pc is None:
+                out.place(label)  # of nodes that nothing leads to
+        out.place(self.end)
+        out.op("END")
+        return start
+
+    def _node(self, out: Emitter, name: str, actions: dict[int, ActionCode]) -> list[str | None]:
+        """The node's code; what follows, first what its code runs into."""
+        if name in self.conditionals:
+            condition, true_next, false_next = self.conditionals[name]
+            out.op("JZ", out.number(condition), self.label(false_next))
+            return [true_next, *([false_next] if false_next is not None else [])]
+        if name in self.calls:
+            return self._call(out, *self.calls[name], actions)
+        table = self.tables[name]
+        direct = table.direct_action
+        if direct is not None:
+            position = table.action_ids.index(direct)
+            return self._call(
+                out, direct, table.on_miss if table.by_hit else table.next_by_action[position], actions
+            )
+        if table.key:
+            out.op("KEY_CLEAR", 0, table.info.key_words)
+        for part, node in zip(table.info.key, table.key, strict=True):
+            if part.bitwidth <= 64:
+                out.op("KEY", out.number(node), part.word, part.shift + 1)
+            else:
+                out.op("W_KEY", out.wide(node), part.word, part.bitwidth)
+        out.op("TABLE", 0, table.info.index)
+        nexts = [table.on_hit, table.on_miss, *table.next_by_action.values()]
+        return [NOWHERE, *(following for following in nexts if following is not None)]
+
+    def _call(
+        self, out: Emitter, number: int, following: str | None, actions: dict[int, ActionCode]
+    ) -> list[str | None]:
+        if number not in actions:
+            raise InvalidProgram(f"{out.where}: no action {number}")
+        if actions[number].exits:
+            out.op("CALL", 0, actions[number].entry)  # whose RET looks whether to stop
+        else:
+            actions[number].emit_body(out)
+        return [following]
+
+
+def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:
+    """Ingress and egress."""
+    found: dict[str, Pipeline] = {}
+    count = 0
+    for item in objects(root, "pipelines"):
+        pipeline = Pipeline(item, tables, count)
+        count += len(pipeline.tables)
+        found[pipeline.name] = pipeline
+    if set(found) != {"ingress", "egress"}:
+        raise unsupported(f"pipelines {sorted(found)} instead of ingress and egress", None, "pipelines")
+    return found["ingress"], found["egress"]

@@ -1,0 +1,516 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions for expressions, statements and vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from railweave._native.engine import OPS
+from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
+from railweave.switch.lowering.expr import Expr, Graph, mask
+from railweave.switch.lowering.fields import Field, Headers, Layout, Register
+from railweave.switch.lowering.lanes import Fused, Vector, VectorStore
+from railweave.switch.lowering.statements import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
+
+LOW64 = mask(64)
+ARITHMETIC = {"+": "ADD", "-": "SUB", "*": "MUL", "&": "AND", "|": "OR", "^": "XOR"}
+DIVISION = {"/": "DIV", "%": "MOD"}
+
+
+class Label:
+    """A place in the code, known once `place` has been called."""
+
+    def __init__(self) -> None:
+        """Not placed yet."""
+        self.pc: int | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A preset register; its number is known when all constants are."""
+
+    index: int
+
+
+Operand = int | Constant | Label
+
+
+@dataclass
+class Emitter:
+    """Appends instructions; one scope of temporaries per piece of code."""
+
+    graph: Graph
+    headers: Headers
+    layout: Layout
+    code: list[tuple[int, list[Operand]]] = field(default_factory=list)
+    constants: dict[int, Constant] = field(default_factory=dict)
+    wide_constants: dict[tuple[int, ...], int] = field(default_factory=dict)
+    slices: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    limbs: int = 1
+    registers: int = 0  # most temporaries of any scope
+    wides: int = 0
+    vectors: int = 0
+    lanes: int = 0
+    parameter_words: int = 1
+    where: str = "program"
+    _next: int = 0
+    _next_wide: int = 0
+    _next_vector: int = 0
+    _numbers: dict[int, Operand] = field(default_factory=dict)
+    _wides: dict[int, int] = field(default_factory=dict)
+    _vector_of: dict[Vector, int] = field(default_factory=dict)
+
+    # Code and scopes.
+
+    def op(self, name: str, d: Operand = 0, a: Operand = 0, b: Operand = 0, c: Operand = 0) -> None:
+        """One instruction."""
+        self.code.append((OPS[name][0], [d, a, b, c]))
+
+    def place(self, label: Label) -> None:
+        """The label means the next instruction."""
+        label.pc = len(self.code)
+
+    def scope(self) -> None:
+        """Forget temporaries: nothing computed so far is used again."""
+        self._next = self._next_wide = self._next_vector = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what is known of values: fields may have changed."""
+        self._numbers, self._wides, self._vector_of = {}, {}, {}
+
+    def fresh(self) -> int:
+        """A new temporary."""
+        self._next += 1
+        self.registers = max(self.registers, self._next)
+        if self.registers > 0xF000:
+            raise InvalidProgram(f"{self.where}: one action computes too much")
+        return self._next - 1
+
+    def _fresh_wide(self) -> int:
+        self._next_wide += 1
+        self.wides = max(self.wides, self._next_wide)
+        if self.wides > 0xF00:
+            raise InvalidProgram(f"{self.where}: one action computes too much with wide numbers")
+        return self._next_wide - 1
+
+    def _fresh_vector(self) -> int:
+        self._next_vector += 1
+        self.vectors = max(self.vectors, self._next_vector)
+        return self._next_vector - 1
+
+    def constant(self, value: int) -> Constant:
+        """The register preset to `value` modulo 2^64."""
+        return self.constants.setdefault(value & LOW64, Constant(len(self.constants)))
+
+    def wide_constant(self, value: int, bits: int) -> int:
+        """Index of a constant of `bits` bits or more."""
+        limbs = max(1, -(-bits // 64))
+        self.limbs = max(self.limbs, limbs)
+        words = tuple((value >> (64 * i)) & LOW64 for i in range(limbs))
+        return self.wide_constants.setdefault(words, len(self.wide_constants))
+
+    def _exact(self, node: Expr) -> None:
+        """Complain where a value without bound would have to be known exactly."""
+        if node.low is None or node.high is None:
+            raise UnsupportedConstruct("a number of unbounded width (a left shift by a variable)", self.where)
+
+    # Numbers of up to 64 bits.
+
+    def number(self, node: Expr) -> Operand:
+        """A register that holds the value modulo 2^64 (truth values: 0 or 1)."""
+        found = self._numbers.get(node.number)
+        if found is None:
+            found = self._number(node) if self._native(node) else self._from_wide(node)
+            self._numbers[node.number] = found
+        return found
+
+    def _from_wide(self, node: Expr) -> Operand:
+        result = self.fresh()
+        if node.op in {"==", "<", "<=", "d2b"}:
+            self._compare_wide(node, result)
+        else:
+            self.op("W_TO", result, self._wide(node))
+        return result
+
+    def _native(self, node: Expr) -> bool:
+        """Whether 64-bit instructions can give the value modulo 2^64."""
+        args = node.args
+        match node.op:
+            case "field":
+                return self._native_field(node.leaf)
+            case "param":
+                return node.leaf.width <= 64
+            case "reg":
+                return node.leaf.width <= 64
+            case "lookahead":
+                return node.leaf[1] <= 64
+            case ">>" | "d2b":
+                return args[0].fits64 and all(arg.fits_unsigned64 for arg in args[1:])
+            case "<<":
+                return args[1].fits_unsigned64
+            case "/" | "%":
+                return args[0].fits_unsigned64 and args[1].fits_unsigned64
+            case "==" | "<" | "<=":
+                return all(arg.fits_unsigned64 for arg in args) or all(arg.fits_signed64 for arg in args)
+            case "two_comp_mod":
+                return node.leaf <= 64
+            case "usat_cast":
+                return args[0].fits_signed64 and node.leaf < 64
+            case "sat_cast":
+                return args[0].fits_signed64 and node.leaf <= 64
+            case _:
+                return True
+
+    def _native_field(self, member: Field) -> bool:
+        return member.width <= 64 and (
+            member.metadata or member.is_valid_bit or member.position % 8 + member.width <= 64
+        )
+
+    def _number(self, node: Expr) -> Operand:
+        if node.op == "const":
+            return self.constant(node.leaf)
+        args = [] if node.op == "reg" else [self.number(arg) for arg in node.args]
+        if node.op == "b2d":
+            return args[0]
+        if node.op == "two_comp_mod" and node.leaf == 64:
+            return args[0]
+        result = self.fresh()
+        match node.op:
+            case "field":
+                self._load(result, node.leaf)
+            case "param":
+                self.op("PARAM", result, node.leaf.word)
+            case "reg":
+                self._load_register(result, node)
+            case "lookahead":
+                self.op("LOOKAHEAD", result, *node.leaf)
+            case "stack_count":
+                self.op("LD_N32", result, self.layout.stack_next[node.leaf])
+            case "header_eq":
+                a, b = (self.headers.by_name[name].index for name in node.leaf)
+                self.op("HDR_EQ", result, a, b)
+            case "~":
+                self.op("NOT", result, args[0])
+            case "not":
+                self.op("LNOT", result, args[0])
+            case "d2b":
+                self.op("BOOL", result, args[0])
+            case "and" | "or":
+                self.op(node.op.upper(), result, *args)
+            case "select":
+                self.op("SELECT", result, *args)
+            case "two_comp_mod":
+                self.op("SEXT", result, args[0], node.leaf)
+            case "usat_cast" | "sat_cast":
+                self.op("USAT" if node.op == "usat_cast" else "SSAT", result, args[0], node.leaf)
+            case _:
+                self.op(self._binary_op(node), result, *args)
+        return result
+
+    @staticmethod
+    def _binary_op(node: Expr) -> str:
+        unsigned = all(arg.fits_unsigned64 for arg in node.args)
+        if node.op == ">>":
+            return "SHR" if node.args[0].fits_unsigned64 else "SAR"
+        if node.op in {"<", "<="}:
+            return ("LT" if node.op == "<" else "LE") + ("U" if unsigned else "S")
+        return {**ARITHMETIC, **DIVISION, "<<": "SHL", "==": "EQ"}[node.op]
+
+    def _load_register(self, result: int, node: Expr) -> None:
+        following = Label()  # the index has been checked before
+        self.op("REG_RD", result, node.leaf.index, self.number(node.args[0]), following)
+        self.place(following)
+
+    def _bits(self, member: Field) -> tuple[str, int, int]:
+        """Which load or store, at which offset, and its bit-field operand."""
+        if member.is_valid_bit:
+            return "U8", self.layout.validity[member.header], 0
+        if member.metadata:
+            return ("N32" if member.width <= 32 else "N64"), self.layout.offsets[member], 0
+        position = self.layout.bit_position(member)
+        offset, within = divmod(position, 8)
+        whole = {8: "U8", 16: "BE16", 32: "BE32", 64: "BE64"}
+        if within == 0 and member.width in whole:
+            return whole[member.width], offset, 0
+        return "BITS", offset, 64 - within - member.width | member.width << 8
+
+    def _load(self, result: int, member: Field) -> None:
+        kind, offset, bits = self._bits(member)
+        self.op("LD_" + kind, result, offset, bits)
+        if member.signed and member.width < 64:
+            self.op("SEXT", result, result, member.width)
+
+    # Numbers of any width.
+
+    def _note(self, node: Expr) -> None:
+        if node.low is not None and node.high is not None:
+            bits = max(node.low.bit_length(), node.high.bit_length()) + 1
+            self.limbs = max(self.limbs, -(-bits // 64))
+
+    def wide(self, node: Expr) -> int:
+        """A wide register with the value (modulo 2^(64 limbs) if it has no bound)."""
+        found = self._wides.get(node.number)
+        if found is None:
+            if self._native(node) and node.fits64:
+                found = self._fresh_wide()
+                self.limbs = max(self.limbs, 2)
+                self.op("W_FROM_U" if node.fits_unsigned64 else "W_FROM_S", found, self.number(node))
+            else:
+                found = self._wide(node)
+            self._wides[node.number] = found
+        return found
+
+    def _wide(self, node: Expr) -> int:
+        self._note(node)
+        result = self._fresh_wide()
+        match node.op:
+            case "const":
+                self.op("W_CONST", result, self.wide_constant(node.leaf, node.leaf.bit_length() + 1))
+            case "field":
+                self.op("W_LD", result, self.layout.bit_position(node.leaf), node.leaf.width)
+                if node.leaf.signed:
+                    self.op("W_SEXT", result, result, node.leaf.width)
+            case "param":
+                self.op("W_PARAM", result, node.leaf.word, node.leaf.width)
+            case "lookahead":
+                self.op("W_LOOKAHEAD", result, *node.leaf)
+            case "reg":
+                following = Label()
+                self.op("W_REG_RD", result, node.leaf.index, self.number(node.args[0]), following)
+                self.place(following)
+            case "select":
+                self.op(
+                    "W_SELECT",
+                    result,
+                    self.number(node.args[0]),
+                    self.wide(node.args[1]),
+                    self.wide(node.args[2]),
+                )
+            case "~":
+                self.op("W_NOT", result, self.wide(node.args[0]))
+            case "two_comp_mod":
+                self.op("W_SEXT", result, self.wide(node.args[0]), node.leaf)
+            case "usat_cast" | "sat_cast":
+                self._exact(node.args[0])
+                name = "W_USAT" if node.op == "usat_cast" else "W_SSAT"
+                self.op(name, result, self.wide(node.args[0]), node.leaf)
+            case "<<" | ">>":
+                self._shift_wide(node, result)
+            case _:
+                if node.op in DIVISION:
+                    for arg in node.args:
+                        self._exact(arg)
+                name = "W_" + {**ARITHMETIC, **DIVISION}[node.op]
+                self.op(name, result, self.wide(node.args[0]), self.wide(node.args[1]))
+        return result
+
+    def _shift_wide(self, node: Expr, result: int) -> None:
+        if node.op == ">>":
+            self._exact(node.args[0])
+        if not node.args[1].fits_unsigned64:
+            raise UnsupportedConstruct("a shift by a number of more than 64 bits", self.where)
+        name = "W_SHL" if node.op == "<<" else "W_SHR"
+        self.op(name, result, self.wide(node.args[0]), self.number(node.args[1]))
+
+    def _compare_wide(self, node: Expr, result: int) -> None:
+        for arg in node.args:
+            self._exact(arg)
+        values = [self.wide(arg) for arg in node.args]
+        if node.op == "d2b":
+            self.op("W_BOOL", result, values[0])
+        elif node.op == "==":
+            self.op("W_EQ", result, *values)
+        elif node.op == "<":
+            self.op("W_LT", result, *values)
+        else:
+            self.op("W_LT", result, values[1], values[0])
+            self.op("LNOT", result, result)
+
+    # Statements.
+
+    def store(self, member: Field, node: Expr) -> None:
+        """field = value, truncated."""
+        if self._native_field(member):
+            self.store_register(member, self.number(node), node.fits(0, mask(member.width)))
+        else:
+            self.op("W_ST", self.wide(node), self.layout.bit_position(member), member.width)
+
+    def store_register(self, member: Field, value: Operand, fits: bool = False) -> None:
+        """field = register, truncated (unless it fits)."""
+        kind, offset, bits = self._bits(member)
+        if kind in {"N32", "N64"} and member.width not in {32, 64} and not fits:
+            masked = self.fresh()
+            self.op("AND", masked, value, self.constant(mask(member.width)))
+            value = masked
+        self.op("ST_" + kind, value, offset, bits)
+
+    def statement(self, statement: Statement, targets: dict[int, Label]) -> None:
+        """One statement as it stands."""
+        if isinstance(statement, Assign):
+            self.store(statement.target, statement.value)
+        elif isinstance(statement, RegisterRead):
+            self._register_read(statement)
+        elif isinstance(statement, RegisterWrite):
+            self._store_cell(statement.array, statement.index, statement.value)
+        elif isinstance(statement, Jump):
+            target = targets[statement.target]
+            if statement.condition is None:
+                self.op("JMP", 0, target)
+            else:
+                self.op("JZ", self.number(statement.condition), target)
+        else:
+            self._effect(statement)
+
+    def statements(self, statements: list[Statement]) -> None:
+        """Statements one after the other, as they stand."""
+        targets = {s.target: Label() for s in statements if isinstance(s, Jump)}
+        for position, statement in enumerate(statements):
+            if position in targets:
+                self.place(targets[position])
+            self.scope()
+            self.statement(statement, targets)
+        if len(statements) in targets:
+            self.place(targets[len(statements)])
+        self.scope()
+
+    def _register_read(self, statement: RegisterRead) -> None:
+        skip = Label()
+        index = self.number(statement.index)
+        if statement.array.width <= 64 and self._native_field(statement.target):
+            value = self.fresh()
+            self.op("REG_RD", value, statement.array.index, index, skip)
+            self.store_register(statement.target, value)
+        else:
+            wide = self._fresh_wide()
+            self.limbs = max(self.limbs, statement.array.width // 64 + 1)
+            self.op("W_REG_RD", wide, statement.array.index, index, skip)
+            if self._native_field(statement.target):
+                value = self.fresh()
+                self.op("W_TO", value, wide)
+                self.store_register(statement.target, value)
+            else:
+                self.op("W_ST", wide, self.layout.bit_position(statement.target), statement.target.width)
+        self.place(skip)
+
+    def _store_cell(self, array: Register, index: Expr, value: Expr) -> None:
+        if array.width <= 64:
+            self.op("REG_WR", self.number(value), array.index, self.number(index))
+        else:
+            self.limbs = max(self.limbs, array.width // 64 + 1)
+            copy = self._fresh_wide()  # the instruction truncates in place
+            self.op("W_ZEXT", copy, self.wide(value), array.width)
+            self.op("W_REG_WR", copy, array.index, self.number(index))
+
+    def _effect(self, effect: Effect) -> None:
+        objects = [self._object(effect.kind, item) for item in effect.objects]
+        values = [self.number(value) for value in effect.values]
+        if effect.target is None:
+            self.op(effect.kind, 0, *objects, *values)
+            return
+        result = self.fresh()
+        if effect.kind == "METER":
+            skip = Label()
+            self.op("METER", result, *objects, *values, skip)
+            self.store_register(effect.target, result)
+            self.place(skip)
+        else:
+            self.op(effect.kind, result, *objects, *values)
+            self.store_register(effect.target, result)
+
+    def _object(self, kind: str, item: Any) -> int:
+        if kind.startswith("HDR_"):
+            return self.headers.by_name[item].index
+        if kind.startswith("STACK_"):
+            return self.headers.stacks[item].index
+        return int(item)
+
+    # Fused pieces: all values first, then all stores.
+
+    def fused(self, fused: Fused, indexes: list[tuple[Register, Expr]], fallback: Label) -> None:
+        """A summarised piece. Goes to `fallback`, with nothing done, if an index is out of range."""
+        for size, index in dict.fromkeys((array.size, index) for array, index in indexes):
+            low = self.number(self.graph.binary("&", index, self.graph.const(mask(32))))
+            inside = self.fresh()
+            self.op("LTU", inside, low, self.constant(size))
+            self.op("JZ", inside, fallback)
+        vectors = [(store, self.vector(store.value, len(store.targets), fallback)) for store in fused.vectors]
+        fields = [(member, node, self._ready(member, node)) for member, node in fused.fields.items()]
+        cells = [(array, index, value) for array, (index, value) in fused.registers.items()]
+        for array, index, value in cells:
+            self.number(index)
+            if array.width <= 64:
+                self.number(value)
+            else:
+                self.wide(value)
+        for store, number in vectors:
+            self._store_vector(store, number)
+        for member, node, changed in fields:
+            if changed:
+                self.store(member, node)
+        for array, index, value in cells:
+            self._store_cell(array, index, value)
+
+    def _ready(self, member: Field, node: Expr) -> bool:
+        """Compute the value; False if it is what the field holds."""
+        if node.op == "field" and node.leaf == member:
+            return False
+        if self._native_field(member):
+            self.number(node)
+        else:
+            self.wide(node)
+        return True
+
+    def vector(self, vector: Vector, lanes: int, fallback: Label) -> int:
+        """A vector register with the value."""
+        found = self._vector_of.get(vector)
+        if found is not None:
+            return found
+        self.lanes = max(self.lanes, lanes)
+        result = self._vector_of[vector] = self._make_vector(vector, lanes, fallback)
+        return result
+
+    def _make_vector(self, vector: Vector, lanes: int, fallback: Label) -> int:
+        args = [self.vector(arg, lanes, fallback) for arg in vector.args]
+        result = self._fresh_vector()
+        match vector.op:
+            case "packet":
+                self.op("V_LD_BE", result, self.layout.bit_position(vector.what[0]) // 8, 0, lanes)
+            case "meta":
+                self.op("V_LD_N", result, self.layout.offsets[vector.what[0]], 0, lanes)
+            case "reg":
+                arrays, index = vector.what
+                self.op("V_LD_REG", result, self._slice(arrays), self.number(index), fallback)
+            case "number":
+                self.op("V_BCAST", result, self.constant(vector.what), 0, lanes)
+            case "broadcast":
+                self.op("V_BCAST", result, self.number(vector.what), 0, lanes)
+            case "broadcast_mask":
+                ones = self.fresh()
+                self.op("SUB", ones, self.constant(0), self.number(vector.what))
+                self.op("V_BCAST", result, ones, 0, lanes)
+            case "select":
+                self.op("V_MOV", result, args[2], 0, lanes)
+                self.op("V_SELECT", result, args[0], args[1], lanes)
+            case "V_NOT":
+                self.op("V_NOT", result, args[0], 0, lanes)
+            case "V_SHL" | "V_SHR" | "V_SAR":
+                self.op(vector.op, result, args[0], vector.what, lanes)
+            case _:
+                self.op(vector.op, result, *args, lanes)
+        return result
+
+    def _slice(self, arrays: tuple[Register, ...]) -> int:
+        bank, word = self.layout.bank_position(arrays[0])
+        return self.slices.setdefault((bank, word, len(arrays)), len(self.slices))
+
+    def _store_vector(self, store: VectorStore, number: int) -> None:
+        first = store.targets[0]
+        if isinstance(first, Register):
+            assert store.index is not None  # noqa: S101 - registers always come with one
+            self.op("V_ST_REG", number, self._slice(store.targets), self.number(store.index))
+        elif first.metadata:
+            self.op("V_ST_N", number, self.layout.offsets[first], 0, len(store.targets))
+        else:
+            self.op("V_ST_BE", number, self.layout.bit_position(first) // 8, 0, len(store.targets))

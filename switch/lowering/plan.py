@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan as bytes, in the order in which native/engine/plan.cpp reads it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from railweave._native.engine import NONE, OPS, PLAN_MAGIC
+from railweave.switch.lowering.control import TableNode
+from railweave.switch.lowering.emit import Constant, Emitter, Label, Operand
+from railweave.switch.lowering.expr import mask
+from railweave.switch.lowering.fields import Field, Headers, Layout, Register
+from railweave.switch.program import MatchType
+
+SIGNATURES = {number: signature for number, signature in OPS.values()}
+
+INTRINSICS = (  # in the order of `Intrinsic` in plan.hpp
+    ("standard_metadata", "ingress_port"),
+    ("standard_metadata", "egress_spec"),
+    ("standard_metadata", "egress_port"),
+    ("standard_metadata", "instance_type"),
+    ("standard_metadata", "packet_length"),
+    ("intrinsic_metadata", "mcast_grp"),
+    ("intrinsic_metadata", "egress_rid"),
+    ("intrinsic_metadata", "ingress_global_timestamp"),
+    ("intrinsic_metadata", "egress_global_timestamp"),
+    ("queueing_metadata", "enq_timestamp"),
+    ("queueing_metadata", "enq_qdepth"),
+    ("queueing_metadata", "deq_timedelta"),
+    ("queueing_metadata", "deq_qdepth"),
+    ("standard_metadata", "parser_error"),
+    ("standard_metadata", "checksum_error"),
+)
+REQUIRED = 5  # the first of these, without which simple_switch does not load a program
+
+CORE_ERRORS = ("NoError", "PacketTooShort", "StackOutOfBounds", "HeaderTooShort", "ParserInvalidArgument")
+
+
+@dataclass
+class PlanParts:
+    """What goes into a plan besides the code."""
+
+    headers: Headers
+    layout: Layout
+    registers: list[Register]
+    counters: list[int]  # sizes
+    meters: list[tuple[int, int, int]]  # size, rates, whether of bytes
+    tables: list[TableNode]
+    entries: dict[int, Label]  # of actions, by id
+    calculations: list[tuple[int, list[tuple[str, object]]]]
+    field_lists: list[list[Field]]
+    order: list[str]
+    errors: dict[str, int]
+    intrinsics: list[Field | None]
+    # Where parser, the code behind it, ingress, egress and the code in front of the deparser begin.
+    starts: tuple[Label, Label, Label, Label, Label]
+    nodes: dict[int, tuple[list[Label], Label | None, Label]] = field(default_factory=dict)
+
+
+def _words(values: Iterable[int]) -> bytes:
+    data = list(values)
+    return struct.pack(f"<{len(data)}I", *data)
+
+
+def _list(values: Iterable[int]) -> bytes:
+    data = list(values)
+    return _words([len(data), *data])
+
+
+def _list64(values: Iterable[int]) -> bytes:
+    data = list(values)
+    return struct.pack(f"<I{len(data)}Q", len(data), *data)
+
+
+def _pc(label: Label | None) -> int:
+    if label is None:
+        return NONE
+    assert label.pc is not None, "a label that was never placed"  # noqa: S101
+    return label.pc
+
+
+def assemble(out: Emitter, parts: PlanParts) -> bytes:
+    """The bytes of the plan."""
+    layout = parts.layout
+    calculations = [_calculation(out, parts, item) for item in parts.calculations]  # adds constants
+    key_words = max((table.info.key_words for table in parts.tables), default=0)
+    code = b"".join(_instruction(out, number, operands) for number, operands in out.code)
+    head = [
+        layout.size,
+        layout.metadata_bytes,
+        len(out.constants) + out.registers,
+        out.wides,
+        out.limbs,
+        out.vectors,
+        out.lanes,
+        key_words + out.limbs,
+        out.parameter_words + out.limbs,
+        *(_pc(label) for label in parts.starts),
+    ]
+    pieces = [
+        _words([PLAN_MAGIC, *head]),
+        *(_native(layout, member) for member in parts.intrinsics),
+        _words(parts.errors.get(name, position) for position, name in enumerate(CORE_ERRORS)),
+        _list64(out.constants),
+        _words([len(out.wide_constants)]),
+        *(_list64(constant) for constant in out.wide_constants),
+        _words([len(parts.headers.packet_headers)]),
+        *(
+            _words([layout.images[h.name], h.bits // 8, layout.validity[h.name]])
+            for h in parts.headers.packet_headers
+        ),
+        _words([len(parts.headers.stacks)]),
+        *(
+            _words([layout.stack_next[s.name]]) + _list(h.index for h in s.headers)
+            for s in parts.headers.stacks.values()
+        ),
+        _list(parts.headers.by_name[name].index for name in parts.order),
+        _storage(out, parts),
+        _list(parts.counters),
+        _words([len(parts.meters), *(number for meter in parts.meters for number in meter)]),
+        _words([len(parts.tables)]),
+        *(_table(parts, table) for table in parts.tables),
+        _words([len(calculations)]),
+        *calculations,
+        _words([len(parts.field_lists)]),
+        *(_field_list(layout, members) for members in parts.field_lists),
+        _words([len(out.code)]),
+        code,
+    ]
+    return b"".join(pieces)
+
+
+def _instruction(out: Emitter, number: int, operands: list[Operand]) -> bytes:
+    values = []
+    for kind, operand in zip(SIGNATURES[number], operands, strict=True):
+        if isinstance(operand, Constant):
+            values.append(operand.index)
+        elif isinstance(operand, Label):
+            values.append(_pc(operand))
+        elif kind in "rR":
+            values.append(len(out.constants) + operand)
+        else:
+            values.append(operand)
+    return struct.pack("<HHIII", number, *values)
+
+
+def _native(layout: Layout, member: Field | None) -> bytes:
+    return _words([0, 0] if member is None else [layout.offsets[member], member.width])
+
+
+def _storage(out: Emitter, parts: PlanParts) -> bytes:
+    layout = parts.layout
+    shapes = [layout.bank_shape(bank) for bank in range(len(layout.banks))]
+    arrays = [(*layout.bank_position(r), r.size, r.width) for r in parts.registers]
+    return b"".join(
+        _words([len(rows), *(number for row in rows for number in row)])
+        for rows in (shapes, arrays, list(out.slices))
+    )
+
+
+def _table(parts: PlanParts, table: TableNode) -> bytes:
+    kinds = {part.match for part in table.info.key}
+    kind = 2 if kinds & {MatchType.TERNARY, MatchType.RANGE} else 1 if MatchType.LPM in kinds else 0
+    nexts, hit, miss = parts.nodes[table.info.index]
+    meter = NONE if table.meter is None else table.meter[0]
+    result = _native(parts.layout, None if table.meter is None else table.meter[1])
+    actions = [_pc(parts.entries[number]) for number in table.action_ids]
+    numbers = [kind, table.info.key_words, table.info.size, _pc(hit), _pc(miss), meter]
+    return _words(numbers) + result + _list(actions) + _list(_pc(label) for label in nexts)
+
+
+def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str, object]]]) -> bytes:
+    algorithm, inputs = item
+    rows: list[list[int]] = []
+    layout = parts.layout
+    for kind, what in inputs:
+        if kind == "payload":
+            rows.append([3, NONE, 0, 0])
+        elif kind == "constant":
+            value, width = what  # type: ignore[misc]
+            if width:
+                rows.append([2, NONE, out.wide_constant(value & mask(width), width), width])
+        else:
+            _input_field(rows, layout, what)  # type: ignore[arg-type]
+    return _words([algorithm, len(rows), *(number for row in rows for number in row)])
+
+
+def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
+    if member.metadata and member.width <= 64:
+        rows.append([1, NONE, layout.offsets[member], member.width])
+        return
+    valid = NONE if member.metadata else layout.validity[member.header]
+    position = layout.bit_position(member)
+    if rows and rows[-1][:2] == [0, valid] and rows[-1][2] + rows[-1][3] == position:
+        rows[-1][3] += member.width  # neighbours in a header are one run
+    else:
+        rows.append([0, valid, position, member.width])
+
+
+def _field_list(layout: Layout, members: list[Field]) -> bytes:
+    ranges = []
+    for member in members:
+        size = 4 if member.width <= 32 else 8 if member.width <= 64 else (member.width + 7) // 8
+        ranges += [layout.offsets[member], size]
+    return _words([len(members), *ranges])

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions as lists of statements: BMv2's primitives, one reader each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from railweave.switch.errors import InvalidProgram
+from railweave.switch.lowering.expr import Expr
+from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.read import ExpressionReader
+from railweave.switch.lowering.source import check, get, hexstr, unsupported, where
+
+
+@dataclass(frozen=True)
+class Assign:
+    """field = value, truncated to the field's width."""
+
+    target: Field
+    value: Expr
+
+
+@dataclass(frozen=True)
+class RegisterRead:
+    """field = array[index]; nothing happens if the index is out of range."""
+
+    target: Field
+    array: Register
+    index: Expr
+
+
+@dataclass(frozen=True)
+class RegisterWrite:
+    """array[index] = value; nothing happens if the index is out of range."""
+
+    array: Register
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Go on at statement `target` if the condition is false (None: always). Forwards only."""
+
+    target: int
+    condition: Expr | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Anything else: an engine instruction with the objects and values that it takes.
+
+    `target` gets the result of those that have one.
+    """
+
+    kind: str
+    objects: tuple[Any, ...] = ()
+    values: tuple[Expr, ...] = ()
+    target: Field | None = None
+
+
+Statement = Assign | RegisterRead | RegisterWrite | Jump | Effect
+
+
+@dataclass(frozen=True)
+class Names:
+    """Objects that primitives refer to, by name."""
+
+    registers: dict[str, Register]
+    counters: dict[str, int]
+    meters: dict[str, int]
+    calculations: dict[str, int]
+
+
+class PrimitiveReader:
+    """Turns one primitive call into statements."""
+
+    def __init__(self, expressions: ExpressionReader, names: Names) -> None:
+        """Expressions are read by `expressions`."""
+        self.expressions = expressions
+        self.names = names
+
+    def read(self, item: Any, place: str) -> list[Statement]:
+        """The statements of a call; UnsupportedConstruct for an unknown primitive."""
+        op = get(item, "op", str, place)
+        arguments = get(item, "parameters", list, place)
+        reader = _READERS.get(op)
+        if reader is None:
+            raise unsupported(f"the primitive {op!r}", item, place)
+        count, read = reader
+        place = where(item, f"{place}, {op}")
+        if len(arguments) != count:
+            raise InvalidProgram(f"{place}: {op} takes {count} arguments, not {len(arguments)}")
+        return read(self, arguments, place)
+
+    def _field(self, item: Any, place: str) -> Field:
+        if get(item, "type", str, place) != "field":
+            raise unsupported(f"an assignment to a {item['type']!r}", item, place)
+        return self.expressions.headers.field(item.get("value"), place)
+
+    def _object(self, item: Any, kind: str, table: dict[str, Any], place: str) -> Any:
+        if get(item, "type", str, place) != kind:
+            raise InvalidProgram(f"{place}: a {kind} is expected, not a {item['type']!r}")
+        name = get(item, "value", str, place)
+        if name not in table:
+            raise InvalidProgram(f"{place}: no {kind} {name!r}")
+        return table[name]
+
+    def _header(self, item: Any, place: str) -> str:
+        if get(item, "type", str, place) != "header":
+            raise unsupported(f"a header named by a {item['type']!r}", item, place)
+        return self.expressions.headers.header(item.get("value"), place).name
+
+    def _packet_header(self, item: Any, place: str) -> tuple[str, ...]:
+        name = self._header(item, place)
+        return () if self.expressions.headers.by_name[name].metadata else (name,)
+
+    def _stack(self, item: Any, place: str) -> str:
+        if get(item, "type", str, place) != "header_stack":
+            raise unsupported(f"a {item['type']!r} where a header stack is expected", item, place)
+        return self.expressions.headers.stack(item.get("value"), place).name
+
+    def _number(self, item: Any, place: str) -> Expr:
+        return self.expressions.number(item, place)
+
+    def assign(self, args: list[Any], place: str) -> list[Statement]:
+        """assign(field, value)."""
+        return [Assign(self._field(args[0], place), self._number(args[1], place))]
+
+    def assign_header(self, args: list[Any], place: str) -> list[Statement]:
+        """assign_header(to, from)."""
+        to, source = (self.expressions.headers.by_name[self._header(arg, place)] for arg in args)
+        if to.bits != source.bits or to.metadata != source.metadata:
+            raise InvalidProgram(f"{place}: headers of different types")
+        if to.metadata:
+            pairs = zip(to.fields.values(), source.fields.values(), strict=True)
+            load = self.expressions.load
+            return [Assign(a, load(b)) for a, b in pairs if not a.is_valid_bit]
+        return [Effect("HDR_COPY", (to.name, source.name))]
+
+    def assign_stack(self, args: list[Any], place: str) -> list[Statement]:
+        """assign_header_stack(to, from)."""
+        return [Effect("STACK_COPY", (self._stack(args[0], place), self._stack(args[1], place)))]
+
+    def add_header(self, args: list[Any], place: str) -> list[Statement]:
+        """Make a header valid; its fields are 0 if it was not."""
+        return [Effect("HDR_ADD", names) for names in (self._packet_header(args[0], place),) if names]
+
+    def remove_header(self, args: list[Any], place: str) -> list[Statement]:
+        """Make a header invalid."""
+        return [Effect("HDR_REMOVE", names) for names in (self._packet_header(args[0], place),) if names]
+
+    def push(self, args: list[Any], place: str) -> list[Statement]:
+        """push(stack, count)."""
+        return [Effect("STACK_PUSH", (self._stack(args[0], place),), (self._number(args[1], place),))]
+
+    def pop(self, args: list[Any], place: str) -> list[Statement]:
+        """pop(stack, count)."""
+        return [Effect("STACK_POP", (self._stack(args[0], place),), (self._number(args[1], place),))]
+
+    def mark_to_drop(self, args: list[Any], place: str) -> list[Statement]:
+        """egress_spec = 511, and no multicast."""
+        header = self.expressions.headers.by_name[self._header(args[0], place)]
+        if "egress_spec" not in header.fields:
+            raise InvalidProgram(f"{place}: header {header.name!r} has no egress_spec")
+        graph = self.expressions.graph
+        dropped: list[Statement] = [Assign(header.fields["egress_spec"], graph.const(511))]
+        if "mcast_grp" in header.fields:
+            dropped.append(Assign(header.fields["mcast_grp"], graph.const(0)))
+        return dropped
+
+    def drop(self, args: list[Any], place: str) -> list[Statement]:
+        """P4_14's drop()."""
+        return self.mark_to_drop([{"type": "header", "value": "standard_metadata"}], place)
+
+    def register_read(self, args: list[Any], place: str) -> list[Statement]:
+        """register_read(field, array, index)."""
+        array = self._object(args[1], "register_array", self.names.registers, place)
+        return [RegisterRead(self._field(args[0], place), array, self._number(args[2], place))]
+
+    def register_write(self, args: list[Any], place: str) -> list[Statement]:
+        """register_write(array, index, value)."""
+        array = self._object(args[0], "register_array", self.names.registers, place)
+        return [RegisterWrite(array, self._number(args[1], place), self._number(args[2], place))]
+
+    def count(self, args: list[Any], place: str) -> list[Statement]:
+        """count(counter array, index)."""
+        counter = self._object(args[0], "counter_array", self.names.counters, place)
+        return [Effect("COUNT", (counter,), (self._number(args[1], place),))]
+
+    def execute_meter(self, args: list[Any], place: str) -> list[Statement]:
+        """execute_meter(meter array, index, field)."""
+        meter = self._object(args[0], "meter_array", self.names.meters, place)
+        index = self._number(args[1], place)
+        return [Effect("METER", (meter,), (index,), self._field(args[2], place))]
+
+    def random(self, args: list[Any], place: str) -> list[Statement]:
+        """modify_field_rng_uniform(field, low, high)."""
+        low, high = (self._number(arg, place) for arg in args[1:])
+        return [Effect("RANDOM", (), (low, high), self._field(args[0], place))]
+
+    def hash(self, args: list[Any], place: str) -> list[Statement]:
+        """modify_field_with_hash_based_offset(field, base, calculation, size)."""
+        calculation = self._object(args[2], "calculation", self.names.calculations, place)
+        base, size = self._number(args[1], place), self._number(args[3], place)
+        return [Effect("HASH", (calculation,), (base, size), self._field(args[0], place))]
+
+    def clone(self, args: list[Any], place: str) -> list[Statement]:
+        """clone_…_pkt_to_egress(session, field list)."""
+        return [Effect("CLONE", (), tuple(self._number(arg, place) for arg in args))]
+
+    def request(self, kind: str) -> Callable[[list[Any], str], list[Statement]]:
+        """resubmit, recirculate, truncate: one number."""
+        return lambda args, place: [Effect(kind, (), (self._number(args[0], place),))]
+
+    def jump(self, args: list[Any], place: str) -> list[Statement]:
+        """_jump(index)."""
+        return [Jump(self._target(args[0], place), None)]
+
+    def jump_if_zero(self, args: list[Any], place: str) -> list[Statement]:
+        """_jump_if_zero(value, index)."""
+        condition = self.expressions.graph.to_bool(self.expressions.value(args[0], place))
+        return [Jump(self._target(args[1], place), condition)]
+
+    @staticmethod
+    def _target(item: Any, place: str) -> int:
+        if get(item, "type", str, place) != "hexstr":
+            raise unsupported("a jump to a computed place", item, place)
+        return hexstr(item.get("value"), place)
+
+    def log(self, args: list[Any], place: str) -> list[Statement]:
+        """log_msg(format, values): checked, and without effect on packets."""
+        text = check(get(args[0], "value", str, place), str, place)
+        values = get(args[1], "value", list, place)
+        for value in values:
+            self._number(value, place)
+        if text.replace("\\{", "").count("{") != len(values):
+            raise InvalidProgram(f"{place}: the format wants another number of values")
+        return []
+
+
+_Reader = Callable[[PrimitiveReader, list[Any], str], list[Statement]]
+
+
+def _request(kind: str) -> _Reader:
+    return lambda reader, args, place: reader.request(kind)(args, place)
+
+
+_READERS: dict[str, tuple[int, _Reader]] = {
+    "assign": (2, PrimitiveReader.assign),
+    "modify_field": (2, PrimitiveReader.assign),
+    "assign_header": (2, PrimitiveReader.assign_header),
+    "copy_header": (2, PrimitiveReader.assign_header),
+    "assign_header_stack": (2, PrimitiveReader.assign_stack),
+    "add_header": (1, PrimitiveReader.add_header),
+    "remove_header": (1, PrimitiveReader.remove_header),
+    "push": (2, PrimitiveReader.push),
+    "pop": (2, PrimitiveReader.pop),
+    "mark_to_drop": (1, PrimitiveReader.mark_to_drop),
+    "drop": (0, PrimitiveReader.drop),
+    "no_op": (0, lambda reader, args, place: []),
+    "exit": (0, lambda reader, args, place: [Effect("EXIT")]),
+    "register_read": (3, PrimitiveReader.register_read),
+    "register_write": (3, PrimitiveReader.register_write),
+    "count": (2, PrimitiveReader.count),
+    "execute_meter": (3, PrimitiveReader.execute_meter),
+    "modify_field_rng_uniform": (3, PrimitiveReader.random),
+    "modify_field_with_hash_based_offset": (4, PrimitiveReader.hash),
+    "clone_ingress_pkt_to_egress": (2, PrimitiveReader.clone),
+    "clone_egress_pkt_to_egress": (2, PrimitiveReader.clone),
+    "resubmit": (1, _request("RESUBMIT")),
+    "recirculate": (1, _request("RECIRCULATE")),
+    "truncate": (1, _request("TRUNCATE")),
+    "_jump": (1, PrimitiveReader.jump),
+    "_jump_if_zero": (2, PrimitiveReader.jump_if_zero),
+    "log_msg": (2, PrimitiveReader.log),
+}
+
+
+def read_action(reader: PrimitiveReader, primitives: list[Any], place: str) -> list[Statement]:
+    """The statements of an action; jump targets count statements, not primitives."""
+    starts: list[int] = []
+    statements: list[Statement] = []
+    for primitive in primitives:
+        starts.append(len(statements))
+        statements += reader.read(primitive, place)
+    starts.append(len(statements))
+    for position, statement in enumerate(statements):
+        if isinstance(statement, Jump):
+            if statement.target >= len(starts) or starts[statement.target] <= position:
+                raise InvalidProgram(f"{place}: a jump to primitive {statement.target}")
+            statements[position] = Jump(starts[statement.target], statement.condition)
+    return statements

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Straight-line pieces of actions, executed on symbols.
+
+The result says for every field and register cell what it holds afterwards, as an expression over what all
+of them held before: copies vanish, `if` becomes `select`, and lanes that p4c spread over hundreds of
+statements become expressions of equal shape, which `lanes.py` turns into vector instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railweave.switch.lowering.expr import Expr, Graph
+from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.statements import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
+
+
+@dataclass
+class Summary:
+    """What a piece of code does, if every register index is in range."""
+
+    fields: dict[Field, Expr]
+    registers: dict[Register, tuple[Expr, Expr]]  # index, value
+    indexes: dict[tuple[Register, Expr], None]  # that must be in range, in order
+
+    def leaves(self) -> set[Field]:
+        """Fields whose value before the piece matters."""
+        roots = [*self.fields.values(), *(index for _, index in self.indexes)]
+        for index, value in self.registers.values():
+            roots += [index, value]
+        return fields_in(roots)
+
+
+class _Inexpressible(Exception):  # noqa: N818
+    """The piece is executed statement by statement instead."""
+
+
+@dataclass
+class _State:
+    fields: dict[Field, Expr] = field(default_factory=dict)
+    registers: dict[Register, tuple[Expr, Expr]] = field(default_factory=dict)
+    path: tuple[Expr, ...] = ()
+
+    def fork(self, condition: Expr) -> _State:
+        return _State(dict(self.fields), dict(self.registers), (*self.path, condition))
+
+
+def fields_in(roots: list[Expr]) -> set[Field]:
+    """All fields that expressions read."""
+    found: set[Field] = set()
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node.number in seen:
+            continue
+        seen.add(node.number)
+        if node.op == "field":
+            found.add(node.leaf)
+        stack.extend(node.args)
+    return found
+
+
+def split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
+    """Cut an action where no jump crosses; True marks pieces without other effects.
+
+    Jump targets in the pieces count from their beginning.
+    """
+    pieces: list[tuple[bool, list[Statement]]] = []
+    start = 0
+    while start < len(statements):
+        end = position = start
+        while position <= end and position < len(statements):
+            statement = statements[position]
+            if isinstance(statement, Jump):
+                end = max(end, statement.target - 1)
+            position += 1
+        block = [_shift(statement, start) for statement in statements[start:position]]
+        pure = not any(isinstance(statement, Effect) for statement in block)
+        if pieces and pieces[-1][0] == pure:
+            base = len(pieces[-1][1])
+            pieces[-1][1].extend(_shift(statement, -base) for statement in block)
+        else:
+            pieces.append((pure, block))
+        start = position
+    return pieces
+
+
+def _shift(statement: Statement, by: int) -> Statement:
+    return Jump(statement.target - by, statement.condition) if isinstance(statement, Jump) else statement
+
+
+def summarise(graph: Graph, statements: list[Statement]) -> Summary | None:
+    """The effect of statements without other effects; None if it has no simple form."""
+    try:
+        return _Execution(graph).run(statements)
+    except (_Inexpressible, RecursionError):
+        return None
+
+
+class _Execution:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.indexes: dict[tuple[Register, Expr], None] = {}
+
+    def run(self, statements: list[Statement]) -> Summary:
+        pending: dict[int, list[_State]] = {}
+        state: _State | None = _State()
+        for position, statement in enumerate(statements):
+            state = self._join(state, pending.pop(position, []))
+            if state is None:
+                continue
+            if isinstance(statement, Jump):
+                state = self._jump(state, statement, pending)
+            else:
+                self._execute(state, statement)
+        state = self._join(state, [other for states in pending.values() for other in states])
+        if state is None or state.path:
+            raise _Inexpressible
+        return Summary(state.fields, state.registers, self.indexes)
+
+    def _jump(self, state: _State, jump: Jump, pending: dict[int, list[_State]]) -> _State | None:
+        waiting = pending.setdefault(jump.target, [])
+        if jump.condition is None:
+            waiting.append(state)
+            return None
+        condition = self._substitute(jump.condition, state)
+        waiting.append(state.fork(self.graph.negate(condition)))
+        return state.fork(condition)
+
+    def _join(self, state: _State | None, others: list[_State]) -> _State | None:
+        states = [*others, state] if state is not None else list(others)
+        while len(states) > 1:
+            second, first = states.pop(), states.pop()
+            states.append(self._merge(first, second))
+        return states[0] if states else None
+
+    def _merge(self, a: _State, b: _State) -> _State:
+        if not a.path or a.path[:-1] != b.path[:-1] or a.path[-1] is not self.graph.negate(b.path[-1]):
+            raise _Inexpressible
+        if a.path[-1].op == "not":
+            a, b = b, a
+        condition = a.path[-1]
+        merged = _State(dict(a.fields), dict(a.registers), a.path[:-1])
+        for member in {**a.fields, **b.fields}:
+            x, y = (state.fields.get(member) or self._initial(member) for state in (a, b))
+            if x is not y:
+                merged.fields[member] = self.graph.select(condition, x, y)
+        for array in {**a.registers, **b.registers}:
+            merged.registers[array] = self._merge_cell(condition, array, a, b)
+        return merged
+
+    def _merge_cell(self, condition: Expr, array: Register, a: _State, b: _State) -> tuple[Expr, Expr]:
+        index = (a.registers.get(array) or b.registers[array])[0]
+        values = []
+        for state in (a, b):
+            cell = state.registers.get(array, (index, self.graph.register(array, index, array.width)))
+            if cell[0] is not index:
+                raise _Inexpressible
+            values.append(cell[1])
+        return index, self.graph.select(condition, values[0], values[1])
+
+    def _initial(self, member: Field) -> Expr:
+        return self.graph.leaf("field", member, member.width, member.signed)
+
+    def _execute(self, state: _State, statement: Statement) -> None:
+        if isinstance(statement, Assign):
+            value = self._substitute(statement.value, state)
+        elif isinstance(statement, RegisterRead):
+            value = self._read(state, statement.array, self._substitute(statement.index, state))
+        elif isinstance(statement, RegisterWrite):
+            array, index = statement.array, self._substitute(statement.index, state)
+            if array in state.registers and state.registers[array][0] is not index:
+                raise _Inexpressible
+            value = self.graph.wrap(self._substitute(statement.value, state), array.width, signed=False)
+            state.registers[array] = (index, value)
+            self.indexes[array, index] = None
+            return
+        else:
+            raise _Inexpressible
+        target = statement.target
+        state.fields[target] = self.graph.wrap(value, target.width, target.signed)
+
+    def _read(self, state: _State, array: Register, index: Expr) -> Expr:
+        self.indexes[array, index] = None
+        if array not in state.registers:
+            return self.graph.register(array, index, array.width)
+        written_at, value = state.registers[array]
+        if written_at is not index:
+            raise _Inexpressible
+        return value
+
+    def _substitute(self, node: Expr, state: _State) -> Expr:
+        if node.op == "field":
+            return state.fields.get(node.leaf, node)
+        if not node.args:
+            if node.op == "header_eq":
+                raise _Inexpressible  # its fields may have changed
+            return node
+        args = tuple(self._substitute(arg, state) for arg in node.args)
+        if all(new is old for new, old in zip(args, node.args, strict=True)):
+            return node
+        return rebuild(self.graph, node, args)
+
+
+def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """`node` with other arguments."""
+    match node.op:
+        case "~":
+            return graph.invert(args[0])
+        case "not":
+            return graph.negate(args[0])
+        case "d2b":
+            return graph.to_bool(args[0])
+        case "b2d":
+            return graph.to_data(args[0])
+        case "and" | "or":
+            return graph.logic(node.op, args[0], args[1])
+        case "select":
+            return graph.select(args[0], args[1], args[2])
+        case "two_comp_mod":
+            return graph.wrap(args[0], node.leaf, signed=True)
+        case "usat_cast" | "sat_cast":
+            return graph.saturate(args[0], node.leaf, signed=node.op == "sat_cast")
+        case "reg":
+            return graph.register(node.leaf, args[0], node.leaf.width)
+        case _:
+            return graph.binary(node.op, args[0], args[1])
