@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.ina: the in-network endpoint and its parts, for tests, models and tools.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.hpp"
+#include "ina/endpoint.hpp"
+#include "ina/fixed_point.hpp"
+#include "ina/lanes.hpp"
+#include "ina/packet.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave {
+namespace {
+
+Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
+
+/// The endpoint, and the arrays that it works on for as long as it does.
+class PyEndpoint {
+ public:
+  explicit PyEndpoint(const ina::EndpointOptions& options)
+      : endpoint_(options), world_size_(options.world_size) {}
+
+  void start(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
+             std::optional<std::uint64_t> count) {
+    check_alike(input, output);
+    endpoint_.start({.call = {.op_index = op_index,
+                              .collective = Collective::kAllReduce,
+                              .dtype = dtype_of(input),
+                              .op = op_of(op),
+                              .count = count.value_or(input.size())},
+                     .input = bytes_of(input),
+                     .output = bytes_of(output),
+                     .count = input.size(),
+                     .world_size = world_size_});
+    held_.emplace(op_index, std::pair(input, output));
+  }
+
+  void receive(const nb::bytes& datagram, Time now) { endpoint_.receive(view(datagram), now); }
+
+  std::optional<nb::bytes> transmit(Time now) {
+    const Bytes datagram = endpoint_.transmit(now);
+    if (datagram.empty()) return std::nullopt;
+    return nb::bytes(datagram.data(), datagram.size());
+  }
+
+  /// None, the op index of a slice that is done, or what failed.
+  nb::object poll() {
+    const auto event = endpoint_.poll();
+    if (!event) return nb::none();
+    if (const auto* failure = std::get_if<Failure>(&*event)) {
+      static constexpr const char* kKinds[] = {"peer_lost", "mismatch", "rail_down", "internal"};
+      return nb::make_tuple(kKinds[static_cast<int>(failure->kind)], failure->message);
+    }
+    const std::uint32_t op_index = std::get<ina::SliceDone>(*event).op_index;
+    held_.erase(op_index);
+    return nb::int_(op_index);
+  }
+
+  nb::dict stats() const {
+    static constexpr const char* kRefused[] = {"short",  "version", "kind",   "group", "child",
+                                               "length", "slot",    "unsent", "op",    "mark"};
+    const ina::EndpointStats& stats = endpoint_.stats();
+    nb::dict refused;
+    for (std::size_t i = 0; i < ina::kRefusals; ++i) refused[kRefused[i]] = stats.refused[i];
+    nb::dict all;
+    all["contributions"] = stats.contributions;
+    all["retransmissions"] = stats.retransmissions;
+    all["early_retransmissions"] = stats.early_retransmissions;
+    all["timeouts"] = stats.timeouts;
+    all["results"] = stats.results;
+    all["duplicates"] = stats.duplicates;
+    all["probes_sent"] = stats.probes_sent;
+    all["probes_answered"] = stats.probes_answered;
+    all["nonfinite_chunks"] = stats.nonfinite_chunks;
+    all["refused"] = refused;
+    all["window"] = endpoint_.window().size();
+    all["rto_ns"] = endpoint_.window().rto();
+    return all;
+  }
+
+  ina::Endpoint& endpoint() { return endpoint_; }
+
+ private:
+  ina::Endpoint endpoint_;
+  int world_size_;
+  std::multimap<std::uint32_t, std::pair<ConstArray, Array>> held_;
+};
+
+template <typename Fill>
+nb::bytes filled(std::size_t size, Fill fill) {
+  std::string bytes(size, '\0');
+  fill(reinterpret_cast<std::byte*>(bytes.data()));
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+void bind_constants(nb::module_& m) {
+  m.attr("VERSION") = ina::kVersion;
+  m.attr("UDP_PORT") = ina::kUdpPort;
+  m.attr("HEADER_BYTES") = ina::kHeaderBytes;
+  m.attr("SLOTS") = ina::kSlots;
+  m.attr("MAX_CHILDREN") = ina::kMaxChildren;
+  m.attr("MAX_WORLD_SIZE") = ina::kMaxWorldSize;
+  m.attr("KIND_CONTRIBUTE") = static_cast<int>(ina::Kind::kContribute);
+  m.attr("KIND_RESULT") = static_cast<int>(ina::Kind::kResult);
+  m.attr("KIND_PROBE") = static_cast<int>(ina::Kind::kProbe);
+  m.attr("OP_SUM") = static_cast<int>(ina::WireOp::kSum);
+  m.attr("OP_MAX") = static_cast<int>(ina::WireOp::kMax);
+  m.attr("FLAG_RETRANSMISSION") = ina::flag::kRetransmission;
+  m.attr("FLAG_NONFINITE") = ina::flag::kNonfinite;
+  m.attr("FLAG_OVERFLOW") = ina::flag::kOverflow;
+  m.attr("FLAG_MISMATCH") = ina::flag::kMismatch;
+  m.attr("FLAG_TO_ROOT") = ina::flag::kToRoot;
+}
+
+void bind_header(nb::module_& m) {
+  nb::class_<ina::Header>(m, "Header")
+      .def(
+          "__init__",
+          [](ina::Header* self, int version, int kind, int op, std::uint16_t group, std::uint8_t child,
+             std::uint8_t flags, std::uint16_t slot, std::uint32_t round, std::uint32_t mark) {
+            new (self) ina::Header{static_cast<std::uint8_t>(version),
+                                   static_cast<std::uint8_t>(kind),
+                                   static_cast<std::uint8_t>(op),
+                                   group,
+                                   child,
+                                   flags,
+                                   slot,
+                                   round,
+                                   mark};
+          },
+          nb::kw_only(), "version"_a = ina::kVersion, "kind"_a = 0, "op"_a = 0, "group"_a = 0, "child"_a = 0,
+          "flags"_a = 0, "slot"_a = 0, "round"_a = 0, "mark"_a = 0)
+      .def_rw("version", &ina::Header::version)
+      .def_rw("kind", &ina::Header::kind)
+      .def_rw("op", &ina::Header::op)
+      .def_rw("group", &ina::Header::group)
+      .def_rw("child", &ina::Header::child)
+      .def_rw("flags", &ina::Header::flags)
+      .def_rw("slot", &ina::Header::slot)
+      .def_rw("round", &ina::Header::round)
+      .def_rw("mark", &ina::Header::mark)
+      .def("__eq__", [](const ina::Header& a, const ina::Header& b) { return a == b; })
+      .def("encode",
+           [](const ina::Header& header) {
+             return filled(ina::kHeaderBytes, [&](std::byte* to) { encode(header, to); });
+           })
+      .def_static("decode", [](const nb::bytes& bytes) {
+        if (bytes.size() < ina::kHeaderBytes) throw nb::value_error("a header has 16 bytes");
+        return ina::decode(view(bytes).data());
+      });
+}
+
+ina::Order order_of(std::string_view op) {
+  if (op != "max" && op != "min") throw nb::value_error("op must be max or min");
+  return op == "min" ? ina::Order::kMin : ina::Order::kMax;
+}
+
+void check_floats(const ConstArray& values, int exponent) {
+  if (dtype_of(values) != DType::kFloat32) throw nb::type_error("float32 expected");
+  if (exponent < ina::kMinExponent || exponent > ina::kMaxExponent)
+    throw nb::value_error("exponent must be 1 to 254");
+}
+
+/// Lanes as bytes in network order, values as bytes in host order: numpy.frombuffer reads both.
+void bind_fixed_point(nb::module_& m) {
+  m.def("headroom_bits", [](int world_size) {
+    if (world_size < 1 || world_size > ina::kMaxWorldSize) throw nb::value_error("world size 1 to 1023");
+    return ina::headroom_bits(world_size);
+  });
+  m.def("scan", [](ConstArray values) {
+    check_floats(values, ina::kMinExponent);
+    const auto found = ina::scan(bytes_of(values), values.size());
+    return std::pair(found.exponent, found.finite);
+  });
+  m.def("quantise", [](ConstArray values, int exponent, int headroom) {
+    check_floats(values, exponent);
+    return filled(4 * values.size(), [&](std::byte* lanes) {
+      ina::quantise(bytes_of(values), values.size(), exponent, headroom, lanes);
+    });
+  });
+  m.def("quantise_finite", [](ConstArray values, int exponent, int headroom) {
+    check_floats(values, exponent);
+    std::vector<std::uint8_t> classes(values.size());
+    nb::bytes lanes = filled(4 * values.size(), [&](std::byte* to) {
+      ina::quantise_finite(bytes_of(values), values.size(), exponent, headroom, to, classes.data());
+    });
+    return nb::make_tuple(lanes, nb::bytes(classes.data(), classes.size()));
+  });
+  m.def("dequantise", [](const nb::bytes& lanes, int exponent, int headroom) {
+    return filled(lanes.size(), [&](std::byte* floats) {
+      ina::dequantise(view(lanes).data(), lanes.size() / 4, exponent, headroom, floats);
+    });
+  });
+  m.def("dequantise_mean", [](const nb::bytes& lanes, int exponent, int headroom, int world_size) {
+    return filled(lanes.size(), [&](std::byte* floats) {
+      ina::dequantise_mean(view(lanes).data(), lanes.size() / 4, exponent, headroom, world_size, floats);
+    });
+  });
+  m.def("encode_classes", [](const nb::bytes& classes) {
+    return filled(4 * classes.size(), [&](std::byte* lanes) {
+      ina::encode_classes(static_cast<const std::uint8_t*>(classes.data()), classes.size(), lanes);
+    });
+  });
+}
+
+void bind_lanes(nb::module_& m) {
+  m.def("encode_ordered", [](ConstArray values, std::string_view op) {
+    check_floats(values, ina::kMinExponent);
+    return filled(4 * values.size(), [&](std::byte* lanes) {
+      ina::encode_ordered(bytes_of(values), values.size(), order_of(op), lanes);
+    });
+  });
+  m.def("decode_ordered", [](const nb::bytes& lanes, std::string_view op) {
+    return filled(lanes.size(), [&](std::byte* floats) {
+      ina::decode_ordered(view(lanes).data(), lanes.size() / 4, order_of(op), floats);
+    });
+  });
+  m.def("decode_integer_mean", [](const nb::bytes& lanes, int world_size) {
+    return filled(lanes.size(), [&](std::byte* values) {
+      ina::decode_integer_mean(view(lanes).data(), lanes.size() / 4, world_size, values);
+    });
+  });
+}
+
+void bind_endpoint(nb::module_& m) {
+  nb::class_<PyEndpoint>(m, "Endpoint")
+      .def(
+          "__init__",
+          [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
+             std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
+             Duration initial_rto, Duration silence_limit) {
+            ina::EndpointOptions options{
+                .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
+            options.window.initial = window;
+            options.window.initial_rto = initial_rto;
+            options.reorder = reorder;
+            options.silence_limit = silence_limit;
+            new (self) PyEndpoint(options);
+          },
+          nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
+          "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4,
+          "initial_rto"_a = ina::WindowOptions{}.initial_rto, "silence_limit"_a = 10 * kSecond)
+      .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
+      .def("receive", &PyEndpoint::receive, "datagram"_a, "now"_a)
+      .def("transmit", &PyEndpoint::transmit, "now"_a, "The next datagram to send now, or None.")
+      .def(
+          "deadline",
+          [](PyEndpoint& self) -> std::optional<Time> {
+            const Time at = self.endpoint().deadline();
+            return at == kNever ? std::nullopt : std::optional(at);
+          },
+          "When `expire` wants to be called, or None.")
+      .def(
+          "expire", [](PyEndpoint& self, Time now) { self.endpoint().expire(now); }, "now"_a)
+      .def("poll", &PyEndpoint::poll,
+           "None, the op index of a slice that is done, or (kind, message) of a failure.")
+      .def("abort", [](PyEndpoint& self) { self.endpoint().abort(); })
+      .def_prop_ro("idle", [](PyEndpoint& self) { return self.endpoint().idle(); })
+      .def("stats", &PyEndpoint::stats);
+}
+
+}  // namespace
+
+void bind_ina_rail(nb::module_& ina);
+
+void bind_ina(nb::module_& m) {
+  nb::module_ ina = m.def_submodule("ina", "In-network aggregation: endpoint, packets, fixed point.");
+  bind_constants(ina);
+  bind_header(ina);
+  bind_fixed_point(ina);
+  bind_lanes(ina);
+  bind_endpoint(ina);
+  bind_ina_rail(ina);
+}
+
+}  // namespace railweave

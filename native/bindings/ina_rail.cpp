@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.ina.Rails: in-network rails on real sockets, driven by the calling thread; for tests and
+// benchmarks.
+#include "rails/ina_rail.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arrays.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave {
+namespace {
+
+/// Several hosts' rails on one loop. Waits release the GIL.
+class PyRails final : public RailListener {
+ public:
+  std::size_t open(std::string address, std::string interface, std::uint64_t rate_bps) {
+    const InaRailOptions options{
+        .address = std::move(address), .interface = std::move(interface), .rate_bps = rate_bps};
+    rails_.push_back(std::make_unique<InaRail>(rails_.size(), loop_, options, *this));
+    loop_.add_timed(*rails_.back());
+    return rails_.size() - 1;
+  }
+
+  std::uint16_t port(std::size_t rail) const { return rails_.at(rail)->port(); }
+
+  void attach(std::size_t rail, std::uint16_t group, std::string virtual_address, std::uint8_t child,
+              std::uint32_t slots, std::uint32_t lanes, int world_size) {
+    rails_.at(rail)->attach({.group = group,
+                             .virtual_address = std::move(virtual_address),
+                             .child = child,
+                             .slots = slots,
+                             .lanes = lanes,
+                             .world_size = world_size});
+    world_size_ = world_size;
+  }
+
+  void start(std::size_t rail, std::uint32_t op_index, std::string_view op, ConstArray input, Array output) {
+    check_alike(input, output);
+    held_.emplace_back(input, output);
+    rails_.at(rail)->start({.call = {.op_index = op_index,
+                                     .collective = Collective::kAllReduce,
+                                     .dtype = dtype_of(input),
+                                     .op = op_of(op),
+                                     .count = input.size()},
+                            .input = bytes_of(input),
+                            .output = bytes_of(output),
+                            .count = input.size(),
+                            .world_size = world_size_},
+                           EventLoop::now());
+    ++pending_;
+  }
+
+  /// Runs the loop until every slice is done; false after `timeout_s`. A failure raises RuntimeError.
+  bool run(double timeout_s) {
+    const Time until = EventLoop::now() + static_cast<Time>(timeout_s * kSecond);
+    {
+      nb::gil_scoped_release release;
+      while (pending_ > 0 && failure_.empty() && EventLoop::now() < until) loop_.run_once(until);
+    }
+    if (!failure_.empty()) throw std::runtime_error(failure_);
+    if (pending_ == 0) held_.clear();
+    return pending_ == 0;
+  }
+
+  nb::dict stats(std::size_t rail) const {
+    const RailStats stats = rails_.at(rail)->stats();
+    nb::dict all;
+    all["slices"] = stats.slices;
+    all["payload_bytes"] = stats.payload_bytes;
+    all["bytes_sent"] = stats.bytes_sent;
+    all["bytes_received"] = stats.bytes_received;
+    all["packets_sent"] = stats.packets_sent;
+    all["packets_received"] = stats.packets_received;
+    all["retransmissions"] = stats.retransmissions;
+    all["duplicates"] = stats.duplicates;
+    all["malformed"] = stats.malformed;
+    if (const ina::Endpoint* endpoint = rails_.at(rail)->endpoint()) {
+      all["window"] = endpoint->window().size();
+      all["rtt_ns"] = endpoint->window().smoothed_rtt();
+      all["timeouts"] = endpoint->stats().timeouts;
+    }
+    return all;
+  }
+
+  void slice_done(std::size_t, std::uint32_t, Time) override { --pending_; }
+  void rail_failed(std::size_t rail, const Failure& failure, Time) override {
+    failure_ = "rail " + std::to_string(rail) + ": " + failure.message;
+  }
+
+ private:
+  EventLoop loop_;
+  std::vector<std::unique_ptr<InaRail>> rails_;
+  std::vector<std::pair<ConstArray, Array>> held_;
+  std::size_t pending_ = 0;
+  int world_size_ = 0;
+  std::string failure_;
+};
+
+}  // namespace
+
+void bind_ina_rail(nb::module_& ina) {
+  nb::class_<PyRails>(ina, "Rails")
+      .def(nb::init<>())
+      .def("open", &PyRails::open, "address"_a, "interface"_a = "", "rate_bps"_a = 0,
+           "Open a rail on this host's address; its index. RuntimeError says what is wrong.")
+      .def("port", &PyRails::port, "rail"_a)
+      .def("attach", &PyRails::attach, "rail"_a, "group"_a, "virtual_address"_a, "child"_a, "slots"_a,
+           "lanes"_a, "world_size"_a)
+      .def("start", &PyRails::start, "rail"_a, "op_index"_a, "op"_a, "input"_a, "output"_a)
+      .def("run", &PyRails::run, "timeout_s"_a,
+           "Run until every slice is done; False after the timeout. RuntimeError when a rail fails.")
+      .def("stats", &PyRails::stats, "rail"_a);
+}
+
+}  // namespace railweave

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ina/call.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ina/fixed_point.hpp"
+#include "ina/lanes.hpp"
+
+namespace railweave::ina {
+namespace {
+
+constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
+
+std::uint32_t divide_up(std::size_t value, std::size_t by) {
+  return static_cast<std::uint32_t>((value + by - 1) / by);
+}
+
+Order order_of(ReduceOp op) { return op == ReduceOp::kMin ? Order::kMin : Order::kMax; }
+
+/// The call's mark, with the slice's length mixed in: ranks that split a tensor differently must find out
+/// too.
+std::uint32_t mark_of_slice(const Slice& slice) {
+  return (mark_of(slice.call) ^ static_cast<std::uint32_t>(slice.count ^ slice.count >> 32)) * 16777619u;
+}
+
+bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+
+}  // namespace
+
+Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
+    : slice_(slice),
+      mark_(mark_of_slice(slice)),
+      lanes_(lanes),
+      lead_(lead),
+      headroom_(headroom_bits(slice.world_size)),
+      chunks_(divide_up(slice.count, lanes)),
+      segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
+      exponents_(fixed_point() ? chunks_ : 0) {}
+
+bool Call::fixed_point() const { return slice_.call.dtype == DType::kFloat32 && adds(slice_.call.op); }
+
+std::size_t Call::chunk_size(std::uint32_t chunk) const {
+  return std::min<std::size_t>(lanes_, slice_.count - std::size_t{chunk} * lanes_);
+}
+
+const std::byte* Call::input(std::uint32_t chunk) const {
+  return slice_.input + std::size_t{chunk} * lanes_ * kLaneBytes;
+}
+
+std::byte* Call::output(std::uint32_t chunk) const {
+  return slice_.output + std::size_t{chunk} * lanes_ * kLaneBytes;
+}
+
+std::optional<Item> Call::next() const {
+  if (next_chunk_ < chunks_) {
+    if (next_segment_ < segments_ && next_segment_ <= next_chunk_ / lanes_ + lead_)
+      return Item{Phase::kExponents, next_segment_};
+    if (fixed_point() && exponents_[next_chunk_] == 0) return std::nullopt;
+    return Item{Phase::kData, next_chunk_};
+  }
+  if (data_absorbed_ == chunks_ && next_flagged_ < flagged_.size())
+    return Item{Phase::kClasses, flagged_[next_flagged_]};
+  return std::nullopt;
+}
+
+bool Call::exhausted() const {
+  if (next_chunk_ < chunks_) return false;
+  if (!result_nonfinite_) return true;
+  return data_absorbed_ == chunks_ && next_flagged_ == flagged_.size();
+}
+
+WireOp Call::wire_op(Item item) const {
+  if (item.phase == Phase::kExponents) return WireOp::kMax;
+  return adds(slice_.call.op) ? WireOp::kSum : WireOp::kMax;
+}
+
+std::uint8_t Call::build(Item item, std::byte* lanes) {
+  ++issued_;
+  switch (item.phase) {
+    case Phase::kExponents:
+      ++next_segment_;
+      return build_exponents(item.index, lanes);
+    case Phase::kData:
+      ++next_chunk_;
+      return build_data(item.index, lanes);
+    case Phase::kClasses:
+      ++next_flagged_;
+      build_classes(item.index, lanes);
+      return flag::kNonfinite;
+  }
+  __builtin_unreachable();
+}
+
+std::uint8_t Call::build_exponents(std::uint32_t segment, std::byte* lanes) {
+  const std::uint32_t first = segment * lanes_;
+  const std::uint32_t chunks = std::min(lanes_, chunks_ - first);
+  bool finite = true;
+  for (std::uint32_t i = 0; i < chunks; ++i) {
+    const ChunkScan found = scan(input(first + i), chunk_size(first + i));
+    store_lane(lanes, i, found.exponent);
+    finite = finite && found.finite;
+  }
+  fill_lanes(lanes, chunks, lanes_, kMaxIdentity);
+  input_nonfinite_ = input_nonfinite_ || !finite;
+  return finite ? 0 : flag::kNonfinite;
+}
+
+std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
+  const std::size_t count = chunk_size(chunk);
+  const ReduceOp op = slice_.call.op;
+  fill_lanes(lanes, count, lanes_, adds(op) ? 0 : kMaxIdentity);
+  if (fixed_point()) return build_fixed_point(chunk, lanes);
+  if (slice_.call.dtype == DType::kFloat32) {
+    encode_ordered(input(chunk), count, order_of(op), lanes);
+  } else {
+    encode_integers(input(chunk), count, order_of(op), lanes);
+  }
+  return 0;
+}
+
+std::uint8_t Call::build_fixed_point(std::uint32_t chunk, std::byte* lanes) {
+  const std::size_t count = chunk_size(chunk);
+  if (!input_nonfinite_) {
+    quantise(input(chunk), count, exponents_[chunk], headroom_, lanes);
+    return 0;
+  }
+  std::vector<std::uint8_t> classes(count);
+  if (!quantise_finite(input(chunk), count, exponents_[chunk], headroom_, lanes, classes.data())) return 0;
+  classes_.emplace(chunk, std::move(classes));
+  return flag::kNonfinite;
+}
+
+void Call::build_classes(std::uint32_t chunk, std::byte* lanes) {
+  const auto own = classes_.find(chunk);
+  const std::size_t count = own == classes_.end() ? 0 : own->second.size();
+  if (count > 0) encode_classes(own->second.data(), count, lanes);
+  fill_lanes(lanes, count, lanes_, 0);
+}
+
+void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
+  ++absorbed_;
+  switch (item.phase) {
+    case Phase::kExponents:
+      return absorb_exponents(item.index, flags, lanes);
+    case Phase::kData:
+      return absorb_data(item.index, flags, lanes);
+    case Phase::kClasses:
+      return apply_classes(lanes, chunk_size(item.index), output(item.index));
+  }
+}
+
+void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes) {
+  const std::uint32_t first = segment * lanes_;
+  const std::uint32_t chunks = std::min(lanes_, chunks_ - first);
+  // A broken switch may answer anything; what leaves here is an exponent.
+  for (std::uint32_t i = 0; i < chunks; ++i)
+    exponents_[first + i] =
+        static_cast<std::uint8_t>(std::clamp(load_lane(lanes, i), kMinExponent, kMaxExponent));
+  result_nonfinite_ = result_nonfinite_ || (flags & flag::kNonfinite) != 0;
+}
+
+void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes) {
+  const std::size_t count = chunk_size(chunk);
+  const ReduceOp op = slice_.call.op;
+  if (fixed_point() && op == ReduceOp::kAvg) {
+    dequantise_mean(lanes, count, exponents_[chunk], headroom_, slice_.world_size, output(chunk));
+  } else if (fixed_point()) {
+    dequantise(lanes, count, exponents_[chunk], headroom_, output(chunk));
+  } else if (slice_.call.dtype == DType::kFloat32) {
+    decode_ordered(lanes, count, order_of(op), output(chunk));
+  } else if (op == ReduceOp::kAvg) {
+    decode_integer_mean(lanes, count, slice_.world_size, output(chunk));
+  } else {
+    decode_integers(lanes, count, order_of(op), output(chunk));
+  }
+  ++data_absorbed_;
+  if (result_nonfinite_ && (flags & flag::kNonfinite) != 0) flagged_.push_back(chunk);
+  if (data_absorbed_ == chunks_) std::sort(flagged_.begin(), flagged_.end());
+}
+
+}  // namespace railweave::ina

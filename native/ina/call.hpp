@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One slice as a sequence of chunks: which come when, what they carry, where their results go.
+//
+// The sequence follows from the call and from results alone, so that it is the same on every rank:
+//   int32; float MAX, MIN   data chunks in order
+//   float SUM, AVG          exponents of segments 0…lead-1, then for every segment j the exponents of segment
+//                           j + lead and the data chunks of segment j; at the end the class counts of those
+//                           chunks whose results are flagged NONFINITE
+// A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
+// counts for all data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "ina/packet.hpp"
+#include "rails/rail.hpp"
+
+namespace railweave::ina {
+
+enum class Phase : std::uint8_t { kExponents, kData, kClasses };
+
+/// What one chunk carries: `index` is a segment for exponents, else a data chunk of the slice.
+struct Item {
+  Phase phase;
+  std::uint32_t index;
+};
+
+class Call {
+ public:
+  /// `lead`: how many segments the exponents are ahead of the data.
+  Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead);
+
+  const Slice& slice() const { return slice_; }
+  std::uint32_t mark() const { return mark_; }
+
+  /// The item that the group's next chunk must carry; nothing while that depends on results still missing, or
+  /// when all are issued.
+  std::optional<Item> next() const;
+  /// All items are issued, and no result can add one.
+  bool exhausted() const;
+  /// All results are in place.
+  bool complete() const { return exhausted() && absorbed_ == issued_; }
+
+  WireOp wire_op(Item item) const;
+  /// Issues `item`, which is next(): fills `lanes` and returns the flags to send with them.
+  std::uint8_t build(Item item, std::byte* lanes);
+  /// Takes the result of an item that was issued, once.
+  void absorb(Item item, std::uint8_t flags, const std::byte* lanes);
+
+ private:
+  bool fixed_point() const;
+  std::size_t chunk_size(std::uint32_t chunk) const;
+  const std::byte* input(std::uint32_t chunk) const;
+  std::byte* output(std::uint32_t chunk) const;
+  std::uint8_t build_exponents(std::uint32_t segment, std::byte* lanes);
+  std::uint8_t build_data(std::uint32_t chunk, std::byte* lanes);
+  std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
+  void build_classes(std::uint32_t chunk, std::byte* lanes);
+  void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
+  void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
+
+  Slice slice_;
+  std::uint32_t mark_;
+  std::uint32_t lanes_;
+  std::uint32_t lead_;
+  int headroom_;
+  std::uint32_t chunks_;
+  std::uint32_t segments_;
+  std::uint32_t next_segment_ = 0;
+  std::uint32_t next_chunk_ = 0;
+  std::uint32_t next_flagged_ = 0;
+  std::uint32_t issued_ = 0;
+  std::uint32_t absorbed_ = 0;
+  std::uint32_t data_absorbed_ = 0;
+  bool input_nonfinite_ = false;         // this rank's input, as far as it has been scanned
+  bool result_nonfinite_ = false;        // some rank's, as far as exponents have come
+  std::vector<std::uint8_t> exponents_;  // per data chunk, 0 until its result is here
+  std::vector<std::uint32_t> flagged_;   // chunks that need class counts; sorted once all data are absorbed
+  std::map<std::uint32_t, std::vector<std::uint8_t>>
+      classes_;  // this rank's, saved before results overwrite them
+};
+
+}  // namespace railweave::ina

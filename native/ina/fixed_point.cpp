@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ina/fixed_point.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/simd.hpp"
+#include "ina/lanes.hpp"
+
+namespace railweave::ina {
+namespace {
+
+constexpr std::int32_t kMagnitude = 0x7fffffff;
+constexpr std::int32_t kInfinity = 0x7f800000;
+constexpr float kLargestLane = 0x1.fffffep30f;  // the last float below 2^31
+
+/// 2^power as two factors, because power may be past what one float can hold. Multiplying by one after the
+/// other is exact, except for values so small that they end as 0 anyway.
+struct PowerOfTwo {
+  explicit PowerOfTwo(int power)
+      : first(std::ldexp(1.0f, power / 2)), second(std::ldexp(1.0f, power - power / 2)) {}
+  float first;
+  float second;
+};
+
+int lane_power(int exponent, int headroom) { return 30 - headroom - (exponent - kExponentBias); }
+
+/// Round half to even in plain float arithmetic, so that it becomes vector instructions on any machine:
+/// adding 2^23 to something smaller leaves no bits for a fraction.
+[[gnu::always_inline]] inline std::int32_t nearest(float value) {
+  const float integral = std::copysign(0x1p23f, value);
+  const float rounded = (value + integral) - integral;
+  return static_cast<std::int32_t>(std::fabs(value) < 0x1p23f ? rounded : value);
+}
+
+[[gnu::always_inline]] inline std::int32_t to_lane(float value, const PowerOfTwo& scale) {
+  float scaled = value * scale.first * scale.second;
+  scaled = scaled < kLargestLane ? scaled : kLargestLane;
+  scaled = scaled > -kLargestLane ? scaled : -kLargestLane;
+  return nearest(scaled);
+}
+
+/// Whether floats do: 2^power is a normal float, so is every nonzero result, and no sum reaches infinity.
+/// Then rounding the lane and scaling it exactly equals rounding once.
+bool narrow(int exponent, int headroom) {
+  const int power = -lane_power(exponent, headroom);
+  return power >= -126 && exponent - kExponentBias + headroom < 127;
+}
+
+RAILWEAVE_SIMD
+void dequantise_narrow(const std::byte* __restrict lanes, std::size_t count, float unit, float divisor,
+                       std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i)
+    store(floats, i, static_cast<float>(load_lane(lanes, i)) * unit / divisor);
+}
+
+RAILWEAVE_SIMD
+void dequantise_narrow(const std::byte* __restrict lanes, std::size_t count, float unit,
+                       std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i) store(floats, i, static_cast<float>(load_lane(lanes, i)) * unit);
+}
+
+RAILWEAVE_SIMD
+void dequantise_wide(const std::byte* __restrict lanes, std::size_t count, double unit, double divisor,
+                     std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i)
+    store(floats, i, static_cast<float>(static_cast<double>(load_lane(lanes, i)) * unit / divisor));
+}
+
+}  // namespace
+
+int headroom_bits(int world_size) {
+  const auto ranks = static_cast<unsigned>(world_size);
+  return std::bit_width(ranks > 128 ? ranks : ranks - 1);
+}
+
+RAILWEAVE_SIMD
+ChunkScan scan(const std::byte* floats, std::size_t count) {
+  std::int32_t largest = 0;
+  std::int32_t largest_finite = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t magnitude = load<std::int32_t>(floats, i) & kMagnitude;
+    const std::int32_t finite = magnitude < kInfinity ? magnitude : 0;
+    largest = std::max(largest, magnitude);
+    largest_finite = std::max(largest_finite, finite);
+  }
+  return {.exponent = std::max(largest_finite >> 23, kMinExponent), .finite = largest < kInfinity};
+}
+
+RAILWEAVE_SIMD
+void quantise(const std::byte* __restrict floats, std::size_t count, int exponent, int headroom,
+              std::byte* __restrict lanes) {
+  const PowerOfTwo scale(lane_power(exponent, headroom));
+  for (std::size_t i = 0; i < count; ++i) store_lane(lanes, i, to_lane(load<float>(floats, i), scale));
+}
+
+RAILWEAVE_SIMD
+bool quantise_finite(const std::byte* __restrict floats, std::size_t count, int exponent, int headroom,
+                     std::byte* __restrict lanes, std::uint8_t* __restrict classes) {
+  const PowerOfTwo scale(lane_power(exponent, headroom));
+  std::uint8_t any = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t bits = load<std::int32_t>(floats, i);
+    const std::int32_t magnitude = bits & kMagnitude;
+    const std::uint8_t infinity = bits < 0 ? kNegativeInfinity : kPositiveInfinity;
+    const std::uint8_t nonfinite = magnitude > kInfinity ? std::uint8_t{kNan} : infinity;
+    classes[i] = magnitude < kInfinity ? std::uint8_t{kFinite} : nonfinite;
+    any |= classes[i];
+    store_lane(lanes, i, to_lane(std::bit_cast<float>(magnitude < kInfinity ? bits : 0), scale));
+  }
+  return any != 0;
+}
+
+void dequantise(const std::byte* lanes, std::size_t count, int exponent, int headroom, std::byte* floats) {
+  const int power = -lane_power(exponent, headroom);
+  if (narrow(exponent, headroom)) {
+    dequantise_narrow(lanes, count, std::ldexp(1.0f, power), floats);
+  } else {
+    dequantise_wide(lanes, count, std::ldexp(1.0, power), 1.0, floats);
+  }
+}
+
+void dequantise_mean(const std::byte* lanes, std::size_t count, int exponent, int headroom, int world_size,
+                     std::byte* floats) {
+  const int power = -lane_power(exponent, headroom);
+  if (narrow(exponent, headroom)) {
+    dequantise_narrow(lanes, count, std::ldexp(1.0f, power), static_cast<float>(world_size), floats);
+  } else {
+    dequantise_wide(lanes, count, std::ldexp(1.0, power), world_size, floats);
+  }
+}
+
+RAILWEAVE_SIMD
+void encode_classes(const std::uint8_t* __restrict classes, std::size_t count, std::byte* __restrict lanes) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t infinity = classes[i] == kPositiveInfinity ? 1 << 10 : 1;
+    const std::int32_t nonfinite = classes[i] == kNan ? 1 << 20 : infinity;
+    store_lane(lanes, i, classes[i] == kFinite ? 0 : nonfinite);
+  }
+}
+
+void apply_classes(const std::byte* lanes, std::size_t count, std::byte* floats) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t counts = load_lane(lanes, i);
+    if (counts == 0) continue;
+    const bool positive = (counts >> 10 & 0x3ff) != 0;
+    const bool negative = (counts & 0x3ff) != 0;
+    const bool nan = (counts >> 20) != 0 || (positive && negative);
+    const float result = nan ? std::numeric_limits<float>::quiet_NaN() : positive ? infinity : -infinity;
+    store(floats, i, result);
+  }
+}
+
+}  // namespace railweave::ina

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ina/lanes.hpp"
+
+#include <limits>
+
+#include "core/simd.hpp"
+
+namespace railweave::ina {
+namespace {
+
+constexpr std::int32_t kNanKey = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kQuietNan = 0x7fc00000;
+constexpr std::int32_t kMagnitude = 0x7fffffff;
+constexpr std::int32_t kInfinity = 0x7f800000;
+
+/// Between IEEE's sign and magnitude and two's complement; its own inverse.
+[[gnu::always_inline]] inline std::int32_t flip_negative(std::int32_t bits) {
+  return bits ^ (bits >> 31 & kMagnitude);
+}
+
+}  // namespace
+
+RAILWEAVE_SIMD
+void encode_integers(const std::byte* __restrict values, std::size_t count, Order order,
+                     std::byte* __restrict lanes) {
+  const auto mask = static_cast<std::int32_t>(order);
+  for (std::size_t i = 0; i < count; ++i) store_lane(lanes, i, load<std::int32_t>(values, i) ^ mask);
+}
+
+RAILWEAVE_SIMD
+void decode_integers(const std::byte* __restrict lanes, std::size_t count, Order order,
+                     std::byte* __restrict values) {
+  const auto mask = static_cast<std::int32_t>(order);
+  for (std::size_t i = 0; i < count; ++i) store(values, i, load_lane(lanes, i) ^ mask);
+}
+
+// A double holds the quotient to 2^-21, and one that is not an integer is at least 1/n away from the next:
+// the truncation is exact.
+RAILWEAVE_SIMD
+void decode_integer_mean(const std::byte* __restrict lanes, std::size_t count, int world_size,
+                         std::byte* __restrict values) {
+  const double ranks = world_size;
+  for (std::size_t i = 0; i < count; ++i)
+    store(values, i, static_cast<std::int32_t>(static_cast<double>(load_lane(lanes, i)) / ranks));
+}
+
+RAILWEAVE_SIMD
+void encode_ordered(const std::byte* __restrict floats, std::size_t count, Order order,
+                    std::byte* __restrict lanes) {
+  const auto mask = static_cast<std::int32_t>(order);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t bits = load<std::int32_t>(floats, i);
+    const bool nan = (bits & kMagnitude) > kInfinity;
+    store_lane(lanes, i, nan ? kNanKey : flip_negative(bits) ^ mask);
+  }
+}
+
+RAILWEAVE_SIMD
+void decode_ordered(const std::byte* __restrict lanes, std::size_t count, Order order,
+                    std::byte* __restrict floats) {
+  const auto mask = static_cast<std::int32_t>(order);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t key = load_lane(lanes, i);
+    store(floats, i, key == kNanKey ? kQuietNan : flip_negative(key ^ mask));
+  }
+}
+
+void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value) {
+  for (std::size_t i = from; i < to; ++i) store_lane(lanes, i, value);
+}
+
+}  // namespace railweave::ina

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes in a packet, and the maps from values to lanes that need no exponent: integers, and floats by order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace railweave::ina {
+
+template <typename T>
+[[gnu::always_inline]] inline T load(const std::byte* from, std::size_t index) {
+  T value;
+  std::memcpy(&value, from + index * sizeof value, sizeof value);
+  return value;
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void store(std::byte* to, std::size_t index, T value) {
+  std::memcpy(to + index * sizeof value, &value, sizeof value);
+}
+
+[[gnu::always_inline]] inline std::int32_t load_lane(const std::byte* lanes, std::size_t index) {
+  return static_cast<std::int32_t>(__builtin_bswap32(load<std::uint32_t>(lanes, index)));
+}
+
+[[gnu::always_inline]] inline void store_lane(std::byte* lanes, std::size_t index, std::int32_t value) {
+  store(lanes, index, __builtin_bswap32(static_cast<std::uint32_t>(value)));
+}
+
+/// A switch knows MAX but not MIN: the complement turns the order of int32 round.
+enum class Order : std::int32_t { kMax = 0, kMin = -1 };
+
+/// int32 as they are (kMax, also for sums), or complemented. Its own inverse: `decode_integers` undoes it.
+void encode_integers(const std::byte* values, std::size_t count, Order order, std::byte* lanes);
+void decode_integers(const std::byte* lanes, std::size_t count, Order order, std::byte* values);
+
+/// Sums divided by `world_size`, truncated towards zero.
+void decode_integer_mean(const std::byte* lanes, std::size_t count, int world_size, std::byte* values);
+
+/// Float32 as int32 of the same order. NaN is above everything, whichever the order, so that it wins as in
+/// numpy.maximum and numpy.minimum; -0 is below +0.
+void encode_ordered(const std::byte* floats, std::size_t count, Order order, std::byte* lanes);
+void decode_ordered(const std::byte* lanes, std::size_t count, Order order, std::byte* floats);
+
+/// `value` in lanes `from` to `to`.
+void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value);
+
+}  // namespace railweave::ina

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/datagram_socket.hpp"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+namespace railweave {
+namespace {
+
+constexpr std::uint64_t kWireHeaders = 14 + 20 + 8;  // Ethernet, IPv4, UDP
+constexpr std::size_t kIpUdpHeaders = 20 + 8;
+constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
+constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
+constexpr std::size_t kSendMessages = 64;
+constexpr std::size_t kReceiveMessages = 16;
+constexpr std::size_t kReceiveBytes = 65'536;
+
+[[noreturn]] void raise(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  if (inet_pton(AF_INET, address.c_str(), &out.sin_addr) != 1)
+    throw std::runtime_error("'" + address + "' is not an IPv4 address");
+  return out;
+}
+
+template <typename T>
+int set_option(int fd, int level, int name, T value) {
+  return setsockopt(fd, level, name, &value, sizeof value);
+}
+
+void bind_interface(int fd, const std::string& interface) {
+  if (if_nametoindex(interface.c_str()) == 0) raise("interface " + interface);
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.data(),
+                 static_cast<socklen_t>(interface.size())) < 0)
+    raise("cannot bind to interface " + interface);
+}
+
+void bind_address(int fd, const std::string& address, std::uint16_t port) {
+  const sockaddr_in local = ipv4(address, port);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0) return;
+  if (errno == EADDRNOTAVAIL)
+    throw std::runtime_error("no interface of this machine has the address " + address);
+  if (errno == EADDRINUSE)
+    throw std::runtime_error("UDP port " + std::to_string(port) + " of " + address +
+                             " is in use by another process");
+  raise("cannot bind to " + address + ":" + std::to_string(port));
+}
+
+}  // namespace
+
+DatagramSocket::DatagramSocket(const std::string& address, std::uint16_t port, const std::string& interface)
+    : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+      arena_(kReceiveMessages * kReceiveBytes) {
+  if (fd_ < 0) raise("cannot open a UDP socket");
+  try {
+    if (!interface.empty()) bind_interface(fd_, interface);
+    bind_address(fd_, address, port);
+    if (set_option(fd_, SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+}
+
+DatagramSocket::~DatagramSocket() { close(fd_); }
+
+std::uint16_t DatagramSocket::port() const {
+  sockaddr_in local{};
+  socklen_t size = sizeof local;
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&local), &size) < 0) raise("getsockname");
+  return ntohs(local.sin_port);
+}
+
+void DatagramSocket::connect(const std::string& address, std::uint16_t port) {
+  const sockaddr_in remote = ipv4(address, port);
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) < 0)
+    raise("no route to " + address + ":" + std::to_string(port));
+}
+
+void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
+  int mtu = 0;
+  socklen_t length = sizeof mtu;
+  if (getsockopt(fd_, IPPROTO_IP, IP_MTU, &mtu, &length) == 0 &&
+      size + kIpUdpHeaders > static_cast<std::size_t>(mtu))
+    throw std::runtime_error("packets of " + std::to_string(size + kIpUdpHeaders) +
+                             " bytes exceed the MTU of " + std::to_string(mtu) +
+                             "; raise it, or let the group use fewer lanes");
+  segment_ = size;
+  most_ = std::clamp<std::size_t>(most, 1, std::min(kMaxSegments, kMaxSuperPacket / size));
+  if (set_option(fd_, SOL_UDP, UDP_SEGMENT, static_cast<int>(size)) < 0) most_ = 1;
+}
+
+void DatagramSocket::set_buffers(std::size_t bytes) {
+  const int size = static_cast<int>(std::min<std::size_t>(bytes, 1u << 30));
+  for (const auto& [force, plain] :
+       {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
+    if (set_option(fd_, SOL_SOCKET, force, size) < 0) set_option(fd_, SOL_SOCKET, plain, size);
+  }
+}
+
+/// Messages for sendmmsg; each is one datagram or a super-packet, gathered from where its datagrams lie.
+struct DatagramSocket::SendBatch {
+  std::array<mmsghdr, kSendMessages> messages;
+  std::array<std::size_t, kSendMessages> datagrams;  // in each message
+  std::array<iovec, kSendMessages * 4> vectors;
+  std::size_t size = 0;
+  std::size_t vectors_used = 0;
+
+  /// False if there is no room.
+  bool add(std::span<const Bytes> group) {
+    if (size == kSendMessages || vectors_used + group.size() > vectors.size()) return false;
+    iovec* const first = &vectors[vectors_used];
+    iovec* last = nullptr;
+    for (const Bytes& datagram : group) {
+      auto* const start = const_cast<std::byte*>(datagram.data());
+      if (last != nullptr && static_cast<std::byte*>(last->iov_base) + last->iov_len == start) {
+        last->iov_len += datagram.size();
+      } else {
+        last = &vectors[vectors_used++];
+        *last = {.iov_base = start, .iov_len = datagram.size()};
+      }
+    }
+    messages[size] = {};
+    messages[size].msg_hdr.msg_iov = first;
+    messages[size].msg_hdr.msg_iovlen = static_cast<std::size_t>(last - first) + 1;
+    datagrams[size++] = group.size();
+    return true;
+  }
+};
+
+/// How many of the first datagrams fit one super-packet: all but the last have the segment's size.
+std::size_t DatagramSocket::group(std::span<const Bytes> datagrams) const {
+  const std::size_t limit = std::min(most_, datagrams.size());
+  std::size_t count = 0;
+  while (count < limit && datagrams[count].size() == segment_) ++count;
+  return std::max<std::size_t>(count, 1);
+}
+
+std::size_t DatagramSocket::send(std::span<const Bytes> datagrams) {
+  std::size_t gone = 0;
+  while (gone < datagrams.size()) {
+    SendBatch batch;
+    for (std::size_t at = gone; at < datagrams.size();) {
+      const std::size_t count = group(datagrams.subspan(at));
+      if (!batch.add(datagrams.subspan(at, count))) break;
+      at += count;
+    }
+    const int sent = sendmmsg(fd_, batch.messages.data(), static_cast<unsigned>(batch.size), 0);
+    if (sent < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return gone;
+      if (tolerate(errno, batch.datagrams[0])) gone += batch.datagrams[0];
+      continue;
+    }
+    for (int i = 0; i < sent; ++i) {
+      gone += batch.datagrams[i];
+      counts_.datagrams_sent += batch.datagrams[i];
+      counts_.bytes_sent += batch.messages[i].msg_len + kWireHeaders;
+    }
+  }
+  return gone;
+}
+
+/// A message that cannot leave is like one lost on the way; true if it is to be skipped, false to try again.
+bool DatagramSocket::tolerate(int error, std::size_t datagrams) {
+  if (error == EINTR) return false;
+  if ((error == EIO || error == EINVAL) && most_ > 1) {  // this path cannot segment
+    most_ = 1;
+    return false;
+  }
+  counts_.dropped += datagrams;
+  return true;
+}
+
+struct DatagramSocket::ReceiveBatch {
+  std::array<mmsghdr, kReceiveMessages> messages{};
+  std::array<iovec, kReceiveMessages> vectors;
+  alignas(cmsghdr) std::array<std::array<std::byte, CMSG_SPACE(sizeof(int))>, kReceiveMessages> controls;
+
+  explicit ReceiveBatch(std::byte* arena) {
+    for (std::size_t i = 0; i < kReceiveMessages; ++i) {
+      vectors[i] = {.iov_base = arena + i * kReceiveBytes, .iov_len = kReceiveBytes};
+      msghdr& header = messages[i].msg_hdr;
+      header.msg_iov = &vectors[i];
+      header.msg_iovlen = 1;
+      header.msg_control = controls[i].data();
+      header.msg_controllen = controls[i].size();
+    }
+  }
+
+  /// Size of the datagrams in message `i`; the last may be shorter.
+  std::size_t segment(std::size_t i) {
+    msghdr& header = messages[i].msg_hdr;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+      if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO) continue;
+      int size;
+      std::memcpy(&size, CMSG_DATA(c), sizeof size);
+      if (size > 0) return static_cast<std::size_t>(size);
+    }
+    return std::max<std::size_t>(messages[i].msg_len, 1);
+  }
+};
+
+bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
+  ReceiveBatch batch(arena_.data());
+  const int received = recvmmsg(fd_, batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
+  if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
+  for (int i = 0; i < received; ++i) {
+    const std::size_t segment = batch.segment(i);
+    const Bytes all(arena_.data() + i * kReceiveBytes, batch.messages[i].msg_len);
+    counts_.bytes_received += all.size() + kWireHeaders;
+    for (std::size_t at = 0; at == 0 || at < all.size(); at += segment) {
+      ++counts_.datagrams_received;
+      take(all.subspan(at, std::min(segment, all.size() - at)));
+    }
+  }
+  return received > 0;
+}
+
+}  // namespace railweave

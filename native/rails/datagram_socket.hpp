@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A UDP socket with one remote, in batches: runs of datagrams leave and arrive as super-packets (UDP_SEGMENT,
+// UDP_GRO).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/bytes.hpp"
+
+namespace railweave {
+
+/// What an interface counts: a super-packet crosses a veth pair whole, with one set of headers.
+struct DatagramCounts {
+  std::uint64_t datagrams_sent = 0;
+  std::uint64_t datagrams_received = 0;
+  std::uint64_t bytes_sent = 0;  // Ethernet, IPv4 and UDP headers included
+  std::uint64_t bytes_received = 0;
+  std::uint64_t dropped = 0;  // datagrams that the kernel refused: no route, no memory, nobody there
+};
+
+class DatagramSocket {
+ public:
+  /// Binds to `address` and `port` (0: any), and to `interface` unless it is empty. Throws std::runtime_error
+  /// that says what is wrong with which of them.
+  DatagramSocket(const std::string& address, std::uint16_t port, const std::string& interface);
+  ~DatagramSocket();
+  DatagramSocket(const DatagramSocket&) = delete;
+  DatagramSocket& operator=(const DatagramSocket&) = delete;
+
+  int fd() const { return fd_; }
+  std::uint16_t port() const;
+  /// From now on datagrams go to, and come only from, this remote. Throws std::runtime_error.
+  void connect(const std::string& address, std::uint16_t port);
+  /// Datagrams of `size` bytes may leave up to `most` at a time. Throws std::runtime_error if one does not
+  /// fit the path's MTU.
+  void set_super_packets(std::size_t size, std::size_t most);
+  /// Room in the kernel for `bytes` of datagrams in each direction, as far as the system allows.
+  void set_buffers(std::size_t bytes);
+
+  /// Sends from the front of `datagrams` until the kernel takes no more; returns how many are gone.
+  std::size_t send(std::span<const Bytes> datagrams);
+  /// Takes one batch of what has arrived and hands over each datagram. False if there was nothing.
+  bool receive(const std::function<void(Bytes)>& take);
+
+  const DatagramCounts& counts() const { return counts_; }
+
+ private:
+  struct SendBatch;
+  struct ReceiveBatch;
+
+  std::size_t group(std::span<const Bytes> datagrams) const;
+  bool tolerate(int error, std::size_t datagrams);
+
+  int fd_;
+  std::size_t segment_ = 0;
+  std::size_t most_ = 1;
+  DatagramCounts counts_;
+  std::vector<std::byte> arena_;  // where recvmmsg writes
+};
+
+}  // namespace railweave
