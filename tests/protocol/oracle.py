@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an in-network all_reduce must give, bit for bit: hosts and switch as a few lines of numpy in float64.
+
+Written from the definition of the number format, chunk by chunk; it shares nothing with the native code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+Array = NDArray[np.float32] | NDArray[np.int32]
+
+
+def headroom_bits(world_size: int) -> int:
+    """Bits that lanes leave free for the sum: ceil(log2 n), and one for rounding up past 24-bit lanes."""
+    bits = (world_size - 1).bit_length()
+    return bits if bits < 8 or world_size < 2**bits else bits + 1
+
+
+def chunk_exponent(chunks: Sequence[FloatArray]) -> int:
+    """The largest exponent of a finite value on any rank, not below that of the denormals' units."""
+    values = np.concatenate(chunks)
+    largest = np.abs(values[np.isfinite(values)], dtype=np.float64).max(initial=0.0)
+    return max(int(np.frexp(largest)[1]) - 1, -126) if largest > 0 else -126
+
+
+def lanes_of(values: FloatArray, exponent: int, world_size: int) -> NDArray[np.int64]:
+    """Round half to even of x * 2^(30 - h - e); float64 holds both sides exactly. NaN and Inf count as 0."""
+    finite = np.where(np.isfinite(values), values, np.float32(0)).astype(np.float64)
+    scaled = np.ldexp(finite, 30 - headroom_bits(world_size) - exponent)
+    return np.rint(scaled).astype(np.int64)
+
+
+def floats_of(sums: NDArray[np.int64], exponent: int, world_size: int, mean: bool) -> FloatArray:
+    """The sum rounded to float32; the mean is that over n, except where the sum may be no normal float."""
+    headroom = headroom_bits(world_size)
+    unit = exponent + headroom - 30
+    exact = np.ldexp(sums.astype(np.float64), unit)
+    with np.errstate(over="ignore"):
+        if mean and (unit < -126 or exponent + headroom >= 127):
+            return (exact / world_size).astype(np.float32)
+        total = exact.astype(np.float32)
+        return total / np.float32(world_size) if mean else total
+
+
+def with_nonfinite(result: FloatArray, chunks: Sequence[FloatArray]) -> FloatArray:
+    """Where some rank has NaN or Inf: what IEEE addition gives."""
+    stacked = np.stack(chunks)
+    with np.errstate(invalid="ignore"):
+        ieee = np.where(np.isfinite(stacked), np.float32(0), stacked).sum(axis=0, dtype=np.float32)
+    touched = ~np.isfinite(stacked).all(axis=0)
+    fixed = np.where(np.isnan(ieee), np.float32(np.nan), ieee)
+    return np.where(touched, fixed, result)
+
+
+def fixed_point_sum(inputs: Sequence[FloatArray], lanes: int, mean: bool = False) -> FloatArray:
+    """Float SUM or AVG of the ranks' arrays in chunks of `lanes` elements."""
+    world_size = len(inputs)
+    parts = []
+    for start in range(0, len(inputs[0]), lanes):
+        chunks = [values[start : start + lanes] for values in inputs]
+        exponent = chunk_exponent(chunks)
+        sums = np.sum([lanes_of(chunk, exponent, world_size) for chunk in chunks], axis=0)
+        assert np.abs(sums).max() < 2**31, "the switch's int32 must hold every sum"
+        parts.append(with_nonfinite(floats_of(sums, exponent, world_size, mean), chunks))
+    return np.concatenate(parts)
+
+
+def ordered_extreme(inputs: Sequence[FloatArray], minimum: bool) -> FloatArray:
+    """Float MAX or MIN: NaN wins, and -0 < +0."""
+    stacked = np.stack(inputs)
+    bits = stacked.view(np.int32).astype(np.int64)
+    keys = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)
+    index = keys.argmin(axis=0) if minimum else keys.argmax(axis=0)
+    chosen = np.take_along_axis(stacked, index[None], axis=0)[0]
+    return np.where(np.isnan(stacked).any(axis=0), np.float32(np.nan), chosen)
+
+
+def integer_reduce(inputs: Sequence[NDArray[np.int32]], op: str) -> NDArray[np.int32]:
+    """Int32 SUM wraps, AVG truncates the wrapped sum towards zero, MAX and MIN are exact."""
+    stacked = np.stack(inputs)
+    if op == "max":
+        return stacked.max(axis=0)
+    if op == "min":
+        return stacked.min(axis=0)
+    wrapped = stacked.sum(axis=0, dtype=np.int32)
+    if op == "sum":
+        return wrapped
+    wide = wrapped.astype(np.int64)
+    return (np.sign(wide) * (np.abs(wide) // len(inputs))).astype(np.int32)
+
+
+def expected(inputs: Sequence[Array], op: str, lanes: int) -> Array:
+    """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet."""
+    if inputs[0].dtype == np.int32:
+        return integer_reduce(inputs, op)
+    if op in ("max", "min"):
+        return ordered_extreme(inputs, minimum=op == "min")
+    return fixed_point_sum(inputs, lanes, mean=op == "avg")
+
+
+def error_bound(inputs: Sequence[FloatArray], lanes: int) -> NDArray[np.float64]:
+    """n/2 * 2^(e + h - 30) per element: how far the sum may be from exact before it is rounded to float32."""
+    world_size = len(inputs)
+    bound = np.empty(len(inputs[0]))
+    for start in range(0, len(bound), lanes):
+        exponent = chunk_exponent([values[start : start + lanes] for values in inputs])
+        unit = np.ldexp(1.0, exponent + headroom_bits(world_size) - 30)
+        bound[start : start + lanes] = world_size / 2 * unit
+    return bound

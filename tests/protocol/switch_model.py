@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reference of the slot algorithm in numpy: one switch of a tree, on UDP payloads.
+
+A model for tests of the hosts, and the yardstick for the P4 program; it knows no Ethernet and no target.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+HEADER = struct.Struct(">BBHBBHII")
+CONTRIBUTE, RESULT, PROBE = 0, 1, 2
+SUM, MAX = 0, 1
+RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
+PARENT = "parent"
+
+Port = int | str
+Output = tuple[Port, bytes]
+
+
+@dataclass(frozen=True)
+class Packet:
+    """Header and lanes of one datagram."""
+
+    kind: int
+    op: int
+    group: int
+    child: int
+    flags: int
+    slot: int
+    round: int
+    mark: int
+    lanes: bytes
+
+    @classmethod
+    def parse(cls, data: bytes) -> Packet | None:
+        """None for what is too short or of another version."""
+        if len(data) < HEADER.size:
+            return None
+        first, *fields = HEADER.unpack_from(data)
+        return cls(first & 0xF, *fields, lanes=data[HEADER.size :]) if first >> 4 == 1 else None
+
+    def encode(self) -> bytes:
+        """Bytes on the wire."""
+        fields = (self.op, self.group, self.child, self.flags, self.slot, self.round, self.mark)
+        return HEADER.pack(1 << 4 | self.kind, *fields) + self.lanes
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A group at one switch: its children are ports 0…children-1, the parent is PARENT."""
+
+    group: int
+    children: int
+    slots: int
+    start: int = 1
+    base: int = 0
+    child_at_parent: int | None = None  # None: this switch is the root
+
+
+class SwitchModel:
+    """Registers of one switch and what a packet does to them."""
+
+    def __init__(self, lanes: int, groups: Iterable[Membership], registers: int = 16384) -> None:
+        self.lanes = lanes
+        self.groups = {group.group: group for group in groups}
+        self.tag = np.zeros(registers, np.uint32)
+        for group in self.groups.values():  # as if earlier groups had used the range up to here
+            self.tag[group.base : group.base + 2 * group.slots] = group.start - 1
+        self.seen = np.zeros(registers, np.uint32)
+        self.mark = np.zeros(registers, np.uint32)
+        self.flags = np.zeros(registers, np.uint8)
+        self.present = np.zeros(registers, bool)
+        self.values = np.zeros((registers, lanes), np.int32)
+        self.refused = 0
+        self.stale = 0
+        self.retransmissions = 0
+        self.results = 0
+
+    def process(self, port: Port, data: bytes) -> list[Output]:
+        """One datagram in, what leaves."""
+        packet = Packet.parse(data)
+        member = packet and self.groups.get(packet.group)
+        if packet is None or member is None:
+            return self._refuse()
+        if packet.kind == PROBE:
+            return [(port, data)]
+        if not self._well_formed(packet, member, port):
+            return self._refuse()
+        index = member.base + packet.slot
+        age = _serial_difference(member.start + packet.round, int(self.tag[index]))
+        if port == PARENT:
+            return self._from_parent(packet, member, index, age)
+        return self._contribute(packet, member, index, age)
+
+    def _well_formed(self, packet: Packet, member: Membership, port: Port) -> bool:
+        from_parent = port == PARENT
+        return (
+            len(packet.lanes) == 4 * self.lanes
+            and packet.slot < 2 * member.slots
+            and packet.kind == (RESULT if from_parent else CONTRIBUTE)
+            and packet.child == (member.child_at_parent if from_parent else port)
+            and packet.op in (SUM, MAX)
+        )
+
+    def _refuse(self) -> list[Output]:
+        self.refused += 1
+        return []
+
+    def _contribute(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
+        if age < 0:
+            self.stale += 1
+            return []
+        bit = np.uint32(1 << packet.child)
+        lanes: NDArray[np.int32] = np.frombuffer(packet.lanes, ">i4").astype(np.int32)
+        again = age == 0 and bool(self.seen[index] & bit)
+        if age > 0:
+            self.tag[index] = (member.start + packet.round) & 0xFFFFFFFF
+            self.seen[index] = bit
+            self.present[index] = False
+            self.mark[index], self.flags[index], self.values[index] = packet.mark, packet.flags, lanes
+        elif again:
+            self.retransmissions += 1
+        else:
+            self.seen[index] |= bit
+            self.flags[index] |= packet.flags | (MISMATCH if self.mark[index] != packet.mark else 0)
+            merge = np.add if packet.op == SUM else np.maximum
+            self.values[index] = merge(self.values[index], lanes)
+        return self._answer(packet, member, index, again)
+
+    def _answer(self, packet: Packet, member: Membership, index: int, again: bool) -> list[Output]:
+        if self.seen[index] != (1 << member.children) - 1:
+            return []
+        if member.child_at_parent is not None and not self.present[index]:
+            up = replace(packet, child=member.child_at_parent)
+            return [(PARENT, self._filled(up, CONTRIBUTE, index))]
+        if again:
+            return [(packet.child, self._filled(packet, RESULT, index))]
+        return self._multicast(packet, member, index)
+
+    def _from_parent(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
+        if age != 0 or self.present[index]:
+            self.stale += 1
+            return []
+        self.flags[index] = packet.flags
+        self.values[index] = np.frombuffer(packet.lanes, ">i4")
+        self.present[index] = True
+        return self._multicast(packet, member, index)
+
+    def _multicast(self, packet: Packet, member: Membership, index: int) -> list[Output]:
+        self.results += 1
+        return [
+            (child, self._filled(replace(packet, child=child), RESULT, index))
+            for child in range(member.children)
+        ]
+
+    def _filled(self, packet: Packet, kind: int, index: int) -> bytes:
+        lanes = self.values[index].astype(">i4").tobytes()
+        return replace(packet, kind=kind, flags=int(self.flags[index]), lanes=lanes).encode()
+
+
+def _serial_difference(a: int, b: int) -> int:
+    """RFC 1982 on 32 bits: positive when `a` is the newer."""
+    return (a - b + 2**31) % 2**32 - 2**31

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In-network rails on real UDP sockets over loopback; the switch is the model, behind a socket of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from protocol.oracle import Array, expected
+from protocol.switch_model import Membership, SwitchModel
+from railweave._native import ina
+
+GROUP, SLOTS, LANES = 9, 64, 16
+POLL_S = 0.05
+
+
+class LoopbackSwitch:
+    """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute."""
+
+    def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
+        self.model = SwitchModel(LANES, [Membership(GROUP, hosts, SLOTS)])
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((address, ina.UDP_PORT))
+        self.socket.settimeout(POLL_S)
+        self.children: dict[int, tuple[str, int]] = {}
+        self.refuse_every = refuse_every
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        number = 0
+        while not self.stopping.is_set():
+            try:
+                data, sender = self.socket.recvfrom(65536)
+            except TimeoutError:
+                continue
+            number += 1
+            if self.refuse_every and number % self.refuse_every == 0:
+                continue
+            self.children[data[4]] = sender
+            for child, packet in self.model.process(data[4], data):
+                self.socket.sendto(packet, self.children[int(child)])
+
+    def close(self) -> None:
+        self.stopping.set()
+        self.thread.join()
+        self.socket.close()
+
+
+@pytest.fixture
+def switch(request: pytest.FixtureRequest) -> Iterator[LoopbackSwitch]:
+    hosts, refuse_every = request.param
+    served = LoopbackSwitch("127.0.52.57", hosts, refuse_every)
+    yield served
+    served.close()
+
+
+def attached_rails(hosts: int, rate_bps: int = 0) -> ina.Rails:
+    rails = ina.Rails()
+    for host in range(hosts):
+        rail = rails.open("127.0.0.1", rate_bps=rate_bps)
+        rails.attach(rail, GROUP, "127.0.52.57", child=host, slots=SLOTS, lanes=LANES, world_size=hosts)
+    return rails
+
+
+def start(rails: ina.Rails, op_index: int, op: str, inputs: list[Array]) -> list[Array]:
+    outputs = [np.zeros_like(values) for values in inputs]
+    for host, (values, output) in enumerate(zip(inputs, outputs, strict=True)):
+        rails.start(host, op_index, op, values, output)
+    return outputs
+
+
+@pytest.mark.parametrize("switch", [(3, 0), (3, 50)], ids=["clean", "2 % lost"], indirect=True)
+@pytest.mark.parametrize("rate_bps", [0, 10_000_000])
+def test_slices_over_real_sockets(switch: LoopbackSwitch, rate_bps: int) -> None:
+    rails = attached_rails(3, rate_bps)
+    generator = np.random.default_rng(1)
+    floats = [generator.standard_normal(5000).astype(np.float32) for _ in range(3)]
+    integers = [generator.integers(-(2**31), 2**31, 3000, np.int32) for _ in range(3)]
+    sums, extremes = start(rails, 0, "sum", floats), start(rails, 1, "max", integers)
+    assert rails.run(timeout_s=60)
+    for output in sums:
+        np.testing.assert_array_equal(output, expected(floats, "sum", LANES))
+    for output in extremes:
+        np.testing.assert_array_equal(output, expected(integers, "max", LANES))
+    stats = rails.stats(0)
+    assert stats["slices"] == 2
+    assert stats["payload_bytes"] == 4 * (5000 + 3000)
+    assert (stats["retransmissions"] > 0) or not switch.refuse_every
+    assert stats["malformed"] == 0
+
+
+def test_errors_say_what_is_wrong() -> None:
+    rails = ina.Rails()
+    with pytest.raises(RuntimeError, match=r"no interface of this machine has the address 192\.0\.2\.1"):
+        rails.open("192.0.2.1")
+    with pytest.raises(RuntimeError, match="'rail' is not an IPv4 address"):
+        rails.open("rail")
+    with pytest.raises(RuntimeError, match="interface nowhere0"):
+        rails.open("127.0.0.1", "nowhere0")
+    rail = rails.open("127.0.0.1")
+    with pytest.raises(ValueError, match="power of two"):
+        rails.attach(rail, GROUP, "127.0.52.57", child=0, slots=100, lanes=LANES, world_size=2)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixed point and lane maps, bit by bit against numpy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from protocol import oracle
+from railweave._native import ina
+
+BIAS = 127
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+ANY_FLOATS = st.floats(width=32)
+BITS = st.integers(0, 2**32 - 1)
+WORLD_SIZES = st.sampled_from([1, 2, 3, 4, 7, 8, 31, 128, 129, 255, 256, 257, 512, 513, 1023])
+# Lengths on both sides of what vector instructions take at a time.
+LENGTHS = st.integers(0, 70)
+
+
+def float_arrays(elements: st.SearchStrategy[float]) -> st.SearchStrategy[NDArray[np.float32]]:
+    return arrays(np.float32, LENGTHS, elements=elements)
+
+
+def raw_arrays() -> st.SearchStrategy[NDArray[np.float32]]:
+    """Every bit pattern: denormals, NaN payloads, both zeros."""
+    return arrays(np.uint32, LENGTHS, elements=BITS).map(lambda bits: bits.view(np.float32))
+
+
+def lanes_from(data: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(data, ">i4").astype(np.int64)
+
+
+def as_lanes(values: NDArray[np.int64]) -> bytes:
+    return values.astype(">i4").tobytes()
+
+
+@given(WORLD_SIZES)
+def test_headroom(world_size: int) -> None:
+    assert ina.headroom_bits(world_size) == oracle.headroom_bits(world_size)
+
+
+@given(raw_arrays())
+def test_scan(values: NDArray[np.float32]) -> None:
+    exponent, finite = ina.scan(values)
+    assert exponent - BIAS == oracle.chunk_exponent([values])
+    assert finite == bool(np.isfinite(values).all())
+
+
+@given(
+    float_arrays(FLOATS) | raw_arrays().map(lambda v: np.where(np.isfinite(v), v, np.float32(1))),
+    WORLD_SIZES,
+    st.integers(0, 60),
+)
+def test_quantise(values: NDArray[np.float32], world_size: int, above: int) -> None:
+    exponent = min(oracle.chunk_exponent([values]) + above, BIAS)
+    lanes = ina.quantise(values, exponent + BIAS, oracle.headroom_bits(world_size))
+    np.testing.assert_array_equal(lanes_from(lanes), oracle.lanes_of(values, exponent, world_size))
+
+
+@given(raw_arrays(), WORLD_SIZES)
+def test_quantise_sets_nonfinite_values_aside(values: NDArray[np.float32], world_size: int) -> None:
+    exponent = oracle.chunk_exponent([values])
+    lanes, classes = ina.quantise_finite(values, exponent + BIAS, oracle.headroom_bits(world_size))
+    np.testing.assert_array_equal(lanes_from(lanes), oracle.lanes_of(values, exponent, world_size))
+    wanted = np.select([np.isnan(values), np.isposinf(values), np.isneginf(values)], [1, 2, 3], 0)
+    np.testing.assert_array_equal(np.frombuffer(classes, np.uint8), wanted)
+    counts = lanes_from(ina.encode_classes(classes))
+    np.testing.assert_array_equal(counts, np.array([0, 1 << 20, 1 << 10, 1])[wanted])
+
+
+@pytest.mark.parametrize("exponent", [1, 127, 254])
+def test_hostile_exponents_saturate(exponent: int) -> None:
+    values = np.array([3.4e38, -3.4e38, 1e-45, 0], np.float32)
+    lanes = lanes_from(ina.quantise(values, exponent, 0))
+    assert np.abs(lanes).max() <= 2**31 - 1
+
+
+SUMS = arrays(np.int64, LENGTHS, elements=st.integers(-(2**31), 2**31 - 1))
+
+
+@given(SUMS, st.integers(1, 254), WORLD_SIZES)
+def test_dequantise(sums: NDArray[np.int64], exponent: int, world_size: int) -> None:
+    headroom = oracle.headroom_bits(world_size)
+    got = np.frombuffer(ina.dequantise(as_lanes(sums), exponent, headroom), np.uint32)
+    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, mean=False)
+    np.testing.assert_array_equal(got, wanted.view(np.uint32))
+    mean = np.frombuffer(ina.dequantise_mean(as_lanes(sums), exponent, headroom, world_size), np.uint32)
+    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, mean=True)
+    np.testing.assert_array_equal(mean, wanted.view(np.uint32))
+
+
+@settings(deadline=None)
+@given(st.lists(FLOATS, min_size=1, max_size=40), WORLD_SIZES)
+def test_error_bound_holds_in_exact_arithmetic(values: list[float], world_size: int) -> None:
+    """|sum - exact| <= n/2 * 2^(e + h - 30) before rounding to float32, and half an ulp more after."""
+    generator = np.random.default_rng(len(values) * world_size)
+    inputs = [np.array(values, np.float32)[generator.permutation(len(values))] for _ in range(world_size)]
+    exponent = oracle.chunk_exponent(inputs)
+    headroom = oracle.headroom_bits(world_size)
+    lanes = [lanes_from(ina.quantise(chunk, exponent + BIAS, headroom)) for chunk in inputs]
+    sums = np.sum(lanes, axis=0)
+    assert np.abs(sums).max() < 2**31
+    result = np.frombuffer(ina.dequantise(as_lanes(sums), exponent + BIAS, headroom), np.float32)
+    bound = Fraction(world_size, 2) * Fraction(2) ** (exponent + headroom - 30)
+    for i in range(len(values)):
+        exact = sum(Fraction(float(chunk[i])) for chunk in inputs)
+        unrounded = Fraction(int(sums[i])) * Fraction(2) ** (exponent + headroom - 30)
+        assert abs(unrounded - exact) <= bound
+        if np.isfinite(result[i]):
+            half_ulp = Fraction(float(np.spacing(np.abs(result[i])))) / 2
+            assert abs(Fraction(float(result[i])) - exact) <= bound + half_ulp
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4, 128, 129, 256, 512, 1000, 1023])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_of_the_largest_values_fit(world_size: int, sign: int) -> None:
+    largest = np.array([sign * np.finfo(np.float32).max], np.float32)
+    lane = lanes_from(ina.quantise(largest, 254, ina.headroom_bits(world_size)))[0]
+    assert -(2**31) <= lane * world_size < 2**31
+
+
+@given(raw_arrays(), raw_arrays(), st.sampled_from(["max", "min"]))
+def test_ordered_floats(a: NDArray[np.float32], b: NDArray[np.float32], op: str) -> None:
+    size = min(len(a), len(b))
+    a, b = a[:size], b[:size]
+    keys = [lanes_from(ina.encode_ordered(values, op)) for values in (a, b)]
+    got = np.frombuffer(ina.decode_ordered(as_lanes(np.maximum(*keys)), op), np.float32)
+    wanted = oracle.ordered_extreme([a, b], minimum=op == "min")
+    np.testing.assert_array_equal(got.view(np.uint32), wanted.view(np.uint32))
+    np.testing.assert_array_equal(got, (np.minimum if op == "min" else np.maximum)(a, b))
+
+
+@given(arrays(np.int32, LENGTHS, elements=st.integers(-(2**31), 2**31 - 1)), st.integers(1, 1023))
+def test_integer_mean_truncates(sums: NDArray[np.int32], world_size: int) -> None:
+    got = np.frombuffer(ina.decode_integer_mean(as_lanes(sums.astype(np.int64)), world_size), np.int32)
+    wanted = [int(Fraction(int(value), world_size)) for value in sums]
+    np.testing.assert_array_equal(got, wanted)
