@@ -275,11 +275,16 @@ std::optional<Event> Endpoint::poll() {
 }
 
 void Endpoint::fail(Failure failure) {
-  abort();
+  stop();
   events_.push_back(std::move(failure));
 }
 
 void Endpoint::abort() {
+  stop();
+  events_.clear();
+}
+
+void Endpoint::stop() {
   dead_ = true;
   timer_ = kNever;
   calls_.clear();

@@ -124,6 +124,7 @@ class Endpoint {
   void mark_lost(std::uint32_t slot, bool after_timeout);
   void finish_calls(std::uint64_t number);
   void fail(Failure failure);
+  void stop();
 
   EndpointOptions options_;
   Window window_;
