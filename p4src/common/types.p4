@@ -23,6 +23,7 @@ const verdict_t VERDICT_UNICAST = 1;  // to md.port
 const verdict_t VERDICT_FLOOD = 2;    // to md.mcast_group, never back to where it came from
 const verdict_t VERDICT_RESULT = 3;   // to md.mcast_group, a copy for every child
 const verdict_t VERDICT_UP = 4;       // to the parent: `uplinks` knows the way
+const verdict_t VERDICT_BACK = 5;     // to the sender, turned round
 
 /* Who handles the packet. */
 typedef bit<2> service_t;

@@ -34,12 +34,12 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
     @name(".deliver_down")     action deliver_down()     { to_children(); }
     @name(".forward_up")       action forward_up()       { md.verdict = VERDICT_UP; }
     @name(".forward_up_again") action forward_up_again() { md.verdict = VERDICT_UP; }
-    @name(".probe")            action probe()            { turn_datagram(hdr, md); }
+    @name(".probe")            action probe()            { md.verdict = VERDICT_BACK; }
 
     @name(".reflect")
     action reflect() {
-        turn_datagram(hdr, md);
         hdr.ina.kind = KIND_RESULT;
+        md.verdict = VERDICT_BACK;
     }
 
     @name(".decide")

@@ -2,8 +2,8 @@
 // Loss as a feature: drops a packet with a probability set per port and direction. Loss = threshold / 2^32.
 
 @name(".inject_loss")
-action inject_loss(inout metadata_t md, bit<32> threshold) {
-    md.loss = threshold;
+action inject_loss(inout bit<32> loss, bit<32> threshold) {
+    loss = threshold;
 }
 
 /* A table per direction, because P4Runtime knows tables by name; the two are otherwise alike. */
@@ -14,7 +14,7 @@ control Control(inout metadata_t md) { \
     @name(TEXT(.table_name)) \
     table table_name { \
         key = { key_port: exact @name("port"); } \
-        actions = { inject_loss(md); @defaultonly NoAction; } \
+        actions = { inject_loss(md.loss); @defaultonly NoAction; } \
         default_action = NoAction(); \
         counters = looked_up; \
         size = PORTS; \

@@ -22,7 +22,7 @@ control VirtualAddresses(inout headers_t hdr, inout metadata_t md) {
     }
 
     action answer_arp() {
-        turn_frame(hdr, md);
+        md.verdict = VERDICT_BACK;
         hdr.arp.operation = ARP_REPLY;
         hdr.arp.target_mac = hdr.arp.sender_mac;
         hdr.arp.target_ip = hdr.arp.sender_ip;
@@ -32,7 +32,7 @@ control VirtualAddresses(inout headers_t hdr, inout metadata_t md) {
     }
 
     action answer_echo() {
-        turn_packet(hdr, md);
+        md.verdict = VERDICT_BACK;
         hdr.icmp.type = ICMP_ECHO_REPLY;
         // Only the type changes, by 8 in the upper byte of a word: one's complement addition (RFC 1624).
         bit<17> sum = (bit<17>)hdr.icmp.checksum + 17w0x0800;

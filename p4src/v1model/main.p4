@@ -6,7 +6,6 @@
 #include "common/repeat.p4"
 #include "common/headers.p4"
 #include "common/metadata.p4"
-#include "common/turn.p4"
 
 #include "v1model/parser.p4"
 
@@ -22,6 +21,7 @@
 #include "stages/lanes.p4"
 #include "stages/decide.p4"
 #include "stages/uplinks.p4"
+#include "stages/turn.p4"
 #include "stages/replicas.p4"
 
 /* In-network aggregation, for a packet addressed to this switch. */
@@ -61,6 +61,9 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
                 Aggregate.apply(hdr, md);
             } else if (md.service == SERVICE_BRIDGE) {
                 Forward.apply(hdr, md);
+            }
+            if (md.verdict == VERDICT_BACK) {
+                Turn.apply(hdr, md);
             }
         }
 

@@ -47,6 +47,14 @@ def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int) -> None:
     assert [registers[name] for name in names] == [(CONFIG["SLOTS"], 32)] * lanes
 
 
+@pytest.mark.parametrize("lanes", PROFILES)
+def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
+    """An action with a struct as its parameter would make it copy whole structs in and out, lanes included."""
+    program = json.loads(artifact(lanes).json_path.read_text())
+    names = {header["name"] for header in program["headers"]}
+    assert names == {"ethernet", "arp", "ipv4", "icmp", "udp", "ina", "lanes", "scalars", "standard_metadata"}
+
+
 @pytest.mark.parametrize(
     ("action", "primitives"),
     [("read", ["read"]), ("write", ["write"]), ("add", ["read", "write"]), ("max", ["read", "write"])],
