@@ -96,7 +96,7 @@ def test_dequantise(sums: NDArray[np.int64], exponent: int, world_size: int) -> 
 
 
 @settings(deadline=None)
-@given(st.lists(FLOATS, min_size=1, max_size=40), WORLD_SIZES)
+@given(st.lists(FLOATS, min_size=1, max_size=8), WORLD_SIZES)
 def test_error_bound_holds_in_exact_arithmetic(values: list[float], world_size: int) -> None:
     """|sum - exact| <= n/2 * 2^(e + h - 30) before rounding to float32, and half an ulp more after."""
     generator = np.random.default_rng(len(values) * world_size)
@@ -113,8 +113,8 @@ def test_error_bound_holds_in_exact_arithmetic(values: list[float], world_size: 
         unrounded = Fraction(int(sums[i])) * Fraction(2) ** (exponent + headroom - 30)
         assert abs(unrounded - exact) <= bound
         if np.isfinite(result[i]):
-            half_ulp = Fraction(float(np.spacing(np.abs(result[i])))) / 2
-            assert abs(Fraction(float(result[i])) - exact) <= bound + half_ulp
+            power = max(int(np.frexp(result[i])[1]) - 1, -126) - 23
+            assert abs(Fraction(float(result[i])) - exact) <= bound + Fraction(2) ** power / 2
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 128, 129, 256, 512, 1000, 1023])
