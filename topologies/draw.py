@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies as a picture and as a tree of text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Plane, Topology
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def rate_text(rate_bps: int) -> str:
+    """Return `100 Mbit/s`, or `unshaped` for 0."""
+    for unit, scale in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
+        if rate_bps >= scale:
+            return f"{rate_bps / scale:g} {unit}"
+    return "unshaped" if rate_bps == 0 else f"{rate_bps} bit/s"
+
+
+def tree(topology: Topology) -> Tree:
+    """Return the topology as a rich tree: planes, their switches, what hangs on every port."""
+    from rich.tree import Tree  # noqa: PLC0415
+
+    root = Tree(f"[bold]{topology.name}[/bold]: {len(topology.hosts)} hosts, {len(topology.planes)} planes")
+    for plane in topology.planes:
+        colour = COLOURS[plane.kind]
+        branch = root.add(
+            f"[bold {colour}]{plane.name}[/] {plane.kind}  {plane.network}  {rate_text(plane.rate_bps)}"
+        )
+        for switch in plane.switches:
+            what = f"P4 switch, P4Runtime {switch.p4runtime}" if switch.p4runtime else "Linux bridge"
+            leaf = branch.add(f"{switch.name}  [dim]{what}[/dim]")
+            for nic in plane.nics:
+                if nic.switch == switch.name:
+                    leaf.add(
+                        f"port {nic.port}: {nic.host}  [dim]{nic.interface}  {nic.address}  {nic.mac}[/dim]"
+                    )
+            for trunk in plane.trunks:
+                if trunk.upper == switch.name:
+                    leaf.add(f"port {trunk.upper_port}: {trunk.lower} port {trunk.lower_port}")
+                if trunk.lower == switch.name:
+                    leaf.add(f"port {trunk.lower_port}: up to {trunk.upper} port {trunk.upper_port}")
+    return root
+
+
+def picture(topology: Topology, path: Path) -> None:
+    """Draw the topology to a file whose suffix says the format; TopologyError if there is no such format."""
+    if path.suffix not in SUFFIXES:
+        raise TopologyError(
+            f"cannot draw to {str(path)!r}; expected a name that ends in {', '.join(SUFFIXES)}"
+        )
+    import matplotlib  # noqa: PLC0415 - a second to import
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    width = max(1.5 * len(topology.hosts), 2.6 * len(topology.planes), 4.0)
+    figure, axes = plt.subplots(figsize=(width, 4.0), layout="constrained")
+    places = _places(topology, width)
+    for plane in topology.planes:
+        _draw_plane(axes, plane, places)
+    for host in topology.hosts:
+        _box(axes, places[host], host, "#f2f2f2", "#444444")
+    axes.set_xlim(0, width)
+    axes.set_ylim(-0.55, _depth(topology) + 0.75)
+    axes.set_axis_off()
+    axes.set_title(
+        f"{topology.name}: {len(topology.hosts)} hosts, {len(topology.planes)} planes", fontsize=11
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _depth(topology: Topology) -> float:
+    return 1.6 * max((len(_levels(plane)) for plane in topology.planes), default=1)
+
+
+def _levels(plane: Plane) -> list[list[str]]:
+    """Return the switches of a plane by their distance from the hosts."""
+    levels = [
+        [switch.name for switch in plane.switches if any(nic.switch == switch.name for nic in plane.nics)]
+    ]
+    placed = set(levels[0])
+    while above := [t.upper for t in plane.trunks if t.lower in levels[-1] and t.upper not in placed]:
+        levels.append(list(dict.fromkeys(above)))
+        placed |= set(above)
+    return levels
+
+
+def _places(topology: Topology, width: float) -> dict[str, tuple[float, float]]:
+    places = {}
+    for number, host in enumerate(topology.hosts):
+        places[host] = (width * (number + 0.5) / len(topology.hosts), 0.0)
+    for index, plane in enumerate(topology.planes):
+        left, room = width * index / len(topology.planes), width / len(topology.planes)
+        for height, names in enumerate(_levels(plane), start=1):
+            for number, name in enumerate(names):
+                places[name] = (left + room * (number + 0.5) / len(names), 1.6 * height)
+    return places
+
+
+def _draw_plane(axes: Any, plane: Plane, places: dict[str, tuple[float, float]]) -> None:
+    colour = COLOURS[plane.kind]
+    ends = [(nic.host, nic.switch) for nic in plane.nics] + [(t.lower, t.upper) for t in plane.trunks]
+    for lower, upper in ends:
+        (x0, y0), (x1, y1) = places[lower], places[upper]
+        axes.plot([x0, x1], [y0, y1], color=colour, linewidth=1.6, alpha=0.75, zorder=1)
+    for switch in plane.switches:
+        what = "P4 switch" if switch.p4runtime else "bridge"
+        _box(axes, places[switch.name], f"{switch.name}\n{what}", colour, colour, text="white")
+    x, y = places[_levels(plane)[-1][0]]
+    axes.text(
+        x,
+        y + 0.36,
+        f"{plane.network}\n{rate_text(plane.rate_bps)}",
+        ha="center",
+        va="bottom",
+        fontsize=8,
+        color=colour,
+    )
+
+
+def _box(
+    axes: Any, place: tuple[float, float], label: str, face: str, edge: str, text: str = "black"
+) -> None:
+    style = {"boxstyle": "round,pad=0.45", "facecolor": face, "edgecolor": edge}
+    axes.text(*place, label, ha="center", va="center", fontsize=9, color=text, bbox=style, zorder=2)

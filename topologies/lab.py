@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology brought to life: namespaces, P4 switches, the controller, and workers in the hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from railweave.topologies import counters
+from railweave.topologies.counters import InterfaceCounters
+from railweave.topologies.errors import LabError
+from railweave.topologies.model import Plane, Switch, Topology
+from railweave.topologies.namespaces import CONTROLLER_NODE, Namespaces, interface_of_port, require_tools
+from railweave.topologies.planes import CONTROLLER_ADDRESS, CONTROLLER_PORT
+from railweave.topologies.processes import Child, Event, Exit, Line
+from railweave.topologies.record import RunRecord, sweep
+
+log = logging.getLogger(__name__)
+
+READY_DEADLINE_S = 30.0
+FAREWELL_S = 8.0  # how long the others get to end by themselves once one worker has failed
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """How to bring a topology to life."""
+
+    out: Path  # logs, topology file and results go here
+    switch_target: str = "embedded"
+    loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
+    lanes: int | None = None  # int32 per packet; None is the controller's default
+
+
+class Lab:
+    """`async with Lab(topology, options) as lab:` is a running network; on leaving, all of it is gone."""
+
+    def __init__(self, topology: Topology, options: LabOptions) -> None:
+        """Nothing happens before `async with`."""
+        self.topology = topology
+        self._options = options
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._services: list[Child] = []
+        self._workers: list[Child] = []
+        self._unfinished: set[Child] = set()  # workers whose end `events` has not seen
+        self._namespaces: Namespaces | None = None
+        self._record: RunRecord | None = None
+
+    async def __aenter__(self) -> Lab:
+        """Start everything but workers, each part when what it needs is ready."""
+        require_tools()
+        for leftovers in sweep():
+            log.warning("%s", leftovers)
+        self._options.out.mkdir(parents=True, exist_ok=True)
+        (self._options.out / "topology.yaml").write_text(self.topology.to_yaml())
+        self._record = RunRecord(self._options.out)
+        try:
+            await self._start()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take everything down, whatever has happened."""
+        await self._close()
+
+    async def start_worker(
+        self, host: str, name: str, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Child:
+        """Start a Python module inside a host: `arguments` are `python -m`'s, `name` is for messages."""
+        child = await self._spawn(name, host, [sys.executable, "-m", *arguments], environment)
+        self._workers.append(child)
+        self._unfinished.add(child)
+        return child
+
+    async def events(self) -> AsyncIterator[Line]:
+        """Yield what workers print until all have ended well.
+
+        LabError as soon as one ends badly, or a switch or the controller ends at all: it names who was first,
+        and what the others had to say within a few seconds.
+        """
+        while self._unfinished:
+            event = await self._events.get()
+            if isinstance(event, Line):
+                if event.child in self._workers:
+                    yield event
+            elif event.child in self._services or event.code:
+                raise await self._failure(event)
+            else:
+                self._unfinished.discard(event.child)
+
+    def interface_counters(self, plane: str) -> dict[str, InterfaceCounters]:
+        """Return the kernel's counts of each host's interface on a plane."""
+        assert self._namespaces is not None  # noqa: S101 - within `async with`
+        return {
+            nic.host: counters.read(self._namespaces.pid(nic.host))[nic.interface]
+            for nic in self.topology.plane(plane).nics
+        }
+
+    async def switch_counters(self) -> dict[str, dict[str, int]]:
+        """Return packets by decision of the P4 program, by plane; planes of bridges have none."""
+        if not any(switch.p4runtime for plane in self.topology.planes for switch in plane.switches):
+            return {}
+        command = [sys.executable, "-m", "railweave.topologies.switch_counters", self.controller]
+        process = await asyncio.create_subprocess_exec(
+            *self.run_in(CONTROLLER_NODE, command),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        answer, complaint = await process.communicate()
+        if process.returncode:
+            lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            raise LabError(f"the controller did not tell the switches' counters: {lines[-1]}")
+        counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
+        return counters_by_plane
+
+    @property
+    def controller(self) -> str:
+        """The controller's address, as hosts reach it."""
+        return f"{CONTROLLER_ADDRESS}:{CONTROLLER_PORT}"
+
+    def run_in(self, node: str, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs `command` inside a node."""
+        assert self._namespaces is not None  # noqa: S101
+        return self._namespaces.enter(node, command)
+
+    async def _start(self) -> None:
+        bridged = {
+            name: p for name, p in self._options.loss.items() if self.topology.plane(name).kind != "ina"
+        }
+        self._namespaces = Namespaces(
+            self.topology, bridged, plain_frames=self._options.switch_target == "bmv2"
+        )
+        assert self._record is not None  # noqa: S101
+        for node in self._namespaces.nodes():
+            self._record.add(f"namespace {node}", self._namespaces.pid(node))
+        for plane in self.topology.planes:
+            for switch in plane.switches:
+                if switch.p4runtime:
+                    await self._start_switch(plane, switch)
+        for child in self._services:
+            await child.ready(READY_DEADLINE_S)
+        controller = await self._spawn("controller", CONTROLLER_NODE, self._controller_command(), {})
+        self._services.append(controller)
+        await controller.ready(READY_DEADLINE_S)
+
+    async def _start_switch(self, plane: Plane, switch: Switch) -> None:
+        from railweave.switch.targets import TARGETS  # noqa: PLC0415 - not needed for planes of bridges
+
+        ports = {
+            nic.port: interface_of_port(switch.name, nic.port)
+            for nic in plane.nics
+            if nic.switch == switch.name
+        }
+        for trunk in plane.trunks:
+            for name, port in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
+                if name == switch.name:
+                    ports[port] = interface_of_port(name, port)
+        target = TARGETS[self._options.switch_target]
+        command = target.command(interfaces=ports, grpc=switch.p4runtime, device_id=switch.device_id)
+        self._services.append(await self._spawn(f"switch {switch.name}", switch.name, command, {}))
+
+    def _controller_command(self) -> list[str]:
+        command = [sys.executable, "-m", "railweave", "controller"]
+        command += ["--topology", str(self._options.out / "topology.yaml"), "--listen", self.controller]
+        if self._options.lanes is not None:
+            command += ["--lanes", str(self._options.lanes)]
+        for name, probability in self._options.loss.items():
+            if self.topology.plane(name).kind == "ina":
+                command += ["--loss", f"{name}={probability:g}"]
+        return command
+
+    async def _spawn(
+        self, name: str, node: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> Child:
+        assert self._record is not None  # noqa: S101
+        child = await Child.start(
+            name,
+            self.run_in(node, command),
+            self._options.out / (re.sub(r"[^\w-]+", "-", name).strip("-") + ".log"),
+            self._events,
+            environment,
+        )
+        self._record.add(name, child.pid)
+        return child
+
+    async def _failure(self, first: Exit) -> LabError:
+        """Give the other workers a moment to notice by themselves, and let them have their say."""
+        words = [first.child.obituary(first.code)]
+        waiting = self._unfinished - {first.child}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                while waiting:
+                    event = await self._events.get()
+                    if isinstance(event, Exit):
+                        waiting.discard(event.child)
+                        if event.code:
+                            words.append(event.child.obituary(event.code))
+        words += [f"{worker.name} did not notice within {FAREWELL_S:g} s" for worker in waiting]
+        return LabError("\n".join(words))
+
+    async def _close(self) -> None:
+        children, self._workers, self._services = [*self._workers, *self._services], [], []
+        await asyncio.gather(*(child.stop() for child in children))
+        if self._namespaces is not None:
+            self._namespaces.close()
+            self._namespaces = None
+        if self._record is not None:
+            self._record.remove()
+            self._record = None

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology made of Mininet nodes: network namespaces, veth pairs, bridges, rates. No process but shells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from railweave.topologies.errors import LabError
+from railweave.topologies.model import Nic, Plane, Topology
+from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
+from railweave.topologies.shaping import TokenBucket, bridge_loss_rules
+
+CONTROLLER_NODE = "c0"
+MANAGEMENT_NODE = "s-mgmt"
+MANAGEMENT_PREFIX = 24
+
+
+def require_tools() -> None:
+    """Raise LabError, naming what to do, where this machine or this user cannot make network namespaces."""
+    if os.geteuid() != 0:
+        raise LabError("network namespaces need root; run the command again with sudo")
+    packages = {
+        "mnexec": "mininet",
+        "ip": "iproute2",
+        "tc": "iproute2",
+        "nft": "nftables",
+        "setpriv": "util-linux",
+    }
+    for tool, package in packages.items():
+        if shutil.which(tool) is None:
+            raise LabError(f"{tool} is missing; install it with: apt-get install {package}")
+    try:
+        import mininet.net  # noqa: F401, PLC0415 - here, so that its absence has a message
+    except ImportError as error:
+        raise LabError(
+            f"Mininet's Python package is missing ({error}); install it with: pip install mininet"
+        ) from error
+
+
+def interface_of_port(switch: str, port: int) -> str:
+    """Return the name of a switch's interface."""
+    return f"{switch}-eth{port}"
+
+
+class Namespaces:
+    """The Mininet network of one topology; `close` removes all of it."""
+
+    def __init__(self, topology: Topology, loss: Mapping[str, float], *, plain_frames: bool = False) -> None:
+        """Make the namespaces and join them.
+
+        `loss` maps planes made of bridges to the probability that a UDP frame is dropped. `plain_frames`:
+        hosts on P4 planes send frames of at most one MTU with finished checksums, for a switch
+        that reads its ports through libpcap and would take a super-packet for one long frame.
+        """
+        require_tools()
+        from mininet.log import setLogLevel  # noqa: PLC0415
+        from mininet.net import Mininet  # noqa: PLC0415
+
+        setLogLevel("error")
+        self._topology = topology
+        self._net = Mininet(topo=None, build=False, controller=None)
+        self._ip: dict[str, list[str]] = defaultdict(list)  # lines for `ip -batch` by node
+        self._tc: dict[str, list[str]] = defaultdict(list)
+        try:
+            self._add_nodes()
+            for plane in topology.planes:
+                self._add_plane(plane, plain_frames=plain_frames and bool(plane.switches[0].p4runtime))
+            self._add_management()
+            for name in self.nodes():
+                self.feed(name, ["ip", "-batch", "-"], "\n".join([*self._ip[name], ""]))
+                if self._tc[name]:
+                    self.feed(name, ["tc", "-batch", "-"], "\n".join([*self._tc[name], ""]))
+            self._add_loss(loss)
+        except BaseException:
+            self.close()
+            raise
+
+    def nodes(self) -> list[str]:
+        """Return the names of all namespaces."""
+        return [node.name for node in self._net.hosts]
+
+    def pid(self, node: str) -> int:
+        """Return the process (Mininet's shell) that holds a node's namespace."""
+        return int(self._net.get(node).pid)
+
+    def enter(self, node: str, command: Iterable[str]) -> list[str]:
+        """Return the command line that runs `command` inside a node."""
+        return ["mnexec", "-a", str(self.pid(node)), *command]
+
+    def feed(self, node: str, command: list[str], text: str) -> str:
+        """Run a command inside a node to its end with `text` as its input; return what it prints."""
+        done = subprocess.run(
+            self.enter(node, command), input=text, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise LabError(
+                f"{' '.join(command)} failed in namespace {node}: {done.stderr.strip()}; input:\n{text}"
+            )
+        return done.stdout
+
+    def close(self) -> None:
+        """End the shells that hold the namespaces; links and bridges go with them."""
+        for node in self._net.hosts:
+            node.terminate()
+        self._net.hosts.clear()
+
+    def _add_nodes(self) -> None:
+        switches = [switch.name for plane in self._topology.planes for switch in plane.switches]
+        for name in (MANAGEMENT_NODE, *switches, *self._topology.hosts, CONTROLLER_NODE):
+            self._net.addHost(name)
+            # Router solicitations and mDNS over IPv6 would be frames that nobody asked for.
+            self.feed(name, ["sysctl", "-q", "-p", "-"], _QUIET)
+            self._ip[name].append("link set lo up")
+
+    def _add_plane(self, plane: Plane, *, plain_frames: bool) -> None:
+        for switch in plane.switches:
+            if not switch.p4runtime:
+                self._add_bridge(switch.name)
+        prefix = plane.network.rpartition("/")[2]
+        for nic in plane.nics:
+            port = interface_of_port(nic.switch, nic.port)
+            self._add_link(nic.host, nic.interface, nic.switch, port, mac=nic.mac, rate_bps=plane.rate_bps)
+            self._ip[nic.host].append(f"address add {nic.address}/{prefix} dev {nic.interface}")
+            self._ip[nic.host] += _neighbours(nic, plane.nics)
+            self._ip[nic.switch].append(
+                f"link set {port} up" + ("" if plane.switches[0].p4runtime else " master br0")
+            )
+            if plain_frames:
+                self.feed(
+                    nic.host, ["ethtool", "-K", nic.interface, "tx", "off", "gso", "off", "tso", "off"], ""
+                )
+        for trunk in plane.trunks:
+            ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)
+            (lower, upper) = (interface_of_port(*end) for end in ends)
+            self._add_link(trunk.lower, lower, trunk.upper, upper, rate_bps=plane.rate_bps)
+            self._ip[trunk.lower].append(f"link set {lower} up")
+            self._ip[trunk.upper].append(f"link set {upper} up")
+
+    def _add_management(self) -> None:
+        """Join everything that talks to the controller, or that the controller talks to, by one bridge."""
+        self._add_bridge(MANAGEMENT_NODE)
+        members = {
+            host: management_address(number) for number, host in enumerate(self._topology.hosts, start=1)
+        }
+        members[CONTROLLER_NODE] = CONTROLLER_ADDRESS
+        for plane in self._topology.planes:
+            members |= {s.name: s.p4runtime.rpartition(":")[0] for s in plane.switches if s.p4runtime}
+        for number, (node, address) in enumerate(members.items(), start=1):
+            port = interface_of_port(MANAGEMENT_NODE, number)
+            self._add_link(node, "mgmt", MANAGEMENT_NODE, port)
+            self._ip[node] += [f"address add {address}/{MANAGEMENT_PREFIX} dev mgmt", "link set mgmt up"]
+            self._ip[MANAGEMENT_NODE].append(f"link set {port} up master br0")
+
+    def _add_bridge(self, node: str) -> None:
+        """No spanning tree and no delay: a port forwards from the moment it is up."""
+        self._ip[node].append("link add name br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
+        self._ip[node].append("link set br0 up")
+
+    def _add_link(
+        self, node: str, interface: str, other: str, port: str, mac: str | None = None, rate_bps: int = 0
+    ) -> None:
+        self._net.addLink(
+            self._net.get(node),
+            self._net.get(other),
+            intfName1=interface,
+            intfName2=port,
+            cls1=_interface(),
+            cls2=_interface(),
+        )
+        if mac is not None:
+            self._ip[node].append(f"link set {interface} address {mac} up")
+        if rate_bps:
+            bucket = TokenBucket.of(rate_bps)
+            self._tc[node].append(bucket.command(interface))
+            self._tc[other].append(bucket.command(port))
+
+    def _add_loss(self, loss: Mapping[str, float]) -> None:
+        for name, probability in loss.items():
+            for switch in self._topology.plane(name).switches:
+                if probability and not switch.p4runtime:
+                    self.feed(switch.name, ["nft", "-f", "-"], bridge_loss_rules(probability))
+
+
+def _neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:
+    """Peers are known beforehand, so that a benchmark's first packet does not wait for ARP."""
+    return [
+        f"neighbour replace {peer.address} lladdr {peer.mac} dev {nic.interface} nud permanent"
+        for peer in nics
+        if peer is not nic
+    ]
+
+
+def _interface() -> Any:
+    """Mininet's interface without its configuring: one `ip -batch` per node does that."""
+    from mininet.link import Intf  # noqa: PLC0415
+
+    class Interface(Intf):  # type: ignore[misc]
+        def config(self, **_params: Any) -> dict[str, Any]:
+            return {}
+
+        def delete(self) -> None:
+            """Goes with its namespace."""
+
+    return Interface
+
+
+_QUIET = """
+net.ipv6.conf.all.disable_ipv6 = 1
+net.ipv6.conf.default.disable_ipv6 = 1
+"""

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child processes that never outlive the lab, whose output is kept and whose end is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railweave.topologies.errors import LabError
+
+STOP_GRACE_S = 1.5
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a child has printed."""
+
+    child: Child
+    text: str
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A child's end; `code` is its exit status, negative for a signal."""
+
+    child: Child
+    code: int
+
+
+Event = Line | Exit
+
+
+class Child:
+    """A running process; what it prints goes to `log`, and line by line to the queue given to `start`."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        """Wrap a process that has been started; use `start`."""
+        self.name = name
+        self.pid = process.pid
+        self.log = log
+        self._process = process
+        self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._pump: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        events: asyncio.Queue[Event],
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start `command` in a session of its own (Ctrl-C is the lab's to handle), killed when we die."""
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *("setpriv", "--pdeathsig", "KILL", *command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+                limit=1 << 20,
+            )
+        child = cls(name, process, log)
+        child._pump = asyncio.create_task(child._read(events))
+        return child
+
+    async def _read(self, events: asyncio.Queue[Event]) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - asked for above
+        with self.log.open("ab", buffering=0) as log:
+            async for raw in stdout:
+                log.write(raw)
+                text = raw.decode(errors="replace").rstrip("\n")
+                if text.startswith("ready") and not self._ready.done():
+                    self._ready.set_result(text)
+                events.put_nowait(Line(self, text))
+        code = await self._process.wait()
+        if not self._ready.done():
+            self._ready.set_exception(LabError(self.obituary(code)))
+            self._ready.exception()  # somebody else may not be waiting
+        events.put_nowait(Exit(self, code))
+
+    async def ready(self, deadline_s: float) -> str:
+        """Return the line that says so; LabError if the child ends before, or the deadline passes."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._ready), deadline_s)
+        except TimeoutError:
+            raise LabError(f"{self.name} was not ready within {deadline_s:g} s; see {self.log}") from None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended yet."""
+        return self._process.returncode is None
+
+    def obituary(self, code: int) -> str:
+        """Say how the child ended, with the last line of its log."""
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        last = last_line(self.log)
+        return f"{self.name} {how}" + (f": {last}" if last else "") + f" (log: {self.log})"
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the child and whatever it has started, if it still runs."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """End the child: SIGTERM, then SIGKILL after `grace_s`; returns when it is gone."""
+        self.signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), grace_s)
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self._process.wait()
+        if self._pump is not None:
+            await self._pump
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that says something; of a traceback that is the error itself."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith("{")), "")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a running lab, by which the next one finds what a killed run has left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+RUN_FOLDER = Path("/run/railweave")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process for certain: numbers are used again, a number with its start time is not."""
+
+    name: str
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, name: str, pid: int) -> Identity:
+        """Return the identity of a running process; ProcessLookupError if there is none of that number."""
+        return cls(name, pid, start_ticks(pid))
+
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        try:
+            return start_ticks(self.pid) == self.start_ticks
+        except ProcessLookupError:
+            return False
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/PID/stat)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        raise ProcessLookupError(pid) from None
+    fields = text.rpartition(")")[2].split()
+    if fields[0] == "Z":  # has ended, and only waits for its parent to notice
+        raise ProcessLookupError(pid)
+    return int(fields[19])
+
+
+class RunRecord:
+    """A file under `folder` that names every process of one lab; it goes when the lab has gone."""
+
+    def __init__(self, out: Path, folder: Path = RUN_FOLDER) -> None:
+        """Start the record of this process's lab, whose output goes to `out`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._owner = Identity.of("railweave", os.getpid())
+        self._path = folder / f"{self._owner.pid}-{self._owner.start_ticks}-{id(self):x}.json"
+        self._out = out
+        self._processes: list[Identity] = []
+        self._write()
+
+    def add(self, name: str, pid: int) -> None:
+        """Add a process that the lab has started."""
+        with contextlib.suppress(ProcessLookupError):  # it has ended already: nothing that could be left
+            self._processes.append(Identity.of(name, pid))
+            self._write()
+
+    def remove(self) -> None:
+        """Remove the record: nothing is left."""
+        self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        content = {
+            "owner": asdict(self._owner),
+            "out": str(self._out.absolute()),
+            "processes": [asdict(process) for process in self._processes],
+        }
+        temporary = self._path.with_suffix(".new")
+        temporary.write_text(json.dumps(content, indent=1))
+        temporary.replace(self._path)
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What was found of one run that had been killed."""
+
+    owner_pid: int
+    out: str
+    killed: tuple[Identity, ...]
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        names = ", ".join(f"{process.name} ({process.pid})" for process in self.killed) or "no process"
+        return f"cleaned up after a run that was killed (pid {self.owner_pid}, output in {self.out}): {names}"
+
+
+def sweep(folder: Path = RUN_FOLDER) -> list[Leftovers]:
+    """End what killed runs have left, and only that: processes whose number and start time are on record.
+
+    Namespaces and links go with their last process. Labs that are alive are left alone.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads(path.read_text())
+            owner = Identity(**content["owner"])
+            if owner.alive():
+                continue
+            found.append(Leftovers(owner.pid, content["out"], _kill(content["processes"])))
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _kill(processes: list[dict[str, Any]]) -> tuple[Identity, ...]:
+    alive = [identity for identity in (Identity(**entry) for entry in processes) if identity.alive()]
+    for identity in alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(identity.pid, signal.SIGKILL)
+    return tuple(alive)
