@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three counts of the same bytes, held against each other: the agent's, the kernel's, the switch's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from railweave.experiments.messages import RailCounts
+from railweave.topologies.counters import InterfaceCounters
+from railweave.topologies.model import Plane
+
+BYTES_TOLERANCE = 0.02
+RULE = (
+    "Counts agree when the interfaces have sent what the agents say they sent, headers from Ethernet up "
+    f"included, within {BYTES_TOLERANCE:.0%} (ARP and handshakes are the kernel's own), "
+    "and when the switch has formed exactly one result per chunk."
+)
+
+
+@dataclass(frozen=True)
+class RailAccount:
+    """One rail over a whole run, summed over the hosts."""
+
+    name: str
+    kind: str
+    payload_bytes: int  # of the tensors, that this rail has reduced, on each host
+    agent_bytes: int  # sent, as the agents count
+    interface_bytes: int  # sent, as the kernel counts
+    goodput_bps: float  # tensor bits reduced per second while the rail was busy
+    share: float  # of all tensor bytes
+    retransmissions: int
+    switch_results: int | None = None  # formed by the switch, as its P4 counters say
+    expected_results: int | None = None  # chunks that the rail has had reduced
+
+    @property
+    def bytes_agree(self) -> bool:
+        """Whether agents and kernel agree, by the rule."""
+        return abs(self.interface_bytes - self.agent_bytes) <= BYTES_TOLERANCE * max(self.agent_bytes, 1)
+
+    @property
+    def results_agree(self) -> bool:
+        """Whether the switch has formed one result per chunk; true for rails without a P4 switch."""
+        return self.switch_results == self.expected_results
+
+
+def account(
+    planes: Sequence[Plane],
+    counts: Mapping[int, Mapping[str, RailCounts]],
+    interfaces: Mapping[str, Mapping[str, InterfaceCounters]],
+    switch_results: Mapping[str, int],
+    expected_results: Mapping[str, int],
+) -> list[RailAccount]:
+    """Sum up the ranks' `counts` and the `interfaces` of each plane, both since the network was made."""
+    total_payload = sum(rail.payload_bytes for rails in counts.values() for rail in rails.values())
+    accounts = []
+    for plane in planes:
+        rail = sum((rails[plane.name] for rails in counts.values() if plane.name in rails), RailCounts())
+        accounts.append(
+            RailAccount(
+                name=plane.name,
+                kind=plane.kind,
+                payload_bytes=rail.payload_bytes // max(len(counts), 1),
+                agent_bytes=rail.bytes_sent,
+                interface_bytes=sum(interface.bytes_sent for interface in interfaces[plane.name].values()),
+                goodput_bps=rail.payload_bytes * 8 / rail.busy_s if rail.busy_s else 0.0,
+                share=rail.payload_bytes / total_payload if total_payload else 0.0,
+                retransmissions=rail.retransmissions,
+                switch_results=switch_results.get(plane.name),
+                expected_results=expected_results.get(plane.name),
+            )
+        )
+    return accounts
+
+
+def chunks_of(elements: int, lanes: int) -> int:
+    """Return the chunks in which an ina rail sums float32: the data, and an exponent for each of these.
+
+    >>> chunks_of(256 * 257, 256)
+    259
+    """
+    data = -(-elements // lanes)
+    return data + -(-data // lanes)

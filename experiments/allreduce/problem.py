@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs whose reduction is known, and the check of every element of a result against numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from railweave.experiments.bounds import average_error_bound, sum_error_bound
+
+DTYPES = ("float32", "int32")
+OPS = ("sum", "max", "min", "avg")
+SCALES = 8  # runs in a row differ by powers of two up to this exponent
+LANES = 256
+
+Array = NDArray[np.float32] | NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What one rank gives to every run of one size, and what must come out.
+
+    Run i takes the base input times a power of two that changes from run to run, so that a result left over
+    from the run before is wrong in every element. Scaling by powers of two is exact, so one sum serves all runs.
+    """
+
+    base: Array
+    total: NDArray[np.float64]  # the base inputs' exact sum, or their greatest or least
+    ranks_averaged: int  # what the sum is divided by; 1 unless the op is AVG
+    bound: NDArray[np.float64]  # greatest difference allowed; 0 where the result is exact
+
+    def fill(self, run: int, out: Array) -> None:
+        """Write the input of a run."""
+        np.multiply(self.base, self.base.dtype.type(1 << run % SCALES), out=out)
+
+    def wrong(self, run: int, result: Array) -> int:
+        """Return how many elements of a run's result are wrong."""
+        scale = 1 << run % SCALES
+        expected = self.total * scale / self.ranks_averaged
+        if result.dtype == np.int32:
+            expected = np.trunc(expected)  # integer averages are cut towards zero
+        difference = np.abs(result.astype(np.float64) - expected)
+        return int(np.count_nonzero(~(difference <= self.bound * scale)))  # NaN is wrong
+
+
+def problem(count: int, dtype: str, op: str, rank: int, ranks: int, seed: int = 0) -> Problem:
+    """Return the problem of `count` elements as `rank` sees it; every rank knows all inputs."""
+    inputs = np.stack([_base(count, dtype, [seed, count, other]) for other in range(ranks)])
+    bound = np.zeros(count)
+    if op == "max":
+        return Problem(inputs[rank], inputs.max(axis=0).astype(np.float64), 1, bound)
+    if op == "min":
+        return Problem(inputs[rank], inputs.min(axis=0).astype(np.float64), 1, bound)
+    if dtype == "float32":
+        error_bound = average_error_bound if op == "avg" else sum_error_bound
+        bound = error_bound(np.abs(inputs).max(axis=0), ranks, LANES).astype(np.float64)
+    return Problem(inputs[rank], inputs.sum(axis=0, dtype=np.float64), ranks if op == "avg" else 1, bound)
+
+
+def _base(count: int, dtype: str, seed: list[int]) -> Array:
+    random = np.random.default_rng(seed)
+    if dtype == "int32":
+        return random.integers(-(1 << 18), 1 << 18, count, np.int32)  # sums of 31 at the largest scale fit
+    return random.standard_normal(count, np.float32)

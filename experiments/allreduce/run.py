@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark from start to end: a lab, one job per set of rails in it, and baselines on the same hosts."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from railweave.experiments.allreduce.loop import Measurement
+from railweave.experiments.allreduce.problem import DTYPES, LANES, OPS
+from railweave.experiments.errors import OptionError
+from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.messages import read
+from railweave.hosts.limits import limit_bps
+from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.model import Plane, Topology
+
+BASELINES = ("gloo",)
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """One benchmark."""
+
+    topology: Topology
+    measurement: Measurement
+    out: Path
+    rails: Sequence[str]  # planes that railweave uses; a further one may be there for a baseline
+    switch_target: str = "embedded"
+    shares: Mapping[str, float] | None = None
+    loss: Mapping[str, float] = field(default_factory=dict)  # by plane
+    each_alone: bool = False  # measure every rail alone before all together
+    baselines: Sequence[str] = ()
+    baseline_plane: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size on one set of rails."""
+
+    rails: Sequence[str]  # "gloo" for that baseline
+    bytes: int
+    dtype: str
+    op: str
+    seconds: Sequence[float]  # of each run: mean over the ranks, as nccl-tests count by default
+    wrong: int  # elements, over all runs and ranks; -1 where nothing was checked
+    ranks: int
+    limit_bps: float  # what the links allow in all, 0 if unshaped
+    shares: Mapping[str, float]
+
+    @property
+    def median_s(self) -> float:
+        """Return the median time of a run."""
+        return float(np.median(self.seconds))
+
+    @property
+    def p99_s(self) -> float:
+        """Return the 99th percentile; with fewer than 100 runs that is close to the slowest."""
+        return float(np.percentile(self.seconds, 99))
+
+    @property
+    def algbw_bps(self) -> float:
+        """Return bits of the tensor per second."""
+        return self.bytes * 8 / self.median_s
+
+    @property
+    def busbw_bps(self) -> float:
+        """Return nccl-tests' bus bandwidth: what a ring would need of every link, 2(n-1)/n of algbw."""
+        return self.algbw_bps * 2 * (self.ranks - 1) / self.ranks
+
+    @property
+    def limit_fraction(self) -> float | None:
+        """Return algbw by the links' limit; none if unshaped."""
+        return self.algbw_bps / self.limit_bps if self.limit_bps else None
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """All rows, in the order of measuring."""
+
+    options: BenchOptions
+    rows: Sequence[Row]
+    versions: Mapping[str, str]  # of baselines
+
+    @property
+    def ok(self) -> bool:
+        """Whether no element was wrong."""
+        return all(row.wrong <= 0 for row in self.rows)
+
+
+def check(options: BenchOptions) -> None:
+    """Raise OptionError where options make no sense or do not go together."""
+    measurement = options.measurement
+    if measurement.dtype not in DTYPES:
+        raise OptionError(f"unknown dtype {measurement.dtype!r}; dtypes are {', '.join(DTYPES)}")
+    if measurement.op not in OPS:
+        raise OptionError(f"unknown op {measurement.op!r}; ops are {', '.join(OPS)}")
+    if measurement.iters < 1 or measurement.warmup < 0:
+        raise OptionError("--iters: expected at least 1; --warmup: at least 0")
+    for baseline in options.baselines:
+        if baseline not in BASELINES:
+            raise OptionError(f"unknown baseline {baseline!r}; baselines are {', '.join(BASELINES)}")
+        if importlib.util.find_spec("torch") is None:
+            raise OptionError(
+                "baseline gloo needs PyTorch; install it with: make baseline, or pip install torch==2.13.0"
+            )
+        if measurement.op == "avg":
+            raise OptionError("Gloo has no avg; measure --op sum, max or min beside it")
+
+
+async def run(
+    options: BenchOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    on_row: Callable[[Row], None] = lambda _: None,
+) -> BenchResult:
+    """Run the benchmark; LabError and OptionError say what went wrong."""
+    check(options)
+    on_phase(
+        f"making a network of {len(options.topology.hosts)} hosts and {len(options.topology.planes)} planes"
+    )
+    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES)
+    rows: list[Row] = []
+    versions: dict[str, str] = {}
+    async with Lab(options.topology, lab_options) as lab:
+        for job, rails in _jobs(options):
+            on_phase(f"measuring {', '.join(rails)}")
+            gathered = _Gathered(options, rails, on_row)
+            await start_job(lab, job)
+            async for line in lab.events():
+                if (message := read(line.text)) is not None:
+                    gathered.take(message)
+            rows += gathered.rows
+            versions |= gathered.versions
+        on_phase("taking the network down")
+    return BenchResult(options, rows, versions)
+
+
+def _jobs(options: BenchOptions) -> list[tuple[JobOptions, tuple[str, ...]]]:
+    """Return what runs after one another, and on which rails."""
+    arguments = options.measurement.arguments()
+    worker = "railweave.experiments.allreduce.worker"
+    alone = [(rail,) for rail in options.rails] if options.each_alone and len(options.rails) > 1 else []
+    jobs = [
+        (JobOptions("bench-" + rails[0], worker, arguments, planes=rails, name=rails[0]), rails)
+        for rails in alone
+    ]
+    together = tuple(options.rails)
+    jobs.append((JobOptions("bench", worker, arguments, options.shares, together, name="all"), together))
+    for baseline in options.baselines:
+        module = f"railweave.experiments.allreduce.{baseline}"
+        job = JobOptions(baseline, module, arguments, planes=(options.baseline_plane,), name=baseline)
+        jobs.append((job, (baseline,)))
+    return jobs
+
+
+class _Gathered:
+    """Joins the ranks' rows of one job."""
+
+    def __init__(self, options: BenchOptions, rails: tuple[str, ...], on_row: Callable[[Row], None]) -> None:
+        self._options = options
+        self._rails = rails
+        self._on_row = on_row
+        self._waiting: dict[int, list[dict[str, Any]]] = {}
+        self.rows: list[Row] = []
+        self.versions: dict[str, str] = {}
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message of one rank."""
+        if "version" in message:
+            self.versions[self._rails[0]] = message["version"]
+        if message["event"] != "row":
+            return
+        arrived = self._waiting.setdefault(message["bytes"], [])
+        arrived.append(message)
+        if len(arrived) == len(self._options.topology.hosts):
+            self.rows.append(self._row(self._waiting.pop(message["bytes"])))
+            self._on_row(self.rows[-1])
+
+    def _row(self, messages: list[dict[str, Any]]) -> Row:
+        measurement = self._options.measurement
+        payload: dict[str, int] = {rail: 0 for rail in self._rails if rail not in BASELINES}
+        for message in messages:
+            for rail, count in message.get("payload", {}).items():
+                payload[rail] += count
+        total = sum(payload.values())
+        ranks = len(messages)
+        return Row(
+            rails=self._rails,
+            bytes=messages[0]["bytes"],
+            dtype=measurement.dtype,
+            op=measurement.op,
+            seconds=[float(s) for s in np.mean([message["seconds"] for message in messages], axis=0)],
+            wrong=sum(message["wrong"] for message in messages) if measurement.check else -1,
+            ranks=ranks,
+            limit_bps=sum_of_limits(self._planes(), ranks),
+            shares={rail: count / total for rail, count in payload.items()} if total else {},
+        )
+
+    def _planes(self) -> list[Plane]:
+        names = [self._options.baseline_plane if rail in BASELINES else rail for rail in self._rails]
+        return [self._options.topology.plane(name) for name in names]
+
+
+def sum_of_limits(planes: Sequence[Plane], ranks: int) -> float:
+    """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
+    if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
+        return 0.0
+    return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES) for plane in planes)

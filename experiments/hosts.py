@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts one rank of a job in every host of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from railweave.topologies.lab import Lab
+from railweave.topologies.model import Plane, Topology
+from railweave.topologies.processes import Child
+
+TORCH_PORT = 29500
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What every rank of a job is told."""
+
+    job: str
+    module: str  # python -m
+    arguments: Sequence[str]
+    shares: Mapping[str, float] | None = None  # by rail; None: in proportion to what the rails can do
+    planes: Sequence[str] | None = None  # the planes to use as rails; None: all
+    name: str = ""  # told beside the host's name where several jobs run one after the other
+
+
+async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:
+    """Start the job's ranks in the order of the hosts; return the rank of each process."""
+    ranks = {}
+    for rank, host in enumerate(lab.topology.hosts):
+        environment = environment_of(lab.topology, host, rank, lab.controller, options)
+        name = f"{host} (rank {rank}" + (f", {options.name})" if options.name else ")")
+        child = await lab.start_worker(host, name, [options.module, *options.arguments], environment)
+        ranks[child] = rank
+    return ranks
+
+
+def environment_of(
+    topology: Topology, host: str, rank: int, controller: str, options: JobOptions
+) -> dict[str, str]:
+    """Return the environment from which `railweave.init()` in a host knows its job and its rails."""
+    used = [plane for plane in topology.planes if options.planes is None or plane.name in options.planes]
+    rails = []
+    for plane in used:
+        interface = _interface(plane, host)
+        rails.append(
+            f"{plane.name}={plane.kind}@{interface}" + (f"/{plane.rate_bps}" if plane.rate_bps else "")
+        )
+    environment = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(topology.hosts)),
+        "RAILWEAVE_JOB": options.job,
+        "RAILWEAVE_CONTROLLER": controller,
+        "RAILWEAVE_RAILS": ",".join(rails),
+        # For torch.distributed, as torchrun would say it.
+        "MASTER_ADDR": used[0].nics[0].address,
+        "MASTER_PORT": str(TORCH_PORT),
+        "GLOO_SOCKET_IFNAME": _interface(used[0], host),
+        # Hosts share this machine's processors; and one thread per product makes products repeat bit for bit.
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    if options.shares is not None:
+        environment["RAILWEAVE_SHARES"] = ",".join(
+            f"{name}={share:.6f}" for name, share in options.shares.items()
+        )
+    return environment
+
+
+def _interface(plane: Plane, host: str) -> str:
+    return next(nic.interface for nic in plane.nics if nic.host == host)

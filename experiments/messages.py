@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What workers in hosts tell the lab: one JSON object per line on stdout, errors in one line on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from railweave.hosts.errors import RailweaveError
+
+import railweave
+
+
+@dataclass(frozen=True)
+class RailCounts:
+    """A rail's counts on one rank since it joined; differences of two counts are counts."""
+
+    payload_bytes: int = 0  # of the slices that it has reduced
+    bytes_sent: int = 0  # on the wire, Ethernet headers included
+    bytes_received: int = 0
+    retransmissions: int = 0
+    slices: int = 0
+    busy_s: float = 0.0
+
+    def __sub__(self, other: RailCounts) -> RailCounts:
+        """Return what has happened since `other`."""
+        return RailCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+    def __add__(self, other: RailCounts) -> RailCounts:
+        """Return the counts of both."""
+        return RailCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
+    """Return the counts of every rail by its name."""
+    return {
+        rail.name: RailCounts(
+            payload_bytes=rail.payload_bytes,
+            bytes_sent=rail.bytes_sent,
+            bytes_received=rail.bytes_received,
+            retransmissions=rail.retransmissions,
+            slices=rail.slices,
+            busy_s=rail.busy_s,
+        )
+        for rail in comm.stats().rails
+    }
+
+
+def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
+    """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes."""
+    return [
+        {"rail": record.rail, "start": record.start_s, "end": record.end_s, "bytes": record.bytes}
+        for record in comm.drain_records()
+    ]
+
+
+def emit(event: str, **values: Any) -> None:
+    """Tell the lab."""
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def read(line: str) -> dict[str, Any] | None:
+    """Return what a worker has told, or nothing if a line is something else (a library's chatter)."""
+    if not line.startswith("{"):
+        return None
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and "event" in message else None
+
+
+def run_worker(work: Callable[[], None]) -> int:
+    """Run a worker to its end; errors that a user can understand become one line. Returns the exit status."""
+    try:
+        work()
+    except RailweaveError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened when, as a Chrome trace (open it in Perfetto) and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}  # of Okabe and Ito: told apart by everybody
+COMPUTE_COLOUR = "#999999"
+
+
+@dataclass(frozen=True)
+class Span:
+    """One piece of work; times are in seconds since the start of the run."""
+
+    rank: int
+    row: str  # a rail's name, or "compute"
+    step: int
+    start_s: float
+    end_s: float
+    payload_bytes: int = 0
+
+
+def colour(row: str) -> str:
+    """Return the colour of a rail by its kind; rails of one kind share it."""
+    return COLOURS.get(row.rstrip("0123456789"), COMPUTE_COLOUR)
+
+
+def write_trace(spans: Sequence[Span], path: Path) -> None:
+    """Write a Chrome trace: a process per rank, in it a row for its computing and one per rail."""
+    rows = list(dict.fromkeys(span.row for span in spans))
+    events: list[dict[str, Any]] = []
+    for rank in sorted({span.rank for span in spans}):
+        events.append({"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}})
+        for number, row in enumerate(rows):
+            events.append(
+                {"ph": "M", "name": "thread_name", "pid": rank, "tid": number, "args": {"name": row}}
+            )
+    for span in spans:
+        events.append(
+            {
+                "ph": "X",
+                "name": f"step {span.step}",
+                "cat": span.row,
+                "pid": span.rank,
+                "tid": rows.index(span.row),
+                "ts": round(span.start_s * 1e6, 1),
+                "dur": round((span.end_s - span.start_s) * 1e6, 1),
+                "args": {"bytes": span.payload_bytes} if span.payload_bytes else {},
+            }
+        )
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def draw(spans: Sequence[Span], path: Path, title: str, first_steps: int = 5) -> None:
+    """Draw the first steps of every rank, and each rail's throughput over the run (mean of ranks)."""
+    import matplotlib  # noqa: PLC0415 - a second to import
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    ranks = sorted({span.rank for span in spans})
+    rows = list(dict.fromkeys(span.row for span in spans))
+    height = 1.6 + 0.16 * len(ranks) * len(rows)
+    figure, (above, below) = plt.subplots(
+        2, 1, figsize=(11, height + 3), height_ratios=[height, 3], layout="constrained"
+    )
+    figure.suptitle(title)
+    _draw_rows(above, spans, ranks, rows, first_steps)
+    _draw_throughput(below, spans, rows)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _draw_rows(
+    axes: Any, spans: Sequence[Span], ranks: Sequence[int], rows: Sequence[str], steps: int
+) -> None:
+    places = {
+        (rank, row): -(rank * (len(rows) + 1) + number) for rank in ranks for number, row in enumerate(rows)
+    }
+    for row in rows:
+        shown = [span for span in spans if span.row == row and span.step < steps]
+        axes.barh(
+            [places[span.rank, row] for span in shown],
+            [(span.end_s - span.start_s) * 1e3 for span in shown],
+            left=[span.start_s * 1e3 for span in shown],
+            height=0.8,
+            color=colour(row),
+            edgecolor="white",
+            linewidth=0.5,
+            label=row,
+        )
+    axes.set_yticks(
+        [places[rank, rows[len(rows) // 2]] for rank in ranks], [f"rank {rank}" for rank in ranks]
+    )
+    axes.set_xlabel("time in ms")
+    axes.set_title(f"the first {steps} steps: computing, and each rail's part of the allreduce", fontsize=10)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _draw_throughput(axes: Any, spans: Sequence[Span], rows: Sequence[str]) -> None:
+    for row in rows:
+        by_step: dict[int, list[Span]] = {}
+        for span in spans:
+            if span.row == row and span.payload_bytes:
+                by_step.setdefault(span.step, []).append(span)
+        if not by_step:
+            continue
+        times = [min(span.start_s for span in group) for group in by_step.values()]
+        rates = [
+            sum(span.payload_bytes * 8 / max(span.end_s - span.start_s, 1e-9) for span in group)
+            / len(group)
+            / 1e6
+            for group in by_step.values()
+        ]
+        axes.step(times, rates, where="post", color=colour(row), label=row, linewidth=1.4)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time in s")
+    axes.set_ylabel("Mbit/s per host")
+    axes.set_title("gradient bytes reduced per second while the rail was busy", fontsize=10)
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)

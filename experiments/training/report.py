@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo tells at its end: tables for people, JSON for machines, a trace and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments import timeline
+from railweave.experiments.accounting import RULE, RailAccount
+from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
+from railweave.experiments.training.run import DemoResult
+from railweave.experiments.units import format_bytes, format_rate
+from rich.console import Console
+from rich.table import Table
+
+
+def as_json(result: DemoResult) -> dict[str, Any]:
+    """Return the demo's result for machines."""
+    return {
+        "ok": result.ok,
+        "hosts": len(result.options.topology.hosts),
+        "switch": result.options.switch_target,
+        "steps": len(result.steps),
+        "accuracy": result.accuracy,
+        "max_abs_diff": result.max_abs_diff,
+        "rails": [
+            {
+                "name": rail.name,
+                "agent_bytes": rail.agent_bytes,
+                "interface_bytes": rail.interface_bytes,
+                "goodput_bps": rail.goodput_bps,
+                "share": rail.share,
+                "retransmissions": rail.retransmissions,
+            }
+            for rail in result.rails
+        ],
+        "switch_results": result.switch_results,
+        # Beyond what the schema promises:
+        "max_abs_diff_bound": result.reference.bound,
+        "accuracy_one_process": result.reference.accuracy,
+        "ranks_identical": result.ranks_identical,
+        "counts_agree": result.counts_agree,
+        "training_s": result.seconds,
+        "allreduce_s": sum(step.communicate_s for step in result.steps),
+    }
+
+
+def write_files(result: DemoResult) -> dict[str, Path]:
+    """Write the Chrome trace and the picture; return what each file is."""
+    out = result.options.out
+    files = {"timeline": out / "timeline.png", "Chrome trace (open in Perfetto)": out / "trace.json"}
+    *_, trace = files.values()
+    timeline.write_trace(result.spans, trace)
+    rails = ", ".join(rail.name for rail in result.rails)
+    title = f"{len(result.options.topology.hosts)} hosts train over {rails}"
+    timeline.draw(result.spans, out / "timeline.png", title)
+    return files
+
+
+def print_report(result: DemoResult, console: Console) -> None:
+    """Print the result for people."""
+    reference = result.reference
+    communicate = sum(step.communicate_s for step in result.steps)
+    console.print()
+    console.print(_rail_table(result), soft_wrap=True)
+    console.print(f"  {RULE}", style="dim")
+    console.print()
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column()
+    facts.add_row("held-out accuracy", f"{result.accuracy:.4f} (one process: {reference.accuracy:.4f})")
+    facts.add_row(
+        "greatest difference",
+        f"{result.max_abs_diff:.2e} in any parameter from the same training in one process; "
+        f"bound {reference.bound:.2e}: {_mark(result.within_bound)}",
+    )
+    facts.add_row(
+        "",
+        "[dim]One averaged gradient element is off by at most "
+        f"{reference.largest_operation_bound:.1e} (proven). What that can become in "
+        f"{len(result.steps)} steps is "
+        f"measured: {MOVED_RUNS} runs in which every element was moved that far, up or down at random, "
+        "ended at "
+        f"most {reference.moved:.1e} away; the bound is {SAFETY} times this.[/dim]",
+    )
+    facts.add_row("ranks", f"bit for bit the same parameters on all: {_mark(result.ranks_identical)}")
+    facts.add_row(
+        "time",
+        f"{result.seconds:.1f} s for {len(result.steps)} steps, of which {communicate:.1f} s in allreduce",
+    )
+    for plane, packets in result.switch_counters.items():
+        shown = ", ".join(f"{name} {count:,}" for name, count in sorted(packets.items()) if count)
+        facts.add_row(f"P4 counters, {plane}", shown)
+    console.print(facts)
+
+
+def _rail_table(result: DemoResult) -> Table:
+    table = Table(title="rails, summed over the hosts", title_justify="left", title_style="bold")
+    table.add_column("rail")
+    for column in (
+        "share",
+        "agent bytes",
+        "interface bytes",
+        "goodput",
+        "retransmissions",
+        "switch results",
+        "agree",
+    ):
+        table.add_column(column, justify="right")
+    for rail in result.rails:
+        table.add_row(
+            rail.name,
+            f"{rail.share:.1%}",
+            f"{rail.agent_bytes:,}",
+            f"{rail.interface_bytes:,} ({_difference(rail)})",
+            format_rate(rail.goodput_bps),
+            f"{rail.retransmissions:,}",
+            "-" if rail.switch_results is None else f"{rail.switch_results:,} of {rail.expected_results:,}",
+            _mark(rail.bytes_agree and rail.results_agree),
+        )
+    return table
+
+
+def _difference(rail: RailAccount) -> str:
+    return f"{rail.interface_bytes / rail.agent_bytes - 1:+.2%}" if rail.agent_bytes else "-"
+
+
+def _mark(good: bool) -> str:
+    return "[green]yes[/green]" if good else "[red]NO[/red]"
+
+
+def summary(result: DemoResult) -> str:
+    """Return one line that says whether all is well, and if not, what is not."""
+    wrong = []
+    if not result.ranks_identical:
+        wrong.append("ranks ended with different parameters")
+    if not result.within_bound:
+        wrong.append(
+            f"parameters differ by {result.max_abs_diff:.2e}, more than {result.reference.bound:.2e}"
+        )
+    wrong += [f"bytes of rail {rail.name} do not agree" for rail in result.rails if not rail.bytes_agree]
+    wrong += [
+        f"switch results of rail {rail.name} do not agree" for rail in result.rails if not rail.results_agree
+    ]
+    if wrong:
+        return "not as it should be: " + "; ".join(wrong)
+    total = sum(rail.payload_bytes for rail in result.rails)
+    return f"all counts agree; each host had {format_bytes(total)} of gradients averaged"

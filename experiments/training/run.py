@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo from start to end: a lab, a training in it, and the check against one process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from railweave.experiments.accounting import RailAccount, account, chunks_of
+from railweave.experiments.errors import OptionError
+from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.timeline import Span
+from railweave.experiments.training.model import TrainingOptions
+from railweave.experiments.training.reference import Reference, reference
+from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.model import Topology
+
+LANES = 256
+RESULT_DECISION = "result"
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """One run of the demo."""
+
+    topology: Topology
+    training: TrainingOptions
+    out: Path
+    switch_target: str = "embedded"
+    shares: Mapping[str, float] | None = None
+    loss: Mapping[str, float] = field(default_factory=dict)  # by plane
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of training, once every rank has taken it."""
+
+    number: int
+    loss: float  # mean over the ranks
+    compute_s: float
+    communicate_s: float  # both of the slowest rank
+    goodput_bps: Mapping[str, float]  # by rail, mean over the ranks
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What a run has shown."""
+
+    options: DemoOptions
+    steps: Sequence[Step]
+    spans: Sequence[Span]
+    rails: Sequence[RailAccount]
+    switch_counters: Mapping[str, Mapping[str, int]]
+    accuracy: float
+    ranks_identical: bool  # all ranks end with the same parameters, bit for bit
+    max_abs_diff: float
+    reference: Reference
+    seconds: float  # from the first step to the last
+
+    @property
+    def switch_results(self) -> int:
+        """Packets that the switches turned into results, by their P4 counters."""
+        return sum(rail.switch_results or 0 for rail in self.rails)
+
+    @property
+    def within_bound(self) -> bool:
+        """Whether the network has changed the training by no more than its rounding may."""
+        return self.max_abs_diff <= self.reference.bound
+
+    @property
+    def counts_agree(self) -> bool:
+        """Whether agents, interfaces and switches tell the same."""
+        return all(rail.bytes_agree and rail.results_agree for rail in self.rails)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run has shown what it is for."""
+        return (
+            self.ranks_identical and self.within_bound and self.counts_agree and math.isfinite(self.accuracy)
+        )
+
+
+class Recorder:
+    """Gathers what the ranks tell."""
+
+    def __init__(self, ranks: int, on_step: Callable[[Step], None]) -> None:
+        """Call `on_step` whenever all ranks have taken a step."""
+        self._ranks = ranks
+        self._on_step = on_step
+        self._waiting: dict[int, list[dict[str, Any]]] = {}
+        self._start = math.inf
+        self.steps: list[Step] = []
+        self.spans: list[Span] = []
+        self.done: dict[int, dict[str, Any]] = {}
+        self.elements: dict[str, list[int]] = {}  # by rail: of each slice that rank 0 had reduced
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take one message of one rank."""
+        match message["event"]:
+            case "start":
+                self._start = min(self._start, message["time"])
+                self._count_elements(message)
+            case "step":
+                self._take_step(message)
+            case "done":
+                self.done[message["rank"]] = message
+
+    def seconds(self) -> float:
+        """Return the time from the first step to the end of the last."""
+        return max((span.end_s for span in self.spans), default=0.0)
+
+    def _count_elements(self, message: dict[str, Any]) -> None:
+        if message["rank"] == 0:
+            for piece in message["slices"]:
+                self.elements.setdefault(piece["rail"], []).append(piece["bytes"] // 4)
+
+    def _take_step(self, message: dict[str, Any]) -> None:
+        rank, number = message["rank"], message["step"]
+        self.spans.append(
+            Span(rank, "compute", number, message["began"] - self._start, message["computed"] - self._start)
+        )
+        for piece in message["slices"]:
+            self.spans.append(
+                Span(
+                    rank,
+                    piece["rail"],
+                    number,
+                    piece["start"] - self._start,
+                    piece["end"] - self._start,
+                    piece["bytes"],
+                )
+            )
+        self._count_elements(message)
+        arrived = self._waiting.setdefault(number, [])
+        arrived.append(message)
+        if len(arrived) == self._ranks:
+            self.steps.append(_step(self._waiting.pop(number)))
+            self._on_step(self.steps[-1])
+
+
+def _step(messages: list[dict[str, Any]]) -> Step:
+    payload: dict[str, int] = {}
+    rates: dict[str, list[float]] = {}
+    for message in messages:
+        for piece in message["slices"]:
+            payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
+            rates.setdefault(piece["rail"], []).append(
+                piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9)
+            )
+    total = sum(payload.values()) or 1
+    return Step(
+        number=messages[0]["step"],
+        loss=sum(message["loss"] for message in messages) / len(messages),
+        compute_s=max(message["computed"] - message["began"] for message in messages),
+        communicate_s=max(message["reduced"] - message["computed"] for message in messages),
+        goodput_bps={rail: sum(values) / len(values) for rail, values in rates.items()},
+        shares={rail: count / total for rail, count in payload.items()},
+    )
+
+
+def check(options: DemoOptions) -> None:
+    """Raise OptionError where options do not go together."""
+    if options.training.steps < 1:
+        raise OptionError(f"--steps {options.training.steps}: expected at least 1")
+    if options.training.batch < len(options.topology.hosts):
+        raise OptionError(
+            f"{len(options.topology.hosts)} hosts share batches of {options.training.batch} images"
+        )
+
+
+async def run(
+    options: DemoOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> DemoResult:
+    """Run the demo; LabError and OptionError say what went wrong."""
+    check(options)
+    hosts = options.topology.hosts
+    recorder = Recorder(len(hosts), on_step)
+    on_phase(f"making a network of {len(hosts)} hosts and {len(options.topology.planes)} planes")
+    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES)
+    async with Lab(options.topology, lab_options) as lab:
+        on_phase("training")
+        await start_job(lab, _job(options))
+        async for line in lab.events():
+            if (message := read(line.text)) is not None:
+                recorder.take(message)
+        on_phase("reading the counters")
+        interfaces = {plane.name: lab.interface_counters(plane.name) for plane in options.topology.planes}
+        switches = await lab.switch_counters()
+        on_phase("taking the network down")
+    on_phase("training again in one process, and twice more with rounding errors of the largest size")
+    alone = await _train_alone(options)
+    return _result(options, recorder, interfaces, switches, alone)
+
+
+async def _train_alone(options: DemoOptions) -> Reference:
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(reference, options.training, len(options.topology.hosts), LANES, stop)
+    finally:
+        stop.set()  # when we are cancelled, the thread must not keep the program from ending
+
+
+def _job(options: DemoOptions) -> JobOptions:
+    return JobOptions(
+        job="demo",
+        module="railweave.experiments.training.worker",
+        arguments=[
+            *("--steps", str(options.training.steps)),
+            *("--seed", str(options.training.seed)),
+            *("--out", str(options.out)),
+        ],
+        shares=options.shares,
+    )
+
+
+def _result(
+    options: DemoOptions,
+    recorder: Recorder,
+    interfaces: Any,
+    switches: dict[str, dict[str, int]],
+    alone: Reference,
+) -> DemoResult:
+    parameters = np.load(options.out / "parameters.npy")
+    done = recorder.done
+    counts = {
+        rank: {name: RailCounts(**values) for name, values in message["rails"].items()}
+        for rank, message in done.items()
+    }
+    results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in switches.items()}
+    expected = {
+        plane: sum(chunks_of(count, LANES) for count in recorder.elements.get(plane, [])) for plane in results
+    }
+    return DemoResult(
+        options=options,
+        steps=recorder.steps,
+        spans=recorder.spans,
+        rails=account(options.topology.planes, counts, interfaces, results, expected),
+        switch_counters=switches,
+        accuracy=done[0]["accuracy"],
+        ranks_identical=len({message["digest"] for message in done.values()}) == 1,
+        max_abs_diff=float(np.abs(parameters - alone.parameters).max()),
+        reference=alone,
+        seconds=recorder.seconds(),
+    )

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes, rates, loss and shares as people type them: sizes binary (1K = 1024), rates decimal (1M = 10^6)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from railweave.experiments.errors import OptionError
+
+_SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:bit/s|bps|bit)?", re.IGNORECASE)
+_BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+MIN_RATE_BPS = 100_000
+MAX_RATE_BPS = 400 * 10**9
+MAX_SIZE = 1 << 30
+
+
+def parse_size(text: str) -> int:
+    """Return bytes: `4M`, `1K`, `256`, `16MiB`.
+
+    >>> parse_size("4M")
+    4194304
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise OptionError(f"size {text!r}: expected a whole number of bytes with K, M or G, such as 4M")
+    size = int(match[1]) * _BINARY[match[2].upper()]
+    if not 4 <= size <= MAX_SIZE or size % 4:
+        raise OptionError(
+            f"size {text!r}: expected a multiple of 4 bytes from 4 to 1G, since elements have 4 bytes"
+        )
+    return size
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return the sizes of a sweep: one (`4M`), a list (`1K,4M`), or powers of two in a range (`1K:16M`).
+
+    >>> parse_sizes("1K:8K")
+    [1024, 2048, 4096, 8192]
+    """
+    sizes: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        size, end = parse_size(first), parse_size(last if colon else first)
+        if size > end:
+            raise OptionError(f"sizes {part!r}: the first is larger than the last; turn them round")
+        while size <= end:
+            sizes.append(size)
+            size *= 2
+    return sizes
+
+
+def parse_rate(text: str) -> int:
+    """Return bit/s: `100M`, `2.5G`; `0` is unshaped.
+
+    >>> parse_rate("100M")
+    100000000
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise OptionError(
+            f"rate {text!r}: expected a number with K, M, G or T, such as 100M, or 0 for unshaped"
+        )
+    rate = round(float(match[1]) * _DECIMAL[match[2].upper()])
+    if rate and not MIN_RATE_BPS <= rate <= MAX_RATE_BPS:
+        raise OptionError(f"rate {text!r}: expected 100K to 400G bit/s, or 0 for unshaped")
+    return rate
+
+
+def parse_rates(text: str) -> list[int]:
+    """Return one rate, or one per plane: `100M,50M,0`."""
+    return [parse_rate(part) for part in text.split(",")]
+
+
+def parse_rails(text: str) -> list[str]:
+    """Return the rails' kinds: `ina,tcp,rdma`. Whether they exist is the topology's to say."""
+    rails = [part.strip() for part in text.split(",") if part.strip()]
+    if not rails:
+        raise OptionError("no rails given; expected a list such as ina,tcp,rdma")
+    return rails
+
+
+def parse_loss(text: str, planes: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Return the probability of loss by plane, given the planes as (name, kind).
+
+    One number is for the `ina` and `rdma` planes, which carry datagrams; `ina=0.01,rdma=0` chooses planes.
+    """
+    known = dict(planes)
+    if "=" not in text:
+        probability = _probability(text)
+        return {name: probability for name, kind in planes if kind in ("ina", "rdma") and probability}
+    losses = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name.strip() not in known:
+            raise OptionError(f"loss {part!r}: no plane {name.strip()!r}; planes are {', '.join(known)}")
+        if known[name.strip()] == "tcp":
+            raise OptionError(f"loss {part!r}: loss is for datagrams, that is for ina and rdma planes")
+        losses[name.strip()] = _probability(value)
+    return losses
+
+
+def _probability(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 0.5:
+        raise OptionError(f"loss {text!r}: expected a probability from 0 to 0.5, such as 0.01")
+    return value
+
+
+def parse_shares(text: str | None, rails: Sequence[str]) -> dict[str, float] | None:
+    """Return the share of each rail: `0.5,0.3,0.2` in the order of the rails, or `ina=2,tcp=1` ."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    named = "=" in text
+    if not named and len(parts) != len(rails):
+        raise OptionError(f"shares {text!r}: {len(parts)} given for {len(rails)} rails ({', '.join(rails)})")
+    shares = dict.fromkeys(rails, 0.0)
+    for rail, part in (
+        zip(rails, parts, strict=False) if not named else (p.split("=", 1) for p in parts if "=" in p)
+    ):
+        if rail.strip() not in shares:
+            raise OptionError(f"shares {text!r}: no rail {rail.strip()!r}; rails are {', '.join(rails)}")
+        try:
+            shares[rail.strip()] = float(part)
+        except ValueError:
+            raise OptionError(f"shares {text!r}: {part!r} is not a number") from None
+    total = sum(shares.values())
+    if not (math.isfinite(total) and total > 0 and min(shares.values()) >= 0):
+        raise OptionError(f"shares {text!r}: expected numbers of at least 0 that are not all 0")
+    return {rail: share / total for rail, share in shares.items()}
+
+
+def format_rate(bps: float) -> str:
+    """Return `94.1 Mbit/s`."""
+    for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if bps >= scale:
+            return f"{bps / scale:.4g} {unit}"
+    return f"{bps:.4g} bit/s"
+
+
+def format_bytes(count: float) -> str:
+    """Return `4.0 MiB`."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count:.0f} B"
