@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `railweave`: a table of commands, each in a module that is imported when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+# Name, module with a typer application `app`, what it does.
+COMMANDS = (
+    (
+        "demo",
+        "railweave.commands.demo",
+        "Train a model on Mininet hosts over three rails at once, and check it.",
+    ),
+    (
+        "bench",
+        "railweave.commands.bench",
+        "Measure collectives: time, bandwidth, share per rail, % of the limit.",
+    ),
+    ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
+    ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
+    ("switch", "railweave.switch.cli", "Run a P4 switch on network interfaces (daemon)."),
+    ("controller", "railweave.controller.cli", "Place jobs in the network (daemon)."),
+)
+
+EXAMPLES = """
+Examples:
+
+  railweave demo                                  train on four hosts over ina, tcp and rdma
+
+  railweave bench all-reduce --sizes 1K:16M       sweep sizes over the same rails
+
+  railweave topo planes --hosts 4 --out net.png   draw what these run on
+
+  railweave doctor                                what this machine can do, and what it lacks
+"""
+
+
+def main() -> None:
+    """Run the command line."""
+    build(sys.argv[1] if len(sys.argv) > 1 else "")()
+
+
+def build(wanted: str) -> typer.Typer:
+    """Return the application; only the command `wanted` is imported, so that help is quick."""
+    app = typer.Typer(
+        name="railweave",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=EXAMPLES)(_root)
+    for name, module, summary in COMMANDS:
+        if name == wanted:
+            _mount(app, name, import_module(module).app, summary)
+        else:
+            app.command(name, help=summary)(_not_imported)
+    return app
+
+
+def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None:
+    """Add a part: a group with its own commands, or the one command that it consists of."""
+    if part.registered_callback is None:
+        app.registered_commands += part.registered_commands
+    else:
+        app.add_typer(part, name=name, short_help=summary)
+
+
+def _not_imported() -> None:
+    """Stand for a command in the list of commands."""
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Multi-rail, in-network collectives with a P4 switch in the loop."""
+    if version:
+        from railweave import __version__  # noqa: PLC0415
+
+        typer.echo(__version__)
+        raise typer.Exit

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from railweave.topologies.model import Topology
+
+app = typer.Typer(no_args_is_help=True)
+
+PLANES = "planes"
+
+
+@app.callback()
+def bench() -> None:
+    """Measure collectives on a topology of Mininet hosts."""
+
+
+@app.command(
+    "all-reduce",
+    epilog="Examples: railweave bench all-reduce --sizes 1K:16M · "
+    "railweave bench all-reduce --rails ina --rate 0 --sizes 1K,4M --baseline gloo · "
+    "railweave bench all-reduce --sizes 4M --each-alone --json r.json",
+)
+def all_reduce(
+    topology: Annotated[str, typer.Option(help="planes, or a topology file.")] = PLANES,
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = "100M",
+    loss: common.Loss = "0",
+    sizes: Annotated[
+        str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")
+    ] = "1K:16M",
+    dtype: Annotated[str, typer.Option(help="float32 or int32.")] = "float32",
+    op: Annotated[str, typer.Option(help="sum, max, min or avg.")] = "sum",
+    iters: Annotated[int, typer.Option(help="Timed runs of each size.")] = 20,
+    warmup: Annotated[int, typer.Option(help="Runs before these.")] = 5,
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    check: Annotated[bool, typer.Option(help="Check every element of every run against numpy.")] = True,
+    each_alone: Annotated[
+        bool, typer.Option("--each-alone", help="Measure every rail alone as well.")
+    ] = False,
+    baseline: Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")] = "",
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/bench"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Sweep sizes of an allreduce: time, bandwidth, share per rail, percent of the physical limit.
+
+    Columns are those of nccl-tests. With --rate 0 the links are unshaped.
+    """
+    with common.one_line_errors():
+        from railweave.experiments.allreduce import report, run  # noqa: PLC0415
+        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
+
+        chosen = _topology(topology, hosts, rails, rate)
+        names = [plane.name for plane in chosen.planes]
+        baselines = [name.strip() for name in baseline.split(",") if name.strip()]
+        chosen, baseline_plane = _with_baseline_plane(chosen) if baselines else (chosen, "")
+        options = run.BenchOptions(
+            topology=chosen,
+            measurement=Measurement(tuple(units.parse_sizes(sizes)), dtype, op, iters, warmup, check),
+            out=out,
+            rails=names,
+            switch_target=common.check_target(switch, chosen),
+            shares=units.parse_shares(shares, names),
+            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            each_alone=each_alone,
+            baselines=baselines,
+            baseline_plane=baseline_plane,
+        )
+        run.check(options)
+        to_stderr = str(json_file) == "-"
+        typer.echo(report.header(options), err=to_stderr)
+        result = common.run(
+            run.run(
+                options,
+                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_row=lambda row: typer.echo(report.line(row), err=to_stderr),
+            )
+        )
+        for text in report.comparisons(result):
+            typer.echo(f"# {text}", err=to_stderr)
+        common.write_json(report.as_json(result), json_file)
+        if not result.ok:
+            raise OptionError("wrong elements: see the column #wrong")
+
+
+def _topology(topology: str, hosts: int, rails: str, rate: str) -> Topology:
+    from railweave.topologies.planes import planes  # noqa: PLC0415
+    from railweave.topologies.serialize import load  # noqa: PLC0415
+
+    if topology == PLANES:
+        return planes(hosts, units.parse_rails(rails), units.parse_rates(rate))
+    if not Path(topology).exists():
+        raise OptionError(f"unknown topology {topology!r}; expected {PLANES} or a topology file")
+    return load(topology)
+
+
+def _with_baseline_plane(topology: Topology) -> tuple[Topology, str]:
+    """Return a topology with a tcp plane for the baseline, and its name; adds one where there is none."""
+    from railweave.topologies.planes import planes  # noqa: PLC0415
+
+    for plane in topology.planes:
+        if plane.kind == "tcp":
+            return topology, plane.name
+    if topology.name != PLANES:
+        raise OptionError(f"topology {topology.name!r} has no tcp plane for a baseline to run on")
+    kinds = [plane.kind for plane in topology.planes]
+    rates = [plane.rate_bps for plane in topology.planes]
+    return planes(len(topology.hosts), [*kinds, "tcp"], [*rates, rates[0]]), "tcp"

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of `railweave doctor`: each asks the machine itself, and changes nothing that outlives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata, util
+
+TIMEOUT_S = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that railweave can use."""
+
+    name: str
+    present: bool
+    needed: bool  # for the demo; else it adds something
+    detail: str
+    remedy: str
+
+
+def run_checks() -> list[Finding]:
+    """Return all findings, what is needed first."""
+    findings = [_root(), _native(), _artifacts()]
+    findings += [_tool(*entry) for entry in TOOLS]
+    findings += [_package(*entry) for entry in PACKAGES]
+    findings += [_kernel(*entry) for entry in KERNEL]
+    return sorted(findings, key=lambda finding: not finding.needed)
+
+
+# Program, whether it is needed, its version's command, what to do without it.
+TOOLS = (
+    ("ip", True, ("ip", "-Version"), "apt-get install iproute2"),
+    ("tc", True, ("tc", "-Version"), "apt-get install iproute2"),
+    ("nft", True, ("nft", "--version"), "apt-get install nftables"),
+    ("mnexec", True, None, "apt-get install mininet"),
+    ("setpriv", True, ("setpriv", "--version"), "apt-get install util-linux"),
+    ("ethtool", False, ("ethtool", "--version"), "for --switch bmv2: apt-get install ethtool"),
+    (
+        "p4c-bm2-ss",
+        False,
+        ("p4c-bm2-ss", "--version"),
+        "for `make p4`: install p4c (https://github.com/p4lang/p4c)",
+    ),
+    (
+        "simple_switch_grpc",
+        False,
+        ("simple_switch_grpc", "--version"),
+        "for --switch bmv2: install BMv2 (https://github.com/p4lang/behavioral-model)",
+    ),
+    (
+        "qemu-system-x86_64",
+        False,
+        ("qemu-system-x86_64", "--version"),
+        "for tests against rxe: apt-get install qemu-system-x86",
+    ),
+    ("spin", False, ("spin", "-V"), "for the model of the slot algorithm: apt-get install spin"),
+)
+
+PACKAGES = (
+    *(
+        (name, True, "pip install railweave")
+        for name in ("mininet", "numpy", "finsy", "grpcio", "scikit-learn", "matplotlib")
+    ),
+    ("torch", False, "for --baseline gloo: make baseline, or pip install torch==2.13.0"),
+    ("scapy", False, "for tests: pip install scapy"),
+)
+
+
+def _root() -> Finding:
+    user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    return Finding("root", os.geteuid() == 0, True, user, "run with sudo: network namespaces need it")
+
+
+def _native() -> Finding:
+    present = util.find_spec("railweave._native") is not None
+    return Finding("native module", present, True, "railweave._native" if present else "", "pip install -e .")
+
+
+def _artifacts() -> Finding:
+    from railweave.p4src.artifacts import artifact  # noqa: PLC0415
+
+    try:
+        artifact(256)
+    except Exception as error:
+        return Finding("compiled P4 program", False, True, str(error), "make p4")
+    return Finding("compiled P4 program", True, True, "p4src/build", "make p4")
+
+
+def _tool(name: str, needed: bool, version: tuple[str, ...] | None, remedy: str) -> Finding:
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, False, needed, "not on PATH", remedy)
+    return Finding(name, True, needed, (_first_line(version) if version else "") or path, remedy)
+
+
+def _first_line(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return lines[0][:60] if lines else ""
+
+
+def _package(name: str, needed: bool, remedy: str) -> Finding:
+    try:
+        return Finding(name, True, needed, metadata.version(name), remedy)
+    except metadata.PackageNotFoundError:
+        return Finding(name, False, needed, "not installed", remedy)
+
+
+# Kernel features are tried in a network namespace of the check's own, which goes with the command.
+KERNEL: tuple[tuple[str, bool, str, str], ...] = (
+    (
+        "veth and bridge",
+        True,
+        "ip link add name a0 type veth peer name b0 && ip link add name br0 type bridge",
+        "veth, bridge",
+    ),
+    (
+        "tbf (link rates)",
+        True,
+        "ip link add name a0 type veth peer name b0 && "
+        "tc qdisc add dev a0 root tbf rate 1mbit burst 4000 limit 9000",
+        "sch_tbf",
+    ),
+    (
+        "nftables on bridges (loss)",
+        True,
+        "nft add table bridge t && nft 'add chain bridge t c { type filter hook forward priority 0; }' && "
+        "nft add rule bridge t c numgen random mod 100 '<' 1 drop",
+        "nf_tables, nft_numgen",
+    ),
+    ("MPTCP", False, "test -e /proc/sys/net/mptcp/enabled", "CONFIG_MPTCP"),
+)
+
+
+def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
+    remedy = f"a kernel with {feature} is needed" if needed else f"adds a baseline: a kernel with {feature}"
+    if os.geteuid() != 0:
+        return Finding(name, False, needed, "only root can try", "run with sudo")
+    done = _try(
+        lambda: subprocess.run(
+            ["unshare", "--net", "sh", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    )
+    present = done is not None and done.returncode == 0
+    detail = (
+        "works"
+        if present
+        else (done.stderr.strip().splitlines() or [""])[0]
+        if done is not None
+        else "no unshare"
+    )
+    return Finding(name, present, needed, detail, remedy)
+
+
+def _try(action: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return action()
+    except (OSError, subprocess.TimeoutExpired):
+        return None

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: options, errors in one line, the end by Ctrl-C and SIGTERM, JSON files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from railweave.experiments.errors import OptionError
+from railweave.hosts.errors import RailweaveError
+from railweave.topologies.errors import LabError, TopologyError
+from railweave.topologies.model import Topology
+
+T = TypeVar("T")
+
+Hosts = Annotated[int, typer.Option(help="Number of hosts.")]
+Rails = Annotated[str, typer.Option(help="Rails, one plane each: ina, tcp, rdma; a kind may repeat.")]
+Rates = Annotated[
+    str, typer.Option("--rate", help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped.")
+]
+Loss = Annotated[
+    str, typer.Option(help="Probability that a datagram is lost on ina and rdma planes: 0.01, ina=0.02.")
+]
+Shares = Annotated[
+    str | None,
+    typer.Option(help="Share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: by what the rails can do."),
+]
+SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
+
+INTERRUPTED, TERMINATED = 130, 143  # what shells report
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what users can mend into a line on stderr and exit status 1."""
+    try:
+        yield
+    except (OptionError, TopologyError, LabError, RailweaveError) as error:
+        typer.echo(f"railweave: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command."""
+    logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING)
+    terminated = False
+
+    async def cancellable() -> T:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - within one
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        return await work
+
+    try:
+        return asyncio.run(cancellable())
+    except KeyboardInterrupt:
+        typer.echo("railweave: interrupted; everything has been taken down", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        typer.echo("railweave: terminated; everything has been taken down", err=True)
+        raise typer.Exit(TERMINATED) from None
+
+
+def check_target(name: str, topology: Topology) -> str:
+    """Return the switch target's name; OptionError if there is none such, or it cannot run here."""
+    from railweave.switch.targets import TARGETS  # noqa: PLC0415
+
+    if name not in TARGETS:
+        raise OptionError(f"unknown switch target {name!r}; targets are {', '.join(TARGETS)}")
+    needed = any(switch.p4runtime for plane in topology.planes for switch in plane.switches)
+    if needed and (missing := TARGETS[name].missing()):
+        raise OptionError(f"switch target {name!r} cannot run here: {missing}")
+    return name
+
+
+def write_json(value: Mapping[str, Any], path: Path | None) -> None:
+    """Write a result to a file, or to stdout for `-`."""
+    if path is None:
+        return
+    text = json.dumps(value, indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise OptionError(f"--json {path}: {error.strerror}") from error

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+
+app = typer.Typer()
+
+
+@app.command(
+    "demo",
+    epilog="Examples: railweave demo · railweave demo --rails ina,tcp --rate 50M · "
+    "railweave demo --loss 0.01 --json r.json",
+)
+def demo(
+    hosts: common.Hosts = 4,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 100,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = "100M",
+    loss: common.Loss = "0",
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    seed: Annotated[int, typer.Option(help="Seed of the model and of the order of images.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for logs, timeline and trace.")] = Path("out/demo"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Train a small real model on Mininet hosts, with gradients all-reduced over three rails at once.
+
+    A multilayer perceptron of about one million parameters learns scikit-learn's handwritten digits; one rail
+    is summed by a P4 program in the switch. At the end the result is held against the same training in one
+    process, and the agents' byte counts against the kernel's and the switch's.
+    """
+    with common.one_line_errors():
+        from rich.console import Console  # noqa: PLC0415
+
+        from railweave.experiments.training import report, run  # noqa: PLC0415
+        from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
+        from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
+        from railweave.topologies.planes import planes  # noqa: PLC0415
+
+        topology = planes(hosts, units.parse_rails(rails), units.parse_rates(rate))
+        names = [plane.name for plane in topology.planes]
+        options = run.DemoOptions(
+            topology=topology,
+            training=TrainingOptions(steps=steps, seed=seed),
+            out=out,
+            switch_target=common.check_target(switch, topology),
+            shares=units.parse_shares(shares, names),
+            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in topology.planes]),
+        )
+        console = Console(stderr=str(json_file) == "-")
+        with TrainingProgress(console, steps, names) as progress:
+            result = common.run(run.run(options, progress.phase, progress.step))
+        report.print_report(result, console)
+        for what, path in report.write_files(result).items():
+            console.print(f"{what}: {path}", soft_wrap=True)
+        console.print(report.summary(result), style="bold", soft_wrap=True)
+        common.write_json(report.as_json(result), json_file)
+        if not result.ok:
+            raise typer.Exit(1)
