@@ -4,20 +4,16 @@
 
 control Check(in headers_t hdr, inout metadata_t md) {
     apply {
-        if (!hdr.ina.isValid()) {
-            md.fault = FAULT_LENGTH;
+        if (!hdr.ina.isValid() || hdr.udp.length < PROBE_UDP_BYTES
+                || hdr.ipv4.total_length != hdr.udp.length + IPV4_HEADER_BYTES) {
+            md.fault = FAULT_LENGTH;  // before anything of it is believed: what follows could be Ethernet's padding
         } else if (hdr.ina.version != INA_VERSION) {
             md.fault = FAULT_VERSION;
         } else if (hdr.ina.kind > KIND_PROBE) {
             md.fault = FAULT_KIND;
         } else if (hdr.ina.op > OP_MAX) {
             md.fault = FAULT_OP;
-        } else if (hdr.ina.kind == KIND_PROBE) {
-            if (hdr.udp.length < PROBE_UDP_BYTES
-                    || hdr.ipv4.total_length != hdr.udp.length + IPV4_HEADER_BYTES) {
-                md.fault = FAULT_LENGTH;
-            }
-        } else if (!hdr.lanes.isValid()) {
+        } else if (hdr.ina.kind != KIND_PROBE && !hdr.lanes.isValid()) {
             md.fault = FAULT_LENGTH;
         }
     }

@@ -49,7 +49,7 @@ def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", PROFILES)
 def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
-    """An action with a struct as its parameter would make it copy whole structs in and out, lanes included."""
+    """A struct as parameter of an action would make it copy all of it, lanes included, in and out."""
     program = json.loads(artifact(lanes).json_path.read_text())
     names = {header["name"] for header in program["headers"]}
     assert names == {"ethernet", "arp", "ipv4", "icmp", "udp", "ina", "lanes", "scalars", "standard_metadata"}
