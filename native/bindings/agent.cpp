@@ -14,6 +14,7 @@
 #include <map>
 #include <tuple>
 
+#include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
 #include "rails/tcp_transport.hpp"
 
@@ -26,6 +27,7 @@ using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
 using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
+using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
 
 Time deadline_after(std::optional<double> seconds) {
   if (!seconds || *seconds >= 1e9) return kNever;
@@ -69,6 +71,28 @@ class PythonAgent {
     return missing;
   }
 
+  std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
+                                                              std::string interface, std::uint64_t rate_bps) {
+    RdmaTransport* transport = nullptr;
+    const std::size_t index = agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop,
+                                                                   RailListener& listener) {
+      const RdmaTransportOptions options{.interface = interface, .address = address, .rate_bps = rate_bps};
+      auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
+      transport = made.get();
+      return std::make_unique<RingRail>(rail, std::move(made), listener, RingRailOptions{});
+    });
+    rdma_[index] = transport;
+    return {index, transport->queue_pairs()};
+  }
+
+  // Nothing to wait for: whoever is ready first keeps trying.
+  void connect_rdma(std::size_t rail, const RdmaMembers& members) {
+    std::vector<RdmaMember> native;
+    for (const auto& [address, mac, queue_pairs] : members)
+      native.push_back({.address = address, .mac = mac, .queue_pairs = queue_pairs});
+    agent_.on_loop([&] { rdma_.at(rail)->connect(native, EventLoop::now()); });
+  }
+
   std::uint32_t submit(const CallDescription& call, const InputArray& input, const OutputArray& output,
                        const Parts& parts, bool start_now) {
     const std::size_t bytes = call.count * item_size(call.dtype);
@@ -107,7 +131,8 @@ class PythonAgent {
     }
   }
 
-  std::map<std::size_t, TcpTransport*> tcp_;  // owned by the agent's rails
+  std::map<std::size_t, TcpTransport*> tcp_;    // owned by the agent's rails
+  std::map<std::size_t, RdmaTransport*> rdma_;  // likewise
   Agent agent_;
 };
 
@@ -167,6 +192,11 @@ void bind_agent(nb::module_& m) {
       .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
            nb::arg("timeout_s"), Release(),
            "Connect to all ranks' (address, port); the ranks still missing at the end")
+      .def("add_rdma", &PythonAgent::add_rdma, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
+           nb::arg("rate_bps") = 0, Release(),
+           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")
+      .def("connect_rdma", &PythonAgent::connect_rdma, nb::arg("rail"), nb::arg("members"), Release(),
+           "Join with all ranks' (address, MAC, queue pair numbers)")
       .def("submit", &PythonAgent::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
            nb::arg("parts"), nb::arg("start_now") = true,
            "Start a collective over parts (rail, offset, count), in elements; its op index. Keep both arrays "

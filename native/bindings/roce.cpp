@@ -3,13 +3,19 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <poll.h>
 
+#include <cerrno>
 #include <cstring>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include "loop/event_loop.hpp"
 #include "roce/crc32.hpp"
+#include "roce/endpoint.hpp"
 #include "roce/frame.hpp"
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"
@@ -266,6 +272,51 @@ void bind_queue_pair(nb::module_& m) {
       .def_prop_ro("stats", &QueuePair::stats);
 }
 
+// Waits for frames, timers or `timeout`, and handles them; what an event loop does for a rail.
+void step(Endpoint& self, Duration timeout) {
+  const nb::gil_scoped_release release;
+  self.transmit(EventLoop::now());
+  const Duration left = std::min(timeout, self.deadline() - EventLoop::now());
+  const Duration wait = std::max<Duration>(0, left);
+  const timespec limit{.tv_sec = wait / kSecond, .tv_nsec = wait % kSecond};
+  const short blocked = self.blocked() ? POLLOUT : 0;
+  pollfd ready{.fd = self.fd(), .events = static_cast<short>(POLLIN | blocked), .revents = 0};
+  if (ppoll(&ready, 1, &limit, nullptr) < 0 && errno != EINTR) throw std::runtime_error("poll");
+  const Time now = EventLoop::now();
+  if (ready.revents & POLLOUT) self.on_writable();
+  if (ready.revents & POLLIN) self.receive(now);
+  self.expire(now);
+  self.transmit(EventLoop::now());
+}
+
+void bind_endpoint(nb::module_& m) {
+  nb::class_<EndpointStats>(m, "EndpointStats")
+      .def_ro("frames_sent", &EndpointStats::frames_sent)
+      .def_ro("bytes_sent", &EndpointStats::bytes_sent)
+      .def_ro("frames_received", &EndpointStats::frames_received)
+      .def_ro("bytes_received", &EndpointStats::bytes_received)
+      .def_ro("refused", &EndpointStats::refused)
+      .def_ro("strangers", &EndpointStats::strangers);
+  nb::class_<Endpoint>(m, "Endpoint",
+                       "Queue pairs on an interface, with their socket; addresses as integers.")
+      .def(
+          "__init__",
+          [](Endpoint* self, const std::string& interface, Ipv4Address address, std::size_t path_mtu,
+             std::size_t burst_bytes) { new (self) Endpoint({interface, address, path_mtu, burst_bytes}); },
+          "interface"_a, "address"_a, "path_mtu"_a = EndpointOptions{}.path_mtu,
+          "burst_bytes"_a = EndpointOptions{}.burst_bytes)
+      .def("reserve", &Endpoint::reserve_queue_pair_number, "A random queue pair number for a later connect.")
+      .def(
+          "connect",
+          [](Endpoint& self, const QueuePairOptions& options, Ipv4Address peer, const nb::bytes& peer_mac)
+              -> QueuePair& { return self.connect(options, peer, mac_of(peer_mac)); },
+          "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal)
+      .def_prop_ro("memory", &Endpoint::memory, nb::rv_policy::reference_internal)
+      .def_prop_ro("mac", [](const Endpoint& self) { return copy(std::as_bytes(std::span(self.mac()))); })
+      .def("step", &step, "timeout_ns"_a, "Send, wait for something to happen, handle it.")
+      .def_prop_ro("stats", &Endpoint::stats, nb::rv_policy::copy);
+}
+
 }  // namespace
 }  // namespace railweave::roce
 
@@ -277,6 +328,7 @@ void bind_roce(nb::module_& m) {
   roce::bind_frame(roce);
   roce::bind_work(roce);
   roce::bind_queue_pair(roce);
+  roce::bind_endpoint(roce);
 }
 
 }  // namespace railweave

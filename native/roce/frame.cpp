@@ -41,34 +41,43 @@ std::uint32_t icrc(Bytes network, Bytes transport) {
   return ~crc32_update(head, transport.subspan(kBthSize));
 }
 
-std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size) {
-  std::byte* at = frame.data();
-  std::memcpy(at, path.peer_mac.data(), 6);
-  std::memcpy(at + 6, path.source_mac.data(), 6);
-  store_be(at + 12, kEtherTypeIpv4);
+void set_ipv4_length(std::byte* ip, std::size_t length) {
+  store_be(ip + 2, static_cast<std::uint16_t>(length));
+  store_be(ip + 10, std::uint16_t{0});
+  store_be(ip + 10, ipv4_checksum(ip));
+}
 
+NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size) {
+  NetworkHeader header{};
   const std::size_t udp_length = kUdpSize + transport_size + kIcrcSize;
-  std::byte* ip = at + kEthernetSize;
+  std::byte* ip = header.data();
   store_be(ip, kVersionAndLength);
-  store_be(ip + 1, std::uint8_t{0});
-  store_be(ip + 2, static_cast<std::uint16_t>(kIpv4Size + udp_length));
   store_be(ip + 4, ip_id);
   store_be(ip + 6, kDontFragment);
   store_be(ip + 8, kTtl);
   store_be(ip + 9, kProtocolUdp);
-  store_be(ip + 10, std::uint16_t{0});
   store_be(ip + 12, path.source);
   store_be(ip + 16, path.peer);
-  store_be(ip + 10, ipv4_checksum(ip));
-
+  set_ipv4_length(ip, kIpv4Size + udp_length);
   std::byte* udp = ip + kIpv4Size;
   store_be(udp, path.source_port);
   store_be(udp + 2, kUdpPort);
   store_be(udp + 4, static_cast<std::uint16_t>(udp_length));
-  store_be(udp + 6, std::uint16_t{0});  // none: the ICRC covers more
+  return header;
+}
 
-  std::byte* transport = udp + kUdpSize;
-  const std::uint32_t crc = icrc({ip, kIpv4Size + kUdpSize}, {transport, transport_size});
+void write_ethernet(const Path& path, std::byte* to) {
+  std::memcpy(to, path.peer_mac.data(), 6);
+  std::memcpy(to + 6, path.source_mac.data(), 6);
+  store_be(to + 12, kEtherTypeIpv4);
+}
+
+std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size) {
+  const NetworkHeader network = network_header(path, ip_id, transport_size);
+  write_ethernet(path, frame.data());
+  std::memcpy(frame.data() + kEthernetSize, network.data(), network.size());
+  std::byte* transport = frame.data() + kFrameHeaderSize;
+  const std::uint32_t crc = icrc(network, {transport, transport_size});
   std::memcpy(transport + transport_size, &crc, kIcrcSize);  // the one field that is little-endian
   return kFrameHeaderSize + transport_size + kIcrcSize;
 }

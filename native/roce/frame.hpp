@@ -24,14 +24,25 @@ struct Path {
   std::uint16_t source_port = 0xc000;  // entropy for hashing switches; the destination is always 4791
 };
 
-/// The ICRC of a packet whose IPv4 and UDP headers (28 bytes, no options) are `network`. Fields that may
-/// change on the way count as ones: TOS, TTL, both checksums, and the BTH's FECN, BECN and reserved bits.
-/// `transport` holds BTH to padding.
+using NetworkHeader = std::array<std::byte, kIpv4Size + kUdpSize>;
+
+/// IPv4 and UDP in front of `transport_size` bytes and their ICRC. The UDP checksum is 0, none: the ICRC
+/// covers more.
+NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size);
+
+/// The ICRC of a packet behind these 28 bytes of IPv4 (no options) and UDP headers. Fields that may change on
+/// the way count as ones: TOS, TTL, both checksums, and the BTH's FECN, BECN and reserved bits. `transport`
+/// holds BTH to padding.
 std::uint32_t icrc(Bytes network, Bytes transport);
 
-/// Writes the headers in front of, and the ICRC behind, the `transport_size` bytes that already lie at
+/// Writes headers in front of, and the ICRC behind, the `transport_size` bytes that already lie at
 /// `frame[kFrameHeaderSize…]`. `frame` must hold kIcrcSize more than that. Returns the frame's size.
 std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size);
+
+/// Writes the Ethernet header.
+void write_ethernet(const Path& path, std::byte* to);
+/// Sets the total length and the header checksum that belongs to it.
+void set_ipv4_length(std::byte* ip, std::size_t length);
 
 enum class FrameFault : std::uint8_t { kNone, kNotRoce, kMalformed, kBadIcrc };
 

@@ -24,20 +24,27 @@ class MemoryRegions {
   std::uint32_t add(MutableBytes buffer, std::uint8_t access, std::uint32_t qpn = kAnyQueuePair);
   /// Ends a registration; unknown keys are ignored.
   void remove(std::uint32_t rkey);
+  /// Gives the buffer back but keeps the registration: from now on a copy stands for it, so that a peer that
+  /// writes on does no harm and gets no error.
+  void detach(std::uint32_t rkey);
 
   /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
   /// unknown, belongs to another queue pair, does not grant `access`, or the range is not wholly inside.
   MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, Access access,
-                    std::uint32_t qpn) const;
+                    std::uint32_t qpn);
 
  private:
   struct Region {
+    std::uint64_t address = 0;  // as peers know it
     MutableBytes buffer{};
+    std::vector<std::byte> copy{};  // what `buffer` shows after `detach`
     std::uint32_t qpn = 0;
     std::uint16_t use = 0;
     std::uint8_t access = 0;
     bool live = false;
   };
+  Region* live(std::uint32_t rkey);
+
   std::vector<Region> regions_;
   std::vector<std::uint32_t> free_;
 };

@@ -46,12 +46,16 @@ void QueuePair::receive(const Packet& packet, Time now) {
   spread_failure();
 }
 
-std::size_t QueuePair::transmit(MutableBytes to, Time now) {
-  Packet packet;
-  if (!responder_.transmit(packet) && !requester_.transmit(packet, now)) return 0;
+bool QueuePair::next(Packet& packet, Time now) {
+  if (!responder_.transmit(packet) && !requester_.transmit(packet, now)) return false;
   spread_failure();
   ++stats_.packets_sent;
-  return write(packet, to);
+  return true;
+}
+
+std::size_t QueuePair::transmit(MutableBytes to, Time now) {
+  Packet packet;
+  return next(packet, now) ? write(packet, to) : 0;
 }
 
 void QueuePair::expire(Time now) {

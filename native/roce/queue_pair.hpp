@@ -28,13 +28,20 @@ class QueuePair {
   /// with a NAK.
   void receive(Bytes transport, Time now);
   void receive(const Packet& packet, Time now);
-  /// Writes the next packet, answers first; 0: nothing to send now. `to` holds path MTU + kMaxOverhead bytes.
+  /// The next packet to send, answers first; false: nothing now. Its payload is a view of memory that may go
+  /// away with the next call: write it out at once.
+  bool next(Packet& packet, Time now);
+  /// Writes the next packet into `to`, which holds path MTU + kMaxOverhead bytes; 0: nothing to send now.
   std::size_t transmit(MutableBytes to, Time now);
 
   Time deadline() const { return requester_.deadline(); }
   void expire(Time now);
 
   std::optional<Completion> poll();
+
+  /// Gives the buffers of posted work requests back before their completions: what has begun goes on from a
+  /// copy, so that the connection stays usable; what has not begun is forgotten without a completion.
+  void release_buffers() { requester_.release_buffers(); }
 
   /// No request is carried out any more, in either direction.
   bool failed() const { return requester_.failed(); }

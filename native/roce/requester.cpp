@@ -44,7 +44,7 @@ void Requester::post(const WorkRequest& request) {
     return;
   }
   const Sequence end = assigned_end_ + packets_for(request.local.size(), options_.path_mtu);
-  queue_.push_back({request, assigned_end_, end});
+  queue_.push_back({request, assigned_end_, end, {}});
   assigned_end_ = end;
 }
 
@@ -249,6 +249,17 @@ void Requester::expire(Time now) {
   timer_.back_off();
   shrink_window(options_.min_window);
   lost(now);
+}
+
+void Requester::release_buffers() {
+  while (!queue_.empty() && queue_.back().first >= sent_end_) {
+    assigned_end_ = queue_.back().first;
+    queue_.pop_back();
+  }
+  for (Pending& pending : queue_) {
+    pending.copy.assign(pending.request.local.begin(), pending.request.local.end());
+    pending.request.local = pending.copy;
+  }
 }
 
 void Requester::fail(Status status) {

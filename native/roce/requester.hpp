@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <vector>
 
 #include "roce/packet.hpp"
 #include "roce/psn.hpp"
@@ -29,6 +30,8 @@ class Requester {
   /// Ends the oldest request with `status` and all others as flushed; nothing is sent any more.
   void fail(Status status);
 
+  void release_buffers();
+
   std::size_t queued() const { return queue_.size(); }
   std::int64_t window() const { return window_; }
 
@@ -37,6 +40,7 @@ class Requester {
     WorkRequest request;
     Sequence first;
     Sequence end;  // one beyond its last packet; a READ takes as many numbers as its responses
+    std::vector<std::byte> copy{};  // what `request.local` shows once its owner wants it back
 
     bool is_read() const { return request.operation == Operation::kReadRequest; }
   };

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/rdma_message.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace railweave {
+namespace {
+
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kClearToSendSize = kControlHeaderSize + kLabelSize + 8 + 8 + 4;
+
+void store_header(std::byte* to, ControlType type, std::uint32_t sequence) {
+  store_be(to, static_cast<std::uint8_t>(type));
+  store_be(to + 1, kVersion);
+  store_be(to + 2, std::uint16_t{0});
+  store_be(to + 4, sequence);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ClearToSend& clearance) {
+  std::vector<std::byte> message(kClearToSendSize);
+  store_header(message.data(), ControlType::kClearToSend, clearance.sequence);
+  store_label(&message[kControlHeaderSize], clearance.label);
+  std::byte* at = &message[kControlHeaderSize + kLabelSize];
+  store_be(at, clearance.address);
+  store_be(at + 8, clearance.length);
+  store_be(at + 16, clearance.rkey);
+  return message;
+}
+
+std::vector<std::byte> encode(ControlType type, Bytes payload) {
+  payload = payload.first(std::min(payload.size(), kMaxControl - kControlHeaderSize));
+  std::vector<std::byte> message(kControlHeaderSize + payload.size());
+  store_header(message.data(), type, 0);
+  std::copy(payload.begin(), payload.end(), message.begin() + kControlHeaderSize);
+  return message;
+}
+
+std::optional<ControlType> control_type(Bytes message) {
+  if (message.size() < kControlHeaderSize || load_be<std::uint8_t>(&message[1]) != kVersion)
+    return std::nullopt;
+  const auto type = load_be<std::uint8_t>(&message[0]);
+  if (type < 1 || type > 3) return std::nullopt;
+  return static_cast<ControlType>(type);
+}
+
+std::optional<ClearToSend> decode_clear_to_send(Bytes message) {
+  if (message.size() != kClearToSendSize) return std::nullopt;
+  const auto label = load_label(&message[kControlHeaderSize]);
+  if (!label) return std::nullopt;
+  const std::byte* at = &message[kControlHeaderSize + kLabelSize];
+  return ClearToSend{.sequence = load_be<std::uint32_t>(&message[4]),
+                     .label = *label,
+                     .address = load_be<std::uint64_t>(at),
+                     .length = load_be<std::uint64_t>(at + 8),
+                     .rkey = load_be<std::uint32_t>(at + 16)};
+}
+
+}  // namespace railweave

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/rdma_peer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "rails/tcp_frame.hpp"
+
+namespace railweave {
+namespace {
+
+constexpr std::size_t kCleared = 16;  // receives that the peer knows of at once
+// Each clearance and each WRITE with immediate data takes a receive of the queue pair; so do farewells.
+constexpr std::size_t kControlBuffers = 2 * kCleared + 4;
+
+std::string why(roce::Status status) {
+  switch (status) {
+    case roce::Status::kRetriesExceeded:
+      return "does not answer: packets were sent again and again without an acknowledgement";
+    case roce::Status::kRnrRetriesExceeded:
+      return "posts no receives";
+    case roce::Status::kRemoteAccessError:
+      return "refused access to the memory that it had offered";
+    case roce::Status::kRemoteInvalidRequest:
+      return "refused a request as invalid";
+    case roce::Status::kBadResponse:
+      return "sent a response that does not fit the request";
+    default:
+      return "reported an error of its own";
+  }
+}
+
+}  // namespace
+
+RdmaPeer::RdmaPeer(int own_rank, int rank, std::string name, roce::QueuePair& queue_pair,
+                   roce::MemoryRegions& memory, TransportListener& listener)
+    : own_rank_(own_rank),
+      rank_(rank),
+      name_(std::move(name)),
+      queue_pair_(queue_pair),
+      memory_(memory),
+      listener_(listener),
+      control_in_(kControlBuffers, std::vector<std::byte>(kMaxControl)) {
+  for (std::size_t index = 0; index < kControlBuffers; ++index) post_control_buffer(index);
+}
+
+// ---------------------------------------------------------------- posting
+
+void RdmaPeer::begin(const MessageLabel& label, Time now) {
+  label_ = label;
+  begun_ = true;
+  check_waiting_clearance(now);
+}
+
+void RdmaPeer::post_send(Bytes data, Time now) {
+  if (let_go_) return;
+  sends_.push_back({.label = label_, .data = data});
+  match(now);
+}
+
+void RdmaPeer::post_receive(MutableBytes into) {
+  if (let_go_) return;
+  receives_.push_back({.label = label_, .into = into});
+  clear_receives();
+}
+
+void RdmaPeer::clear_receives() {
+  while (cleared_ < std::min(kCleared, receives_.size())) {
+    Receive& receive = receives_[cleared_++];
+    receive.sequence = next_sequence_++;
+    receive.rkey = memory_.add(receive.into, roce::kRemoteWrite, queue_pair_.options().qpn);
+    send_control(encode(ClearToSend{.sequence = receive.sequence,
+                                    .label = receive.label,
+                                    .address = reinterpret_cast<std::uintptr_t>(receive.into.data()),
+                                    .length = receive.into.size(),
+                                    .rkey = receive.rkey}));
+  }
+}
+
+void RdmaPeer::match(Time now) {
+  while (!failed_ && !clearances_.empty() && written_ < sends_.size()) {
+    const ClearToSend clearance = clearances_.front();
+    const Outgoing& send = sends_[written_];
+    clearances_.pop_front();
+    if (!agrees(send, clearance, now)) return;
+    ++written_;
+    // The queue pair only reads what it writes to the peer.
+    const MutableBytes local{const_cast<std::byte*>(send.data.data()), send.data.size()};
+    queue_pair_.post({.id = next_id_++,
+                      .operation = roce::Operation::kWrite,
+                      .local = local,
+                      .immediate = clearance.sequence,
+                      .remote_address = clearance.address,
+                      .rkey = clearance.rkey});
+  }
+}
+
+bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time now) {
+  if (send.label != clearance.label) {
+    fail(mismatch(own_rank_, send.label, rank_, clearance.label), now);
+    return false;
+  }
+  if (send.data.size() == clearance.length) return true;
+  fail(FailureKind::kMismatch,
+       "expects " + std::to_string(clearance.length) + " bytes where this rank sends " +
+           std::to_string(send.data.size()) + ", in " + describe(send.label),
+       now);
+  return false;
+}
+
+/// A clearance without a send: the send will come, unless this rank is past that call or calls something else
+/// there.
+void RdmaPeer::check_waiting_clearance(Time now) {
+  if (!begun_ || clearances_.empty() || written_ < sends_.size()) return;
+  const MessageLabel& theirs = clearances_.front().label;
+  if (theirs.call.op_index <= label_.call.op_index && theirs != label_)
+    fail(mismatch(own_rank_, label_, rank_, theirs), now);
+}
+
+// ---------------------------------------------------------------- completions
+
+bool RdmaPeer::drain(Time now) {
+  bool any = false;
+  while (const auto completion = queue_pair_.poll()) {
+    any = true;
+    take(*completion, now);
+  }
+  if (queue_pair_.failed())
+    fail(FailureKind::kPeerLost, "broke the connection with a request that makes no sense", now);
+  return any;
+}
+
+void RdmaPeer::take(const roce::Completion& completion, Time now) {
+  if (completion.status != roce::Status::kSuccess) return take_failure(completion, now);
+  switch (completion.kind) {
+    case roce::CompletionKind::kReceive:
+      take_control(Bytes(control_in_[completion.id]).first(completion.byte_count), now);
+      return post_control_buffer(completion.id);
+    case roce::CompletionKind::kReceiveWrite:
+      post_control_buffer(completion.id);
+      return take_written(completion, now);
+    case roce::CompletionKind::kWrite:
+      if (let_go_) return;
+      sends_.pop_front();
+      --written_;
+      return listener_.sent(rank_, now);
+    default:
+      control_out_.erase(completion.id);
+  }
+}
+
+void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
+  if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
+  const bool silent = completion.status == roce::Status::kRetriesExceeded;
+  fail(silent ? FailureKind::kPeerLost : FailureKind::kInternal, why(completion.status), now);
+}
+
+void RdmaPeer::take_control(Bytes message, Time now) {
+  const auto type = control_type(message);
+  const auto clearance = type == ControlType::kClearToSend ? decode_clear_to_send(message) : std::nullopt;
+  const auto farewell =
+      type == ControlType::kAbort ? decode_failure(message.subspan(kControlHeaderSize)) : std::nullopt;
+  if (clearance && clearances_.size() < kCleared) {
+    if (let_go_) return;
+    clearances_.push_back(*clearance);
+    match(now);
+    check_waiting_clearance(now);
+  } else if (farewell) {
+    fail(*farewell, now);
+  } else if (type == ControlType::kGoodbye) {
+    peer_left_ = true;
+  } else {
+    fail(FailureKind::kInternal, "sent a control message that makes no sense: is it of the same version?",
+         now);
+  }
+}
+
+void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
+  if (let_go_) return;
+  if (cleared_ == 0 || completion.immediate != receives_.front().sequence ||
+      completion.byte_count != receives_.front().into.size()) {
+    return fail(FailureKind::kInternal, "wrote a message that it had not been cleared for", now);
+  }
+  memory_.remove(receives_.front().rkey);
+  receives_.pop_front();
+  --cleared_;
+  clear_receives();
+  listener_.received(rank_, now);
+}
+
+// ---------------------------------------------------------------- ends
+
+void RdmaPeer::let_go() {
+  if (std::exchange(let_go_, true)) return;
+  queue_pair_.release_buffers();
+  for (std::size_t i = 0; i < cleared_; ++i) memory_.detach(receives_[i].rkey);
+  control_out_.clear();
+  sends_.clear();
+  clearances_.clear();
+  receives_.clear();
+  written_ = cleared_ = 0;
+}
+
+void RdmaPeer::announce(const Failure& failure) {
+  let_go();  // else the farewell would queue behind data that nobody will use
+  send_control(encode(ControlType::kAbort, encode_failure(failure)));
+}
+
+void RdmaPeer::say_goodbye() {
+  if (!std::exchange(said_goodbye_, true)) send_control(encode(ControlType::kGoodbye, {}));
+}
+
+bool RdmaPeer::closed() const {
+  const bool parted = let_go_ || (said_goodbye_ && peer_left_);
+  return queue_pair_.failed() || (parted && control_out_.empty() && sends_.empty());
+}
+
+void RdmaPeer::send_control(std::vector<std::byte> message) {
+  const std::uint64_t id = next_id_++;
+  const auto [entry, added] = control_out_.emplace(id, std::move(message));
+  queue_pair_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second});
+}
+
+void RdmaPeer::post_control_buffer(std::size_t index) {
+  queue_pair_.post_receive({.id = index, .buffer = control_in_[index]});
+}
+
+void RdmaPeer::fail(FailureKind kind, const std::string& message, Time now) {
+  fail({.kind = kind, .rank = rank_, .message = name_ + " " + message}, now);
+}
+
+void RdmaPeer::fail(const Failure& failure, Time now) {
+  if (!std::exchange(failed_, true) && !let_go_) listener_.failed(failure, now);
+}
+
+}  // namespace railweave

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages to and from one peer over one queue pair. The receiver clears each posted receive with a small
+// SEND; the sender answers with an RDMA WRITE with immediate data, straight into place. Several are in
+// flight.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/transport.hpp"
+#include "rails/rdma_message.hpp"
+#include "roce/queue_pair.hpp"
+
+namespace railweave {
+
+class RdmaPeer {
+ public:
+  /// Tells `listener` as a transport would, from inside `drain` and `begin`; a failure is told once.
+  RdmaPeer(int own_rank, int rank, std::string name, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
+           TransportListener& listener);
+  RdmaPeer(const RdmaPeer&) = delete;
+  RdmaPeer& operator=(const RdmaPeer&) = delete;
+
+  void begin(const MessageLabel& label, Time now);
+  void post_send(Bytes data, Time now);
+  void post_receive(MutableBytes into);
+  /// Takes what the queue pair has completed; false if that was nothing.
+  bool drain(Time now);
+
+  /// Lets go of all buffers; what the peer still writes goes nowhere, and nothing completes any more.
+  void let_go();
+  void announce(const Failure& failure);
+  void say_goodbye();
+  /// All is acknowledged and the peer has said goodbye, or nobody cares any more.
+  bool closed() const;
+
+  const roce::QueuePair& queue_pair() const { return queue_pair_; }
+
+ private:
+  struct Outgoing {
+    MessageLabel label;
+    Bytes data;
+  };
+  struct Receive {
+    MessageLabel label;
+    MutableBytes into;
+    std::uint32_t sequence = 0;  // once cleared
+    std::uint32_t rkey = 0;
+  };
+
+  void clear_receives();
+  void match(Time now);
+  bool agrees(const Outgoing& send, const ClearToSend& clearance, Time now);
+  void check_waiting_clearance(Time now);
+
+  void take(const roce::Completion& completion, Time now);
+  void take_control(Bytes message, Time now);
+  void take_written(const roce::Completion& completion, Time now);
+  void take_failure(const roce::Completion& completion, Time now);
+
+  void send_control(std::vector<std::byte> message);
+  void post_control_buffer(std::size_t index);
+  void fail(FailureKind kind, const std::string& message, Time now);
+  void fail(const Failure& failure, Time now);
+
+  const int own_rank_;
+  const int rank_;          // the peer's
+  const std::string name_;  // "rank 2 at 10.3.0.3"
+  roce::QueuePair& queue_pair_;
+  roce::MemoryRegions& memory_;
+  TransportListener& listener_;
+  MessageLabel label_{};
+  bool begun_ = false;  // label_ means something
+
+  std::deque<Outgoing> sends_;
+  std::size_t written_ = 0;  // of them, those whose WRITE is posted
+  std::deque<ClearToSend> clearances_;
+  std::deque<Receive> receives_;
+  std::size_t cleared_ = 0;  // of them, those that the peer has been told of
+  std::uint32_t next_sequence_ = 0;
+
+  std::vector<std::vector<std::byte>> control_in_;
+  std::map<std::uint64_t, std::vector<std::byte>> control_out_;  // by work request, until acknowledged
+  std::uint64_t next_id_ = 0;
+  bool let_go_ = false;
+  bool failed_ = false;
+  bool said_goodbye_ = false;
+  bool peer_left_ = false;
+};
+
+}  // namespace railweave

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/rdma_transport.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+// Silence of about five seconds, at up to 250 ms between repetitions: a starved process is not a dead one.
+constexpr int kRetries = 26;
+constexpr Duration kInFlight =
+    6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
+constexpr Duration kBurst = kMillisecond / 2;              // of link time, that one super-packet may take
+constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;  // packets
+constexpr std::size_t kMaxBurst = 48 * 1024;
+
+roce::Ipv4Address parse_address(const std::string& text) {
+  in_addr address;
+  if (inet_pton(AF_INET, text.c_str(), &address) != 1) {
+    throw std::invalid_argument("'" + text + "' is not an IPv4 address");
+  }
+  return ntohl(address.s_addr);
+}
+
+roce::MacAddress parse_mac(const std::string& text) {
+  roce::MacAddress mac;
+  int end = 0;
+  const int found = std::sscanf(text.c_str(), "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &mac[0], &mac[1],
+                                &mac[2], &mac[3], &mac[4], &mac[5], &end);
+  if (found != 6 || static_cast<std::size_t>(end) != text.size()) {
+    throw std::invalid_argument("'" + text + "' is not a MAC address");
+  }
+  return mac;
+}
+
+std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {
+  return static_cast<std::size_t>(static_cast<double>(time) / kSecond * static_cast<double>(rate_bps) / 8);
+}
+
+roce::EndpointOptions endpoint_options(const RdmaTransportOptions& options) {
+  std::size_t burst = kMaxBurst;
+  if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kBurst, options.rate_bps));
+  return {.interface = options.interface,
+          .address = parse_address(options.address),
+          .path_mtu = options.path_mtu,
+          .burst_bytes = burst};
+}
+
+std::int64_t window(const RdmaTransportOptions& options) {
+  if (options.rate_bps == 0) return kMaxWindow;
+  const auto packets = static_cast<std::int64_t>(bytes_in(kInFlight, options.rate_bps) / options.path_mtu);
+  return std::clamp(packets, kMinWindow, kMaxWindow);
+}
+
+}  // namespace
+
+RdmaTransport::RdmaTransport(EventLoop& loop, const RdmaTransportOptions& options, int rank, int world_size)
+    : loop_(loop),
+      options_(options),
+      rank_(rank),
+      endpoint_(endpoint_options(options)),
+      queue_pairs_(static_cast<std::size_t>(world_size)),
+      peers_(static_cast<std::size_t>(world_size)) {
+  for (int peer = 0; peer < world_size; ++peer) {
+    if (peer != rank) queue_pairs_[static_cast<std::size_t>(peer)] = endpoint_.reserve_queue_pair_number();
+  }
+}
+
+RdmaTransport::~RdmaTransport() {
+  if (interest_ != 0) loop_.unwatch(endpoint_.fd());
+}
+
+std::string RdmaTransport::mac() const {
+  const roce::MacAddress& mac = endpoint_.mac();
+  char text[18];
+  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+                mac[5]);
+  return text;
+}
+
+void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
+  if (members.size() != queue_pairs_.size()) {
+    throw std::invalid_argument(std::to_string(members.size()) + " members for a world of " +
+                                std::to_string(queue_pairs_.size()));
+  }
+  for (std::size_t peer = 0; peer < members.size(); ++peer) {
+    const RdmaMember& member = members[peer];
+    if (static_cast<int>(peer) == rank_) continue;
+    const std::string name = "rank " + std::to_string(peer) + " at " + member.address;
+    if (member.queue_pairs.size() != members.size()) {
+      throw std::invalid_argument(name + " offers " + std::to_string(member.queue_pairs.size()) +
+                                  " queue pairs to a world of " + std::to_string(members.size()));
+    }
+    // A connection starts at the sender's queue pair number: both know it, and it differs from the last
+    // connection's.
+    const std::uint32_t own = queue_pairs_[peer],
+                        theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
+    roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
+    options.window = window(options_);
+    options.retries = kRetries;
+    roce::QueuePair& queue_pair =
+        endpoint_.connect(options, parse_address(member.address), parse_mac(member.mac));
+    TransportListener& listener = *this;
+    peers_[peer] = std::make_unique<RdmaPeer>(rank_, static_cast<int>(peer), name, queue_pair,
+                                              endpoint_.memory(), listener);
+  }
+  interest_ = EPOLLIN;
+  loop_.watch(endpoint_.fd(), interest_, *this);
+  pump(now);
+}
+
+template <typename Action>
+void RdmaTransport::for_each_peer(const Action& action) const {
+  for (const auto& peer : peers_) {
+    if (peer) action(*peer);
+  }
+}
+
+/// An interface that has gone shows as an error of its socket.
+template <typename Work>
+void RdmaTransport::guarded(const Work& work, Time now) {
+  try {
+    work();
+  } catch (const std::system_error& error) {
+    failed({.kind = FailureKind::kRailDown,
+            .rank = -1,
+            .message = "interface '" + options_.interface + "': " + error.what()},
+           now);
+  }
+}
+
+void RdmaTransport::on_ready(std::uint32_t events, Time now) {
+  if (events & EPOLLOUT) endpoint_.on_writable();
+  guarded([&] { endpoint_.receive(now); }, now);
+  pump(now);
+}
+
+void RdmaTransport::expire(Time now) {
+  endpoint_.expire(now);
+  pump(now);
+}
+
+/// Sends and completes until neither is left to do. Whatever is posted from inside a completion is taken
+/// along.
+void RdmaTransport::pump(Time now) {
+  if (std::exchange(pumping_, true)) return;
+  bool any = true;
+  while (any) {
+    guarded([&] { endpoint_.transmit(now); }, now);
+    any = false;
+    for_each_peer([&](RdmaPeer& peer) { any = peer.drain(now) || any; });
+  }
+  pumping_ = false;
+  set_interest();
+}
+
+void RdmaTransport::set_interest() {
+  const std::uint32_t wanted = EPOLLIN | (endpoint_.blocked() ? EPOLLOUT : 0u);
+  if (interest_ == 0 || interest_ == wanted) return;
+  interest_ = wanted;
+  loop_.rewatch(endpoint_.fd(), interest_, *this);
+}
+
+void RdmaTransport::begin(const MessageLabel& label, Time now) {
+  for_each_peer([&](RdmaPeer& peer) { peer.begin(label, now); });
+}
+
+void RdmaTransport::post_send(int peer, Bytes data, Time now) {
+  peers_[static_cast<std::size_t>(peer)]->post_send(data, now);
+  pump(now);
+}
+
+void RdmaTransport::post_receive(int peer, MutableBytes into, Time now) {
+  peers_[static_cast<std::size_t>(peer)]->post_receive(into);
+  pump(now);
+}
+
+void RdmaTransport::failed(const Failure& failure, Time now) {
+  if (!std::exchange(failed_, true)) listener_->failed(failure, now);
+}
+
+void RdmaTransport::announce(const Failure& failure, Time now) {
+  failed_ = true;
+  for_each_peer([&](RdmaPeer& peer) { peer.announce(failure); });
+  pump(now);
+}
+
+void RdmaTransport::abort() {
+  failed_ = true;
+  for_each_peer([](RdmaPeer& peer) { peer.let_go(); });
+}
+
+void RdmaTransport::close(Time now) {
+  for_each_peer([](RdmaPeer& peer) { peer.say_goodbye(); });
+  pump(now);
+}
+
+bool RdmaTransport::closed() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->closed(); });
+}
+
+RailStats RdmaTransport::stats() const {
+  const roce::EndpointStats& wire = endpoint_.stats();
+  RailStats stats;
+  stats.bytes_sent = wire.bytes_sent;
+  stats.bytes_received = wire.bytes_received;
+  stats.packets_sent = wire.frames_sent;
+  stats.packets_received = wire.frames_received;
+  stats.malformed = wire.refused + wire.strangers;
+  for_each_peer([&stats](const RdmaPeer& peer) {
+    const roce::QueuePairStats& counts = peer.queue_pair().stats();
+    stats.retransmissions += counts.retransmissions;
+    stats.duplicates += counts.duplicates + counts.out_of_order;
+    stats.malformed += counts.refused;
+  });
+  return stats;
+}
+
+}  // namespace railweave

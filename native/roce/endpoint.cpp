@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "roce/endpoint.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace railweave::roce {
+namespace {
+
+constexpr Duration kFullQueueRetry = kMillisecond;
+constexpr std::uint32_t kFirstFreeNumber =
+    0x100;  // low ones are the specification's and, by habit, the kernel's
+
+std::size_t largest_packet(std::size_t path_mtu) {
+  return kIpv4Size + kUdpSize + path_mtu + kMaxOverhead - 3 + kIcrcSize;  // an MTU is a multiple of four
+}
+
+std::uint32_t random_number() {
+  std::uint32_t number;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) throw std::runtime_error("no random numbers");
+  return number;
+}
+
+}  // namespace
+
+Endpoint::Endpoint(const EndpointOptions& options)
+    : options_(options),
+      socket_(options.interface, options.address, largest_packet(options.path_mtu)),
+      next_ip_id_(static_cast<std::uint16_t>(random_number())) {}
+
+std::uint32_t Endpoint::reserve_queue_pair_number() {
+  for (;;) {
+    const std::uint32_t number = random_number() & kPsnMask;
+    if (number >= kFirstFreeNumber && connections_.try_emplace(number).second) return number;
+  }
+}
+
+QueuePair& Endpoint::connect(QueuePairOptions options, Ipv4Address peer, const MacAddress& peer_mac) {
+  options.path_mtu = options_.path_mtu;
+  Connection& connection = connections_[options.qpn];
+  if (connection.queue_pair) {
+    throw std::invalid_argument("queue pair " + std::to_string(options.qpn) + " is connected already");
+  }
+  connection.path = {.source_mac = mac(),
+                     .peer_mac = peer_mac,
+                     .source = options_.address,
+                     .peer = peer,
+                     .source_port = static_cast<std::uint16_t>(0xc000 | (options.qpn & 0x3fff))};
+  connection.queue_pair = std::make_unique<QueuePair>(options, memory_);
+  return *connection.queue_pair;
+}
+
+bool Endpoint::receive(Time now) {
+  return socket_.receive([this, now](Bytes frame) { on_frame(frame, now); });
+}
+
+void Endpoint::on_frame(Bytes frame, Time now) {
+  ++stats_.frames_received;
+  stats_.bytes_received += frame.size();
+  const OpenedFrame opened = open_frame(frame);
+  const auto packet = opened.fault == FrameFault::kNone ? parse(opened.transport) : std::nullopt;
+  if (!packet) {
+    ++stats_.refused;
+    return;
+  }
+  const auto found = connections_.find(packet->qpn);
+  if (found == connections_.end()) {
+    ++stats_.strangers;
+  } else if (!found->second.queue_pair) {
+    return;  // promised to a peer that is ready before we are; it will try again
+  } else if (found->second.path.peer != opened.source) {
+    ++stats_.refused;
+  } else {
+    found->second.queue_pair->receive(*packet, now);
+  }
+}
+
+void Endpoint::transmit(Time now) {
+  if (blocked_ || retry_at_ != kNever || !flush(now)) return;
+  for (bool more = true; more;) {
+    more = false;
+    for (auto& [number, connection] : connections_) {
+      if (connection.queue_pair) more = fill_slots(connection, now) || more;
+    }
+    if (!flush(now)) return;
+  }
+}
+
+/// Writes what a queue pair has to send into free slots. True if it may have more.
+bool Endpoint::fill_slots(Connection& connection, Time now) {
+  Packet packet;
+  if (socket_.room() == 0) return true;
+  bool any = connection.queue_pair->next(packet, now);
+  while (any) {
+    Burst burst(connection.path, next_ip_id_, socket_.slot(), options_.burst_bytes);
+    const bool last_slot = socket_.room() == 1;
+    do {
+      burst.append(packet);
+      // A packet that the burst does not take needs a slot of its own, at once.
+      any = !last_slot && connection.queue_pair->next(packet, now);
+    } while (any && burst.takes(packet));
+    const std::size_t size = burst.close(socket_.slot_header());
+    socket_.commit(size);
+    next_ip_id_ = static_cast<std::uint16_t>(next_ip_id_ + burst.count());
+    stats_.frames_sent += burst.count();
+    stats_.bytes_sent += size + (burst.count() - 1) * kFrameHeaderSize;
+    if (last_slot) return true;
+  }
+  return false;
+}
+
+bool Endpoint::flush(Time now) {
+  const FrameSocket::Sent sent = socket_.flush();
+  blocked_ = sent == FrameSocket::Sent::kBlocked;
+  retry_at_ = sent == FrameSocket::Sent::kNoBuffers ? now + kFullQueueRetry : kNever;
+  return sent == FrameSocket::Sent::kAll;
+}
+
+Time Endpoint::deadline() const {
+  Time next = retry_at_;
+  for (const auto& [number, connection] : connections_) {
+    if (connection.queue_pair) next = std::min(next, connection.queue_pair->deadline());
+  }
+  return next;
+}
+
+void Endpoint::expire(Time now) {
+  if (retry_at_ <= now) retry_at_ = kNever;
+  for (auto& [number, connection] : connections_) {
+    if (connection.queue_pair && connection.queue_pair->deadline() <= now) connection.queue_pair->expire(now);
+  }
+}
+
+}  // namespace railweave::roce

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue pairs of one process on one interface, and the socket that they share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "roce/frame_socket.hpp"
+#include "roce/queue_pair.hpp"
+
+namespace railweave::roce {
+
+struct EndpointOptions {
+  std::string interface;
+  Ipv4Address address = 0;
+  std::size_t path_mtu = 1024;
+  std::size_t burst_bytes =
+      48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
+};
+
+struct EndpointStats {
+  std::uint64_t frames_sent = 0, bytes_sent = 0;          // as they are on the wire, Ethernet header included
+  std::uint64_t frames_received = 0, bytes_received = 0;  // likewise, all of RoCEv2 for this address
+  std::uint64_t refused = 0;    // malformed, wrong ICRC, or not from the queue pair's peer
+  std::uint64_t strangers = 0;  // for queue pairs that are not here
+};
+
+class Endpoint {
+ public:
+  /// Throws as FrameSocket does, and std::invalid_argument on impossible options.
+  explicit Endpoint(const EndpointOptions& options);
+
+  const MacAddress& mac() const { return socket_.mac(); }
+  MemoryRegions& memory() { return memory_; }
+  /// A random number that no queue pair here has or has been promised.
+  std::uint32_t reserve_queue_pair_number();
+  /// `options.path_mtu` is the endpoint's. The reference stays valid.
+  QueuePair& connect(QueuePairOptions options, Ipv4Address peer, const MacAddress& peer_mac);
+
+  int fd() const { return socket_.fd(); }
+  /// What has arrived, into the queue pairs; false if there may be more.
+  bool receive(Time now);
+  /// What queue pairs have to send, out of the socket, as far as it takes it.
+  void transmit(Time now);
+  /// Frames wait until the socket is writable.
+  bool blocked() const { return blocked_; }
+  void on_writable() { blocked_ = false; }
+  Time deadline() const;
+  void expire(Time now);
+
+  const EndpointStats& stats() const { return stats_; }
+
+ private:
+  struct Connection {
+    Path path;
+    std::unique_ptr<QueuePair> queue_pair;
+  };
+
+  void on_frame(Bytes frame, Time now);
+  bool fill_slots(Connection& connection, Time now);
+  bool flush(Time now);
+
+  const EndpointOptions options_;
+  FrameSocket socket_;
+  MemoryRegions memory_;
+  std::map<std::uint32_t, Connection>
+      connections_;  // by own queue pair number; reserved ones have no queue pair yet
+  std::uint16_t next_ip_id_ = 0;
+  bool blocked_ = false;
+  Time retry_at_ = kNever;  // the interface's queue was full
+  EndpointStats stats_;
+};
+
+}  // namespace railweave::roce

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "roce/frame_socket.hpp"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace railweave::roce {
+namespace {
+
+constexpr int kReceiveBuffer = 8 << 20;
+constexpr int kBatchesPerTurn = 4;
+
+[[noreturn]] void raise(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+ifreq request_for(const std::string& interface) {
+  ifreq request{};
+  if (interface.empty() || interface.size() >= sizeof request.ifr_name) {
+    errno = ENODEV;
+    raise("network interface '" + interface + "'");
+  }
+  interface.copy(request.ifr_name, interface.size());
+  return request;
+}
+
+ifreq ask(int fd, unsigned long what, const std::string& interface) {
+  ifreq request = request_for(interface);
+  if (ioctl(fd, what, &request) < 0) raise("network interface '" + interface + "'");
+  return request;
+}
+
+template <typename T>
+void set_option(int fd, int level, int name, const T& value, const char* what) {
+  if (setsockopt(fd, level, name, &value, sizeof value) < 0) raise(what);
+}
+
+template <std::size_t N>
+void attach(int fd, std::array<sock_filter, N>& code) {
+  const sock_fprog program{.len = static_cast<unsigned short>(N), .filter = code.data()};
+  set_option(fd, SOL_SOCKET, SO_ATTACH_FILTER, program, "packet filter");
+}
+
+// RoCEv2 for this host: IPv4 without options or fragments, UDP to 4791, to this address, not overheard.
+void attach_roce_filter(int fd, Ipv4Address address) {
+  constexpr std::uint32_t ip = kEthernetSize, udp = ip + kIpv4Size;
+  constexpr std::uint32_t packet_type = SKF_AD_OFF + SKF_AD_PKTTYPE;
+  std::array<sock_filter, 16> code{{
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 13),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ip),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x45, 0, 11),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ip + 6),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x3fff, 9, 0),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ip + 9),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 7),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ip + 16),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, address, 0, 5),
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, udp + 2),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kUdpPort, 0, 3),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, packet_type),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0x4'0000),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  attach(fd, code);
+}
+
+int open_packet_socket(const std::string& interface, Ipv4Address address) {
+  // Protocol 0 receives nothing until the filter is in place and the socket is bound.
+  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) raise("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
+  const int on = 1;
+  attach_roce_filter(fd, address);
+  set_option(fd, SOL_PACKET, PACKET_VNET_HDR, on, "PACKET_VNET_HDR");
+  set_option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, on, "PACKET_IGNORE_OUTGOING");
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer,
+             sizeof kReceiveBuffer);  // as much as is granted
+  sockaddr_ll local{};
+  local.sll_family = AF_PACKET;
+  local.sll_protocol = htons(ETH_P_IP);
+  local.sll_ifindex = ask(fd, SIOCGIFINDEX, interface).ifr_ifindex;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0)
+    raise("packet socket on '" + interface + "'");
+  return fd;
+}
+
+std::string dotted(Ipv4Address address) {
+  const in_addr in{.s_addr = htonl(address)};
+  char text[INET_ADDRSTRLEN];
+  return inet_ntop(AF_INET, &in, text, sizeof text);
+}
+
+// Holds the UDP port and drops what comes: without it the kernel would answer every packet with an ICMP
+// error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
+int open_silencer(const std::string& interface, Ipv4Address address) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) raise("UDP socket");
+  const int on = 1;
+  std::array<sock_filter, 1> drop{{BPF_STMT(BPF_RET | BPF_K, 0)}};
+  attach(fd, drop);
+  set_option(fd, SOL_SOCKET, SO_REUSEADDR, on, "SO_REUSEADDR");
+  setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), static_cast<socklen_t>(interface.size()));
+  sockaddr_in local{};
+  local.sin_family = AF_INET;
+  local.sin_port = htons(kUdpPort);
+  local.sin_addr.s_addr = htonl(address);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0 && errno != EADDRINUSE) {
+    const std::string where = dotted(address) + " on '" + interface + "'";
+    close(fd);
+    raise("UDP port 4791 at " + where + ": is that the interface's address?");
+  }
+  return fd;
+}
+
+}  // namespace
+
+FrameSocket::FrameSocket(const std::string& interface, Ipv4Address address, std::size_t largest_packet) {
+  fd_ = open_packet_socket(interface, address);
+  try {
+    std::memcpy(mac_.data(), ask(fd_, SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
+    const auto mtu = static_cast<std::size_t>(ask(fd_, SIOCGIFMTU, interface).ifr_mtu);
+    if (mtu < largest_packet) {
+      throw std::runtime_error("MTU of '" + interface + "' is " + std::to_string(mtu) +
+                               ", RDMA packets need " + std::to_string(largest_packet) +
+                               ": raise the MTU, or choose a smaller path MTU");
+    }
+    silencer_ = open_silencer(interface, address);
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+  prepare(out_, out_messages_);
+  prepare(in_, in_messages_);
+}
+
+FrameSocket::~FrameSocket() {
+  close(silencer_);
+  close(fd_);
+}
+
+void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, kBatch>& messages) {
+  for (std::size_t i = 0; i < kBatch; ++i) {
+    Slot& slot = slots[i];
+    slot.bytes.resize(kSlot);
+    slot.parts[0] = {.iov_base = &slot.how, .iov_len = sizeof slot.how};
+    slot.parts[1] = {.iov_base = slot.bytes.data(), .iov_len = slot.bytes.size()};
+    messages[i].msg_hdr.msg_iov = slot.parts;
+    messages[i].msg_hdr.msg_iovlen = 2;
+  }
+}
+
+MutableBytes FrameSocket::slot() { return out_[queued_].bytes; }
+
+void FrameSocket::commit(std::size_t size) { out_[queued_++].parts[1].iov_len = size; }
+
+FrameSocket::Sent FrameSocket::flush() {
+  while (sent_ < queued_) {
+    const int count = sendmmsg(fd_, &out_messages_[sent_], static_cast<unsigned>(queued_ - sent_), 0);
+    if (count > 0) {
+      sent_ += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN) {
+      return Sent::kBlocked;
+    } else if (errno == ENOBUFS) {
+      return Sent::kNoBuffers;
+    } else if (errno != EINTR) {
+      raise("send");
+    }
+  }
+  sent_ = queued_ = 0;
+  return Sent::kAll;
+}
+
+bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
+  for (int batch = 0; batch < kBatchesPerTurn; ++batch) {
+    const int count = recvmmsg(fd_, in_messages_.data(), kBatch, 0, nullptr);
+    if (count < 0 && errno == EAGAIN) return true;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) raise("receive");
+    for (int i = 0; i < count; ++i) {
+      Slot& slot = in_[static_cast<std::size_t>(i)];
+      const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
+      if (size <= sizeof slot.how) continue;
+      const std::size_t segment = slot.how.gso_type == 0 ? 0 : slot.how.segment_size;
+      cut(slot.bytes.data(), size - sizeof slot.how, segment, handle);
+    }
+    if (count < static_cast<int>(kBatch)) return true;
+  }
+  return false;
+}
+
+}  // namespace railweave::roce
