@@ -56,6 +56,7 @@ class Fabric:
         self._switches: dict[str, ManagedSwitch] = {}
         self._groups: dict[int, Aggregation] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._claims_closed = False
         for plane in topology.planes:
             if any(switch.p4runtime for switch in plane.switches):
                 self._add(plane, artifact)
@@ -101,7 +102,7 @@ class Fabric:
 
         Refused names the limit, or the switch, that is in the way; then nothing is left behind.
         """
-        await asyncio.gather(*self._ending)  # what they hold is free in a moment
+        await self.settled()
         group = self._choose(plane_name, hosts)
         self._reserve(group)
         try:
@@ -112,6 +113,10 @@ class Fabric:
             raise
         return group
 
+    async def settled(self) -> None:
+        """Wait until what ended groups have held is free again, where the switches can be reached."""
+        await asyncio.gather(*self._ending)
+
     def _choose(self, plane_name: str, hosts: Mapping[int, Host]) -> Aggregation:
         plane = self.topology.plane(plane_name)
         members = self.switches(plane_name)
@@ -120,12 +125,11 @@ class Fabric:
         usable = [switch.name for switch in members if switch.link.up and switch.ready.is_set()]
         self._require_leaves(hosts.values(), usable)
         load = {switch.name: len(switch.groups) for switch in members}
-        tree = trees.build(plane, {rank: host.nic for rank, host in hosts.items()}, usable, load)
+        tree = trees.build(plane, _nics(hosts), usable, load)
         taken = {group.virtual_ip for group in self._groups.values() if group.plane == plane_name}
         taken |= self._orphan_addresses(members)
         address = self._addresses[plane_name].choose(taken)
-        endpoints = {rank: host.endpoint for rank, host in hosts.items()}
-        return Aggregation(self._next_group(), plane_name, tree, address, endpoints)
+        return Aggregation(self._next_group(), plane_name, tree, address, _endpoints(hosts))
 
     def _require_leaves(self, hosts: Iterable[Host], usable: list[str]) -> None:
         for name in sorted({host.nic.switch for host in hosts}):
@@ -153,6 +157,37 @@ class Fabric:
             switch.last_group = group.group
         self._groups[group.group] = group
 
+    def adopt(self, number: int, plane_name: str, virtual_ip: int, hosts: Mapping[int, Host]) -> Aggregation:
+        """Take over a group that an earlier controller has written; nothing is written now.
+
+        Refused if the switches do not hold exactly what this group of these hosts would need.
+        """
+        found = {s.name: s for s in self.switches(plane_name) if number in s.orphans}
+        tree = trees.build(self.topology.plane(plane_name), _nics(hosts), found)
+        group = Aggregation(number, plane_name, tree, virtual_ip, _endpoints(hosts))
+        if {node.switch for node in tree.nodes} != found.keys():
+            raise Refused(f"group {number} has another tree in the switches of plane {plane_name!r}")
+        for switch in found.values():
+            if switch.would_hold(group) != switch.orphans[number]:
+                raise Refused(f"switch {switch.name} holds something else for group {number}")
+        for switch in found.values():
+            del switch.orphans[number]
+            switch.groups[number] = group
+        self._groups[number] = group
+        return group
+
+    def close_claims(self) -> None:
+        """From now on, what earlier controllers have left and nobody has claimed is removed."""
+        self._claims_closed = True
+        for switch in self._switches.values():
+            self._drop_orphans(switch)
+
+    def _drop_orphans(self, switch: ManagedSwitch) -> None:
+        if switch.orphans:
+            LOG.warning("switch %s: nobody has claimed groups %s", switch.name, sorted(switch.orphans))
+            switch.orphans.clear()
+            self._clean_soon(switch)
+
     def end(self, number: int) -> None:
         """End a group. A switch that cannot be reached now is cleaned when it is back."""
         group = self._groups.pop(number, None)
@@ -161,9 +196,12 @@ class Fabric:
         for node in group.tree.nodes:
             switch = self._switches[node.switch]
             switch.groups.pop(number, None)
-            task = asyncio.create_task(self._clean(switch), name=f"clean {switch.name}")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._clean_soon(switch)
+
+    def _clean_soon(self, switch: ManagedSwitch) -> None:
+        task = asyncio.create_task(self._clean(switch), name=f"clean {switch.name}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _clean(self, switch: ManagedSwitch) -> None:
         try:
@@ -207,11 +245,21 @@ class Fabric:
         return {dict(entry.match)["address"] for entry in found if entry.table == "virtual_addresses"}
 
     def _connected(self, switch: ManagedSwitch, lost: bool) -> None:
+        if self._claims_closed:
+            self._drop_orphans(switch)
         if lost and switch.groups and self.listener:
             groups = frozenset(switch.groups)
             reason = f"switch {switch.name} was restarted and lost its state"
             self.listener.plane_down(switch.plane.name, groups, reason)
             self.listener.plane_up(switch.plane.name, groups)
+
+
+def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:
+    return {rank: host.nic for rank, host in hosts.items()}
+
+
+def _endpoints(hosts: Mapping[int, Host]) -> dict[int, Endpoint]:
+    return {rank: host.endpoint for rank, host in hosts.items()}
 
 
 def _require_room(switch: ManagedSwitch, node: trees.Node, slots: int) -> None:

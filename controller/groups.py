@@ -6,11 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from railweave.controller import requests
+from railweave.controller import requests, resuming
 from railweave.controller.desired import Aggregation
 from railweave.controller.errors import (
     AlreadyJoined,
@@ -22,67 +20,15 @@ from railweave.controller.errors import (
     UnknownLease,
 )
 from railweave.controller.fabric import Fabric, Host
+from railweave.controller.jobs import Forming, Group, Lease
 from railweave.controller.requests import JoinRequest
+from railweave.controller.resuming import Claim, Resuming
 from railweave.controller.tables import Endpoint, ip_number, mac_number
 from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
 
 MAX_JOBS = 4096  # forming and running together
-
-
-class Lease:
-    """A rank's membership: its events until None, and a timer that runs while no stream renews it."""
-
-    def __init__(self, number: int, rank: int, group: Group) -> None:
-        """Make a lease that nobody watches yet."""
-        self.number = number
-        self.rank = rank
-        self.group = group
-        self.events: asyncio.Queue[pb.Event | None] = asyncio.Queue()
-        self.timer: asyncio.TimerHandle | None = None
-        self.stream: object | None = None  # the stream that renews it now
-        self.left = False
-
-
-@dataclass
-class Group:
-    """A job that runs. `aggregations` are its groups in the network, by rail name."""
-
-    job: str
-    size: int
-    requests: Mapping[int, JoinRequest]
-    aggregations: dict[str, Aggregation]
-    refusals: dict[str, str]
-    leases: dict[int, Lease] = field(default_factory=dict)
-    ended: bool = False
-
-    @property
-    def closing(self) -> bool:
-        """Whether a rank has left already."""
-        return any(lease.left for lease in self.leases.values())
-
-
-class Forming:
-    """A job that waits for ranks; `done` gives all of them the group, or the error."""
-
-    def __init__(self, first: JoinRequest) -> None:
-        """Begin with no rank in."""
-        self.job = first.job
-        self.size = first.size
-        self.requests: dict[int, JoinRequest] = {}
-        self.done: asyncio.Future[Group] = asyncio.get_running_loop().create_future()
-        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    @property
-    def missing(self) -> list[int]:
-        """The ranks that have not joined."""
-        return [rank for rank in range(self.size) if rank not in self.requests]
-
-    def fail(self, error: RequestError) -> None:
-        """Tell all waiting ranks."""
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 class Groups:
@@ -96,7 +42,18 @@ class Groups:
         self._running: dict[str, Group] = {}
         self._leases: dict[int, Lease] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._resuming: dict[str, tuple[Group, Resuming]] = {}
+        self._resumable = True
+        self._closed = False
         fabric.listener = self
+
+    def open(self) -> None:
+        """Agents can call from now on, those of an earlier controller's jobs for as long as a lease lasts."""
+        asyncio.get_running_loop().call_later(self.lease_s, self._close_claims)
+
+    def close(self) -> None:
+        """Streams that break from now on say nothing of their ranks: it is the controller that goes."""
+        self._closed = True
 
     async def join(self, request: JoinRequest) -> pb.JoinGroupResponse:
         """Wait for the other ranks and return the group; RequestError says why there is none."""
@@ -118,6 +75,16 @@ class Groups:
             self._withdraw(forming, request, "went away while the group was forming")
             raise
         return self._response(group, request.rank)
+
+    def waiting(self, job: str) -> frozenset[int]:
+        """The ranks of a job that wait for the others."""
+        forming = self._forming.get(job)
+        return frozenset(forming.requests) if forming else frozenset()
+
+    def watching(self, job: str) -> frozenset[int]:
+        """The ranks of a running job whose streams stand."""
+        group = self._running.get(job)
+        return frozenset(r for r, lease in group.leases.items() if lease.stream) if group else frozenset()
 
     def _enter(self, request: JoinRequest) -> Forming:
         """Put a rank among those that wait; a rank that disagrees with one of them fails them all."""
@@ -176,15 +143,19 @@ class Groups:
                 del self._forming[forming.job]
         self._end(group)
 
-    async def _place(self, group: Group, rail: pb.RailOffer) -> None:
+    def _hosts(self, group: Group, rail: pb.RailOffer) -> dict[int, Host]:
+        """Where the ranks are on a rail's plane."""
         plane = self.fabric.topology.plane(rail.plane)
         hosts = {}
         for rank, request in group.requests.items():
             offer = next(other for other in request.rails if other.name == rail.name)
             endpoint = Endpoint(mac_number(offer.mac), ip_number(offer.address), offer.port)
             hosts[rank] = Host(requests.nic(offer, plane), endpoint)
+        return hosts
+
+    async def _place(self, group: Group, rail: pb.RailOffer) -> None:
         try:
-            group.aggregations[rail.name] = await self.fabric.admit(plane.name, hosts)
+            group.aggregations[rail.name] = await self.fabric.admit(rail.plane, self._hosts(group, rail))
         except Refused as refused:
             LOG.info("job %s: rail %s refused: %s", group.job, rail.name, refused)
             group.refusals[rail.name] = str(refused)
@@ -195,6 +166,55 @@ class Groups:
             lease = Lease(secrets.randbits(63) | 1, rank, group)
             group.leases[rank] = self._leases[lease.number] = lease
             self._arm(lease)
+
+    def resume(self, number: int, message: pb.Resume, stream: object) -> Lease:
+        """Take a rank of an earlier controller's job in again, under its old lease."""
+        if not self._resumable or number in self._leases or not 0 < number < 2**63:
+            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        request, claims = resuming.read(message, self.fabric.topology)
+        if request.job in self._forming or (
+            request.job in self._running and request.job not in self._resuming
+        ):
+            raise AlreadyJoined(f"job {request.job!r} has been formed anew")
+        group, ranks = self._resuming.get(request.job) or self._begin_to_resume(request)
+        ranks.present(request, claims)
+        lease = group.leases[request.rank] = self._leases[number] = Lease(number, request.rank, group)
+        lease.attach(stream)
+        if not ranks.missing:
+            del self._resuming[request.job]
+            for claim in claims:
+                self._adopt(group, claim)
+        return lease
+
+    def _begin_to_resume(self, request: JoinRequest) -> tuple[Group, Resuming]:
+        ranks = Resuming(request.size)
+        group = Group(request.job, request.size, ranks.requests, {}, {})
+        self._running[request.job] = group
+        self._resuming[request.job] = group, ranks
+        return group, ranks
+
+    def _adopt(self, group: Group, claim: Claim) -> None:
+        """Take over the entries of a rail; if they are not there, its plane is down for this job."""
+        rail = next(rail for rail in group.requests[0].rails if rail.name == claim.rail)
+        hosts = self._hosts(group, rail)
+        try:
+            aggregation = self.fabric.adopt(claim.group, rail.plane, claim.virtual_ip, hosts)
+            group.aggregations[rail.name] = aggregation
+        except Refused as refused:
+            LOG.warning("job %s: rail %s does not resume: %s", group.job, rail.name, refused)
+            self._tell(group, pb.Event(plane_down=pb.PlaneDown(plane=rail.plane, reason=str(refused))))
+
+    def _close_claims(self) -> None:
+        """Whoever of an earlier controller's job has not come by now is lost."""
+        if self._closed:
+            return
+        self._resumable = False
+        for group, ranks in list(self._resuming.values()):
+            for rank in ranks.missing:
+                lost = pb.MemberLost(rank=rank, reason="it has not come back to the restarted controller")
+                self._tell(group, pb.Event(member_lost=lost))
+            self._end(group)
+        self.fabric.close_claims()
 
     def _arm(self, lease: Lease) -> None:
         """Give a lease that no stream renews its time."""
@@ -226,13 +246,11 @@ class Groups:
         )
 
     def attach(self, number: int, stream: object) -> Lease:
-        """Let a stream renew a lease from now on; an older stream of the same lease counts no more."""
+        """Let a stream renew a lease from now on."""
         lease = self._leases.get(number)
         if lease is None:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
-        if lease.timer:
-            lease.timer.cancel()
-        lease.stream = stream
+        lease.attach(stream)
         return lease
 
     def detach(self, lease: Lease, stream: object, reason: str) -> None:
@@ -262,7 +280,7 @@ class Groups:
         group = lease.group
         if lease.stream is None:
             self._leases.pop(lease.number, None)
-        if group.ended or lease.left:
+        if group.ended or lease.left or self._closed:
             return
         LOG.warning("job %s: rank %d is lost: %s", group.job, lease.rank, reason)
         lease.left = True
@@ -279,6 +297,7 @@ class Groups:
         group.ended = True
         if self._running.get(group.job) is group:
             del self._running[group.job]
+            self._resuming.pop(group.job, None)
         for aggregation in group.aggregations.values():
             self.fabric.end(aggregation.group)
         for lease in group.leases.values():

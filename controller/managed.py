@@ -61,13 +61,14 @@ class ManagedSwitch:
         (flood,) = self._forwarding.multicasts
         return frozenset(port for port, _ in flood.replicas)
 
+    def would_hold(self, group: Aggregation) -> SwitchState:
+        """What the switch needs for a group that has slots here."""
+        slots = self.slots.taken[group.group]
+        return desired.aggregation(group, self.name, slots, self._addresses.switches)
+
     def wanted(self) -> SwitchState:
         """What the switch should hold now."""
-        taken = self.slots.taken
-        groups = (
-            desired.aggregation(group, self.name, taken[number], self._addresses.switches)
-            for number, group in self.groups.items()
-        )
+        groups = (self.would_hold(group) for group in self.groups.values())
         memory = desired.memory(self.slots.serials(), self.last_group)
         losses = desired.losses(self.losses.values())
         return desired.merge([self._forwarding, *groups, *self.orphans.values(), losses, memory])

@@ -17,6 +17,8 @@ from railweave.p4src.artifacts import artifact
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
+SETTLE_S = 2.0  # at the end, for taking ended groups out of the switches
+
 
 @dataclass(frozen=True)
 class PlaneLoss:
@@ -67,9 +69,13 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
             await fabric.set_loss(loss.plane, "", 0, loss.direction, loss.probability)
         pb_grpc.add_ControllerServicer_to_server(ControllerService(groups), server)  # type: ignore[no-untyped-call]
         await server.start()
+        groups.open()
         yield RunningController(groups, fabric, port)
     finally:
+        groups.close()
         await server.stop(grace=None)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(fabric.settled(), SETTLE_S)
         links.cancel()
         with suppress(asyncio.CancelledError):
             await links

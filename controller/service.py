@@ -18,7 +18,8 @@ from railweave.controller.errors import (
     RequestError,
     UnknownLease,
 )
-from railweave.controller.groups import Groups, Lease
+from railweave.controller.groups import Groups
+from railweave.controller.jobs import Lease
 from railweave.controller.requests import join_request
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -65,21 +66,30 @@ class ControllerService(pb_grpc.ControllerServicer):
         """Renew a lease with every heartbeat, and stream what happens to its group."""
         stream = object()
         try:
-            lease = self._groups.attach((await anext(request_iterator)).lease, stream)
+            lease = self._attach(await anext(request_iterator), stream)
         except StopAsyncIteration:
             return
         except RequestError as error:
             await _abort(context, error)
             raise
-        renewal = asyncio.create_task(self._renew(lease, request_iterator), name=f"renew {lease.number}")
+        events = lease.events
+        renewal = asyncio.create_task(self._renew(lease, stream, request_iterator), name="renew lease")
         try:
-            while event := await lease.events.get():
+            while event := await events.get():
                 yield event
         finally:
             renewal.cancel()
             self._groups.detach(lease, stream, "its connection to the controller broke")
 
-    async def _renew(self, lease: Lease, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
+    def _attach(self, first: pb.Heartbeat, stream: object) -> Lease:
+        try:
+            return self._groups.attach(first.lease, stream)
+        except UnknownLease:
+            if not first.HasField("resume"):
+                raise
+            return self._groups.resume(first.lease, first.resume, stream)
+
+    async def _renew(self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
         """Read heartbeats until they stop coming; then the rank is lost."""
         reason = "its connection to the controller broke"
         try:
@@ -90,7 +100,8 @@ class ControllerService(pb_grpc.ControllerServicer):
             reason = f"no heartbeat for {self._groups.lease_s:g} s"
         except (StopAsyncIteration, grpc.RpcError):
             pass
-        self._groups.lost(lease, reason)
+        if lease.stream is stream:
+            self._groups.lost(lease, reason)
 
     async def GetSwitchCounters(
         self, request: pb.SwitchCountersRequest, context: Context

@@ -120,8 +120,12 @@ def join(
     Raises InvalidOption (the ranks disagree, or an option makes no sense), GroupRefused, JoinTimeout (names
     the missing ranks), ControllerUnreachable.
     """
+    try:
+        offers = [_message(rail) for rail in rails]
+        request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers)
+    except (ValueError, TypeError) as error:
+        raise InvalidOption(f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r}: {error}") from error
     channel = grpc.insecure_channel(controller, options=CHANNEL_OPTIONS)
-    request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=[_message(rail) for rail in rails])
     try:
         response = _join(channel, controller, request, deadline_s)
     except BaseException:
@@ -131,19 +135,16 @@ def join(
 
 
 def _message(rail: RailOffer) -> pb.RailOffer:
-    try:
-        return pb.RailOffer(
-            name=rail.name,
-            kind=rail.kind,
-            plane=rail.plane,
-            address=rail.address,
-            mac=rail.mac,
-            port=rail.port,
-            queue_pairs=rail.queue_pairs,
-            rate_bps=rail.rate_bps,
-        )
-    except (ValueError, TypeError) as error:
-        raise InvalidOption(f"rail {rail!r}: {error}") from error
+    return pb.RailOffer(
+        name=rail.name,
+        kind=rail.kind,
+        plane=rail.plane,
+        address=rail.address,
+        mac=rail.mac,
+        port=rail.port,
+        queue_pairs=rail.queue_pairs,
+        rate_bps=rail.rate_bps,
+    )
 
 
 def _join(

@@ -1,104 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller with its switches on loopback, in the test's own event loop."""
+"""What the tests of the controller share; the modules beside this file are imported by their names."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from railweave.controller.server import ControllerOptions, RunningController, serve
-from railweave.topologies.model import Topology
-from railweave.topologies.planes import planes
-from railweave.v1 import controller_pb2 as pb
-from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_switch import FakeSwitch
-
-DEADLINE_S = 20.0
-os.environ["no_grpc_proxy"] = "127.0.0.1"  # finsy opens channels without a way to say so
-
-
-@dataclasses.dataclass
-class World:
-    """What a test holds: the fake switch, the topology that points to it, and a client's stub."""
-
-    switch: FakeSwitch
-    topology: Topology
-    running: RunningController
-    stub: pb_grpc.ControllerStub
-
-    def offer(self, host: int, plane: str = "ina", **changes: Any) -> pb.RailOffer:
-        """What the agent of host h1, h2, … says of its rail on a plane."""
-        there = self.topology.plane(plane)
-        nic = there.nics[host - 1]
-        values = {"name": plane, "kind": there.kind, "plane": plane, "address": nic.address, "mac": nic.mac}
-        return pb.RailOffer(**{**values, "port": 40000 + host, **changes})
-
-    def request(self, rank: int, size: int, job: str = "job", **changes: Any) -> pb.JoinGroupRequest:
-        """A JoinGroupRequest of rank r on host r + 1 with an ina and a tcp rail."""
-        rails = [self.offer(rank + 1), self.offer(rank + 1, "tcp")]
-        values = {"job": job, "rank": rank, "size": size, "rails": rails, "deadline_s": DEADLINE_S}
-        return pb.JoinGroupRequest(**{**values, **changes})
-
-    async def join(self, size: int, job: str = "job") -> list[pb.JoinGroupResponse]:
-        """All ranks of a job."""
-        calls = (self.stub.JoinGroup(self.request(rank, size, job)) for rank in range(size))
-        return list(await asyncio.gather(*calls))
-
-    async def settled(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that a switch will hold soon."""
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():
-                await asyncio.sleep(0.005)
-
-
-def at_address(topology: Topology, port: int) -> Topology:
-    """The topology with all its P4 switches at a port of loopback."""
-    where = f"127.0.0.1:{port}"
-    moved = tuple(
-        dataclasses.replace(
-            plane,
-            switches=tuple(
-                dataclasses.replace(s, p4runtime=where, device_id=1) if s.p4runtime else s
-                for s in plane.switches
-            ),
-        )
-        for plane in topology.planes
-    )
-    return dataclasses.replace(topology, planes=moved)
-
-
-@asynccontextmanager
-async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> AsyncIterator[World]:
-    """A controller that has configured the switch, and a client's channel to it."""
-    topology = at_address(planes(hosts, ("ina", "tcp")), switch.port)
-    chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, **options})
-    async with (
-        serve(topology, chosen) as running,
-        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
-    ):
-        yield World(switch, topology, running, pb_grpc.ControllerStub(channel))
-
-
-@asynccontextmanager
-async def new_world(hosts: int = 4, **options: Any) -> AsyncIterator[World]:
-    """A fresh switch under a fresh controller."""
-    switch = FakeSwitch()
-    await switch.start()
-    try:
-        async with controller_for(switch, hosts, **options) as world:
-            yield world
-    finally:
-        await switch.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A controller, its switch and a client on loopback, in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from fake_switch import FakeSwitch
+from railweave.controller.server import ControllerOptions, RunningController, serve
+from railweave.topologies.model import Topology
+from railweave.topologies.planes import planes
+from railweave.v1 import controller_pb2 as pb
+from railweave.v1 import controller_pb2_grpc as pb_grpc
+
+DEADLINE_S = 20.0
+
+
+@dataclasses.dataclass
+class World:
+    """What a test holds: the fake switch, the topology that points to it, and a client's stub."""
+
+    switch: FakeSwitch
+    topology: Topology
+    running: RunningController
+    stub: pb_grpc.ControllerStub
+
+    def offer(self, host: int, plane: str = "ina", **changes: Any) -> pb.RailOffer:
+        """What the agent of host h1, h2, … says of its rail on a plane."""
+        there = self.topology.plane(plane)
+        nic = there.nics[host - 1]
+        values = {"name": plane, "kind": there.kind, "plane": plane, "address": nic.address, "mac": nic.mac}
+        return pb.RailOffer(**{**values, "port": 40000 + host, **changes})
+
+    def request(self, rank: int, size: int, job: str = "job", **changes: Any) -> pb.JoinGroupRequest:
+        """A JoinGroupRequest of rank r on host r + 1 with an ina and a tcp rail."""
+        host = min(rank + 1, len(self.topology.hosts))
+        rails = [self.offer(host), self.offer(host, "tcp")]
+        values = {"job": job, "rank": rank, "size": size, "rails": rails, "deadline_s": DEADLINE_S}
+        return pb.JoinGroupRequest(**{**values, **changes})
+
+    async def join(self, size: int, job: str = "job") -> list[pb.JoinGroupResponse]:
+        """All ranks of a job."""
+        calls = (self.stub.JoinGroup(self.request(rank, size, job)) for rank in range(size))
+        return list(await asyncio.gather(*calls))
+
+    async def waits(self, job: str, *ranks: int) -> None:
+        """Wait until exactly these ranks wait for the others of their job."""
+        await self.settled(lambda: self.running.groups.waiting(job) == set(ranks))
+
+    async def watched(self, job: str, *ranks: int) -> None:
+        """Wait until exactly these ranks' streams stand."""
+        await self.settled(lambda: self.running.groups.watching(job) == set(ranks))
+
+    async def settled(self, condition: Callable[[], bool]) -> None:
+        """Wait, within a deadline, for what switch or controller will soon have come to."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+
+def at_address(topology: Topology, port: int) -> Topology:
+    """The topology with all its P4 switches at a port of loopback."""
+    where = f"127.0.0.1:{port}"
+    moved = tuple(
+        dataclasses.replace(
+            plane,
+            switches=tuple(
+                dataclasses.replace(s, p4runtime=where, device_id=1) if s.p4runtime else s
+                for s in plane.switches
+            ),
+        )
+        for plane in topology.planes
+    )
+    return dataclasses.replace(topology, planes=moved)
+
+
+@asynccontextmanager
+async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> AsyncIterator[World]:
+    """A controller that has configured the switch, and a client's channel to it."""
+    topology = at_address(planes(hosts, ("ina", "tcp")), switch.port)
+    chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, **options})
+    async with (
+        serve(topology, chosen) as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
+    ):
+        yield World(switch, topology, running, pb_grpc.ControllerStub(channel))
+
+
+@asynccontextmanager
+async def new_world(hosts: int = 4, **options: Any) -> AsyncIterator[World]:
+    """A fresh switch under a fresh controller."""
+    switch = FakeSwitch()
+    await switch.start()
+    try:
+        async with controller_for(switch, hosts, **options) as world:
+            yield world
+    finally:
+        await switch.stop()

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agents' client against a controller: joining, events, leaving, and a controller that is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from controller_world import World, controller_for, new_world
+from fake_switch import FakeSwitch
+from railweave.hosts import bootstrap, errors
+from railweave.hosts.bootstrap import Membership, RailOffer
+
+Events = queue.Queue[tuple[int, bootstrap.Event]]
+
+
+def offers(rank: int, kind: str = "ina") -> list[RailOffer]:
+    host = rank + 1
+    ina = RailOffer("ina", "ina", "ina", f"10.1.0.{host}", f"02:00:00:01:00:{host:02x}", 4000 + rank)
+    tcp = RailOffer("tcp", "tcp", "tcp", f"10.2.0.{host}", port=5000, rate_bps=10**8)
+    return [ina, tcp] if kind == "ina" else [tcp]
+
+
+def joiner(port: int, events: Events, **changes: object) -> Callable[[int], Membership]:
+    """A blocking call that joins as a rank; its events go to the queue."""
+
+    def join(rank: int) -> Membership:
+        options = {"job": "job", "rank": rank, "size": 2, "rails": offers(rank), "deadline_s": 10.0}
+        options |= {"on_event": lambda event: events.put((rank, event))}
+        return bootstrap.join(f"127.0.0.1:{port}", **{**options, **changes})
+
+    return join
+
+
+async def join_all(world: World, size: int, events: Events, **changes: object) -> list[Membership]:
+    join = joiner(world.running.port, events, size=size, **changes)
+    return list(await asyncio.gather(*(asyncio.to_thread(join, rank) for rank in range(size))))
+
+
+async def leave_all(memberships: list[Membership]) -> None:
+    for membership in memberships:
+        await asyncio.to_thread(membership.leave)
+
+
+def test_join_tells_members_groups_and_refusals(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=3) as world:
+            events: Events = queue.Queue()
+            first, second, third = memberships = await join_all(world, 3, events)
+            assert [m.rank for m in memberships] == [0, 1, 2]
+            assert first.members == second.members == third.members
+            assert first.members[1] == tuple(offers(1))
+            assert (second.ina["ina"].child, second.ina["ina"].lanes) == (1, 64)
+            assert not first.refusals
+            await leave_all(memberships)
+            await leave_all(memberships)  # harmless
+            await world.settled(lambda: set(world.switch.multicasts()) == {1})
+
+    run(body())
+
+
+def test_a_process_that_dies_is_named_to_its_peers(run) -> None:
+    """A real process: only the kernel closes its connection."""
+    program = (
+        "import sys; from railweave.hosts import bootstrap as b\n"
+        "rail = b.RailOffer('tcp', 'tcp', 'tcp', '10.2.0.2', port=5000)\n"
+        "b.join(sys.argv[1], job='job', rank=1, size=2, rails=[rail])\n"
+        "print('in', flush=True); sys.stdin.read()\n"
+    )
+
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            address = f"127.0.0.1:{world.running.port}"
+            peer = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", program, address, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            events: Events = queue.Queue()
+            join = joiner(world.running.port, events, rails=offers(0, "tcp"))
+            membership = await asyncio.to_thread(join, 0)
+            assert await peer.stdout.readline() == b"in\n"
+            await world.watched("job", 0, 1)
+            began = time.monotonic()
+            peer.kill()
+            rank, event = await asyncio.to_thread(events.get, timeout=10)
+            assert (rank, event.rank) == (0, 1)
+            assert isinstance(event, bootstrap.MemberLost)
+            assert time.monotonic() - began < 5
+            await peer.wait()
+            await leave_all([membership])
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"rails": []}, errors.InvalidOption, "0 rails: expected 1 to 16"),
+        ({"deadline_s": 0.2}, errors.JoinTimeout, r"missing ranks \[1\] of 2"),
+        ({"size": 5000}, errors.InvalidOption, "world size 5000"),
+        ({"rails": [RailOffer("a", "ina", "ina", "10.1.0.1", port=-1)]}, errors.InvalidOption, "port"),
+    ],
+)
+def test_errors_are_of_the_agents_own_kind(
+    run, changes: dict[str, object], error: type[Exception], text: str
+) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            with pytest.raises(error, match=text):
+                await asyncio.to_thread(joiner(world.running.port, queue.Queue(), **changes), 0)
+
+    run(body())
+
+
+def test_a_job_that_runs_is_refused_a_second_time(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            memberships = await join_all(world, 2, queue.Queue())
+            with pytest.raises(errors.GroupRefused, match="runs already with 2 ranks"):
+                await asyncio.to_thread(joiner(world.running.port, queue.Queue()), 0)
+            await leave_all(memberships)
+
+    run(body())
+
+
+def test_nobody_at_the_address_is_said_within_the_deadline() -> None:
+    began = time.monotonic()
+    with pytest.raises(
+        errors.ControllerUnreachable, match=r"no controller answered at 127\.0\.0\.1:1 within 0\.3 s"
+    ):
+        joiner(1, queue.Queue(), deadline_s=0.3)(0)
+    assert time.monotonic() - began < 5
+
+
+def test_leaving_is_not_dying(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            events: Events = queue.Queue()
+            first, second = await join_all(world, 2, events)
+            await world.watched("job", 0, 1)
+            await leave_all([second])
+            assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
+            await leave_all([first])
+            assert events.empty()
+
+    run(body())
+
+
+def test_memberships_outlive_ten_controllers(run) -> None:
+    """The same listening port each time; agents present their leases again and hear nothing of it."""
+
+    async def body() -> None:
+        switch, events = FakeSwitch(), queue.Queue()
+        await switch.start()
+        async with controller_for(switch, hosts=2) as world:
+            port = world.running.port
+            memberships = await join_all(world, 2, events)
+            before = switch.snapshot()
+        for _ in range(10):
+            async with controller_for(switch, hosts=2, listen=f"127.0.0.1:{port}") as world:
+                await world.watched("job", 0, 1)
+                assert switch.snapshot() == before
+        async with controller_for(switch, hosts=2, listen=f"127.0.0.1:{port}") as world:
+            await world.watched("job", 0, 1)
+            await leave_all(memberships)
+            await world.settled(lambda: set(switch.multicasts()) == {1})
+        await switch.stop()
+        lost = [event for _, event in list(events.queue) if not isinstance(event, bootstrap.MemberLeft)]
+        assert lost == []
+
+    run(body())
+
+
+def test_leaving_a_controller_that_is_gone_is_quick_and_leaves_no_thread(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=1) as world:
+            memberships = await join_all(world, 1, queue.Queue())
+        began = time.monotonic()
+        await leave_all(memberships)
+        assert time.monotonic() - began < 5
+        assert not [t for t in threading.enumerate() if t.name.startswith("railweave watch")]
+
+    run(body())

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers and switches come and go: state is reconciled, never piled up, and serial numbers go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from controller_world import World, controller_for, new_world
+from fake_switch import FakeSwitch
+from railweave.controller.managed import ROUNDS_MARGIN
+from railweave.controller.server import PlaneLoss
+from railweave.v1 import controller_pb2 as pb
+from watcher import Watcher, watched
+
+
+@asynccontextmanager
+async def running_switch() -> AsyncIterator[FakeSwitch]:
+    switch = FakeSwitch()
+    await switch.start()
+    try:
+        yield switch
+    finally:
+        await switch.stop()
+
+
+def resume(world: World, rank: int, answer: pb.JoinGroupResponse, job: str = "job") -> pb.Resume:
+    """What a rank of a two-rank job says to a controller that it does not know."""
+    request = world.request(rank, 2, job)
+    return pb.Resume(job=job, rank=rank, size=2, rails=request.rails, ina=answer.ina)
+
+
+def test_reconciling_twice_writes_nothing(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=3) as world:
+            await world.join(3)
+            (switch,) = world.running.fabric.switches()
+            written = len(world.switch.updates)
+            assert await switch.reconcile() == []
+            assert len(world.switch.updates) == written
+
+    run(body())
+
+
+def test_what_others_have_changed_is_set_right(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            await world.join(2)
+            before = world.switch.snapshot()
+            gone = next(iter(world.switch.entities))
+            del world.switch.entities[gone]
+            (switch,) = world.running.fabric.switches()
+            assert len(await switch.reconcile()) == 1
+            assert world.switch.snapshot() == before
+
+    run(body())
+
+
+def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            async with controller_for(switch, hosts=2) as world:
+                answers = await world.join(2)
+                before = switch.snapshot()
+            written, pushes = len(switch.updates), switch.pushes
+            for _ in range(10):
+                async with controller_for(switch, hosts=2) as world:
+                    ranks = enumerate(answers)
+                    watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in ranks]
+                    await world.watched("job", 0, 1)
+                    assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
+                    assert switch.snapshot() == before
+                    assert all(not watcher.call.done() for watcher in watchers)
+            assert (len(switch.updates), switch.pushes) == (written, pushes)
+
+    run(body())
+
+
+def test_a_resumed_group_ends_as_any_other(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            async with controller_for(switch, hosts=2) as world:
+                answers = await world.join(2)
+            async with controller_for(switch, hosts=2) as world:
+                watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+                await world.watched("job", 0, 1)
+                other = await world.join(2, "other")
+                assert other[0].ina[0].group not in (0, answers[0].ina[0].group)
+                watchers[0].call.cancel()
+                assert (await watchers[1].event()).member_lost.rank == 0
+                await world.settled(lambda: len(switch.multicasts()) == 2)
+
+    run(body())
+
+
+def test_ranks_that_do_not_come_back_are_lost_and_their_entries_removed(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            async with controller_for(switch, hosts=2) as world:
+                answers = await world.join(2)
+                await world.join(2, "gone")
+                assert len(switch.multicasts()) == 3
+            async with controller_for(switch, hosts=2, lease_s=0.5) as world:
+                watcher = Watcher(world, answers[0], resume(world, 0, answers[0]))
+                await world.watched("job", 0)
+                watcher.beat()
+                lost = (await watcher.event()).member_lost
+                assert (lost.rank, lost.reason) == (1, "it has not come back to the restarted controller")
+                await world.settled(lambda: set(switch.multicasts()) == {1})
+                late = Watcher(world, answers[1], resume(world, 1, answers[1]))
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await late.event()
+                assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+    run(body())
+
+
+def test_a_claim_that_the_switch_does_not_confirm_is_not_believed(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            async with controller_for(switch, hosts=2) as world:
+                answers = await world.join(2)
+                before = switch.snapshot()
+            async with controller_for(switch, hosts=2) as world:
+                for answer in answers:
+                    answer.ina[0].virtual_address = "10.1.255.77"
+                watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+                down = (await watchers[0].event()).plane_down
+                assert down.plane == "ina"
+                assert "switch s-ina holds something else for group 1" in down.reason
+                assert switch.snapshot() == before
+                assert not world.running.fabric.groups
+
+    run(body())
+
+
+def serial_starts(switch: FakeSwitch) -> list[int]:
+    """The parameter `start` of the entries of `members` that let packets in."""
+    (table,) = (t for t in switch.p4info.tables if t.preamble.alias == "members")
+    action = next(a for a in switch.p4info.actions if a.preamble.alias == "contributor")
+    start = next(p.id for p in action.params if p.name == "start")
+    group = next(f.id for f in table.match_fields if f.name == "group")
+    return [
+        int.from_bytes(p.value, "big")
+        for e in switch.table("members")
+        if all(m.exact.value != b"\0" for m in e.match if m.field_id == group)
+        for p in e.action.action.params
+        if p.param_id == start
+    ]
+
+
+def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            async with controller_for(switch, hosts=2, slots=8192) as world:
+                answers = await world.join(2)
+                assert serial_starts(switch) == [1, 1]
+                switch.count("members", packets=16384 * 1000)
+                for answer in answers:
+                    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+                await world.settled(lambda: serial_starts(switch) == [])
+            async with controller_for(switch, hosts=2, slots=8192) as world:
+                await world.join(2)
+                assert serial_starts(switch) == [1 + 1000 + ROUNDS_MARGIN] * 2
+
+    run(body())
+
+
+def test_a_switch_that_lost_its_state_gets_it_again_and_the_ranks_are_told(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            watchers = await watched(world, 2)
+            before, pushes = world.switch.snapshot(), world.switch.pushes
+            await world.switch.restart(lose_state=True)
+            for watcher in watchers:
+                down = (await watcher.event()).plane_down
+                assert (down.plane, down.reason) == ("ina", "switch s-ina was restarted and lost its state")
+                assert (await watcher.event()).plane_up.plane == "ina"
+            assert world.switch.snapshot() == before
+            assert world.switch.pushes == pushes + 1
+
+    run(body())
+
+
+def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            watchers = await watched(world, 2)
+            before, written = world.switch.snapshot(), len(world.switch.updates)
+            (switch,) = world.running.fabric.switches()
+            await world.switch.restart(lose_state=False)
+            await world.settled(lambda: switch.link.up)
+            await switch.reconcile()
+            assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
+            watchers[0].call.cancel()
+            assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
+
+    run(body())
+
+
+def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            watchers = await watched(world, 2)
+            (switch,) = world.running.fabric.switches()
+            await world.switch.stop()
+            watchers[0].call.cancel()
+            assert (await watchers[1].event()).member_lost.rank == 0
+            assert len(world.switch.multicasts()) == 2
+            await world.switch.start()
+            await world.settled(lambda: set(world.switch.multicasts()) == {1})
+            await world.settled(lambda: not switch.slots.taken)
+
+    run(body())
+
+
+def test_loss_is_injected_and_taken_back(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            tables = [f"injector_{way}" for way in ("ingress", "egress")]
+            half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
+            await world.stub.SetLoss(half)
+            assert [len(world.switch.table(table)) for table in tables] == [2, 2]
+            threshold = world.switch.table(tables[0])[0].action.action.params[0].value
+            assert int.from_bytes(threshold, "big") == 2**31
+            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
+            assert [len(world.switch.table(table)) for table in tables] == [2, 1]
+            for bad, text in (
+                ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
+                ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
+                ({"plane": "ina", "port": 9}, "no port 9"),
+                ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
+                ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
+                ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError, match=text):
+                    await world.stub.SetLoss(pb.SetLossRequest(**bad))
+
+    run(body())
+
+
+def test_losses_of_the_options_are_there_from_the_start(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2, losses=(PlaneLoss("ina", 0.01, "ingress"),)) as world:
+            assert len(world.switch.table("injector_ingress")) == 2
+            assert not world.switch.table("injector_egress")
+
+    run(body())
+
+
+def test_many_jobs_at_once(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=4, slots=64) as world:
+            answers = await asyncio.gather(*(world.join(4, f"job{i}") for i in range(20)))
+            assert all(len(job[0].ina) == 1 for job in answers)
+            assert len({job[0].ina[0].group for job in answers}) == 20
+            assert len(world.switch.table("replicas")) == 80
+
+    run(body())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that holds its stream, seen from the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+from controller_world import World
+from railweave.v1 import controller_pb2 as pb
+
+
+class Watcher:
+    """A rank that holds its stream; it beats when told to."""
+
+    def __init__(self, world: World, answer: pb.JoinGroupResponse, resume: pb.Resume | None = None) -> None:
+        self.beats: asyncio.Queue[pb.Heartbeat | None] = asyncio.Queue()
+        self.lease = answer.lease
+        self.beats.put_nowait(pb.Heartbeat(lease=self.lease, resume=resume))
+        self.call = world.stub.Watch(self._requests())
+
+    async def _requests(self) -> AsyncIterator[pb.Heartbeat]:
+        while beat := await self.beats.get():
+            yield beat
+
+    def beat(self) -> None:
+        self.beats.put_nowait(pb.Heartbeat(lease=self.lease))
+
+    async def event(self) -> pb.Event:
+        async with asyncio.timeout(10):
+            event = await self.call.read()
+        assert event is not grpc.aio.EOF
+        return event
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(10):
+            assert await self.call.read() is grpc.aio.EOF
+
+
+async def watched(world: World, size: int, job: str = "job") -> list[Watcher]:
+    """A job of which every rank's stream stands."""
+    watchers = [Watcher(world, answer) for answer in await world.join(size, job)]
+    await world.watched(job, *range(size))
+    return watchers

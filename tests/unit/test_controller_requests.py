@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing that a client sends gets past the checks unless it can be true."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from railweave.controller import requests, resuming
+from railweave.controller.errors import InvalidRequest
+from railweave.topologies.planes import planes
+from railweave.v1 import controller_pb2 as pb
+
+TOPOLOGY = planes(4, ("ina", "tcp"))
+RAIL = {
+    "name": "ina",
+    "kind": "ina",
+    "plane": "ina",
+    "address": "10.1.0.1",
+    "mac": "02:00:00:01:00:01",
+    "port": 4000,
+}
+REQUEST = {"job": "train", "rank": 0, "size": 4, "deadline_s": 10.0}
+
+
+def request(rail: dict[str, Any] | None = None, **changes: Any) -> pb.JoinGroupRequest:
+    values = {**REQUEST, "rails": [pb.RailOffer(**{**RAIL, **(rail or {})})], **changes}
+    return pb.JoinGroupRequest(**values)
+
+
+def test_what_is_right_passes() -> None:
+    checked = requests.join_request(request(), TOPOLOGY)
+    assert (checked.job, checked.rank, checked.size, checked.rails[0].address) == ("train", 0, 4, "10.1.0.1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"job": ""}, "job name ''"),
+        ({"job": "x" * 129}, "job name"),
+        ({"job": "a\nb"}, "expected 1 to 128 letters"),
+        ({"size": 0}, "world size 0: expected 1 to 1024"),
+        ({"size": 4_000_000_000}, "world size 4000000000"),
+        ({"rank": 4}, "rank 4: expected 0 to 3"),
+        ({"deadline_s": 0.0}, "deadline_s is 0"),
+        ({"deadline_s": math.nan}, "deadline_s is nan"),
+        ({"deadline_s": math.inf}, "deadline_s is inf"),
+        ({"deadline_s": -1.0}, "deadline_s is -1"),
+        ({"rails": []}, "0 rails: expected 1 to 16"),
+        ({"rails": [pb.RailOffer(**RAIL)] * 2}, "rail name 'ina' is used twice"),
+        ({"rails": [pb.RailOffer(**{**RAIL, "name": f"r{i}"}) for i in range(17)]}, "17 rails"),
+    ],
+)
+def test_bad_requests_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        requests.join_request(request(**changes), TOPOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("rail", "message"),
+    [
+        ({"name": ""}, "rail name ''"),
+        ({"name": "a b"}, "rail name 'a b'"),
+        ({"kind": "smoke"}, "unknown kind 'smoke'; kinds are ina, tcp, rdma"),
+        ({"plane": "moon"}, "unknown plane 'moon'; planes are ina, tcp"),
+        ({"address": "10.2.0.1"}, r"10.2.0.1 is not on plane 'ina' \(10.1.0.0/16\)"),
+        ({"address": "nonsense"}, "'nonsense' is no IPv4 address"),
+        ({"address": ""}, "'' is no IPv4 address"),
+        ({"address": "10.1.7.7"}, "no NIC of plane 'ina' has the address 10.1.7.7"),
+        ({"mac": ""}, "MAC missing; 10.1.0.1 has 02:00:00:01:00:01"),
+        ({"mac": "02:00:00:01:00:02"}, "10.1.0.1 has 02:00:00:01:00:01 in the topology"),
+        ({"mac": "02-00"}, "'02-00' is no MAC address"),
+        ({"port": 0}, "port 0: expected 1 to 65535"),
+        ({"port": 65536}, "port 65536"),
+        ({"queue_pairs": [1, 2]}, "2 queue pairs; expected none or 4"),
+        ({"queue_pairs": [1, 2, 3, 2**24]}, "each up to 16777215"),
+    ],
+)
+def test_bad_rails_are_named(rail: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        requests.join_request(request(rail), TOPOLOGY)
+
+
+def test_an_ordinary_rail_may_ride_on_any_plane() -> None:
+    rail = {"kind": "tcp", "address": "10.1.9.9", "mac": ""}
+    assert requests.join_request(request(rail), TOPOLOGY).rails[0].kind == "tcp"
+
+
+def joined(rank: int, **changes: Any) -> requests.JoinRequest:
+    there = {"address": f"10.1.0.{rank + 1}", "mac": f"02:00:00:01:00:0{rank + 1}"}
+    rail = {**there, **changes.pop("rail", {})}
+    return requests.join_request(request(rail, rank=rank, **changes), TOPOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 3}, "job 'train': world size differs: rank 0 says 4, rank 1 says 3"),
+        (
+            {"rail": {"name": "other"}},
+            "rails differs: rank 0 says ina=ina@ina, rank 1 says other=ina@ina",
+        ),
+        ({"rail": {"kind": "tcp"}}, "rank 0 says ina=ina@ina, rank 1 says ina=tcp@ina"),
+        (
+            {"rail": {"address": "10.1.0.1", "mac": "02:00:00:01:00:01"}},
+            "ranks 0 and 1 both say that their rail 'ina' is at 10.1.0.1, port 4000",
+        ),
+    ],
+)
+def test_disagreement_names_both_sides(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        requests.agree(joined(0), joined(1, **changes))
+
+
+def test_ranks_that_agree_pass() -> None:
+    requests.agree(joined(0), joined(1))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_checked_or_refused(data: bytes) -> None:
+    for kind, check in (
+        (pb.JoinGroupRequest, requests.join_request),
+        (pb.Resume, resuming.read),
+    ):
+        message = kind()
+        try:
+            message.ParseFromString(data)
+        except Exception:  # noqa: S112  protobuf has refused it; gRPC would
+            continue
+        with pytest.raises(InvalidRequest):
+            check(message, TOPOLOGY)
+
+
+def test_claims_must_fit_the_offers() -> None:
+    resume = {"job": "train", "rank": 0, "size": 4, "rails": [pb.RailOffer(**RAIL)]}
+    ina = pb.InaGroup(rail="ina", group=3, virtual_address="10.1.255.1")
+    _, claims = resuming.read(pb.Resume(**resume, ina=[ina]), TOPOLOGY)
+    assert claims == {resuming.Claim("ina", 3, 0x0A01FF01)}
+    for bad, message in (
+        ([pb.InaGroup(rail="tcp", group=3)], "'tcp' is claimed to be an ina rail"),
+        ([pb.InaGroup(rail="ina", virtual_address="x")], "'x' is no IPv4 address"),
+        ([ina, ina], "claimed twice"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            resuming.read(pb.Resume(**resume, ina=bad), TOPOLOGY)

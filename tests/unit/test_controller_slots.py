@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slot ranges never overlap, and no slot ever sees a serial number that it may have seen before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from railweave.controller.errors import Refused
+from railweave.controller.slots import HALF, SlotRange, SlotSpace, newer
+
+SLOTS = 64
+
+
+class SlotsInUse(RuleBasedStateMachine):
+    """A switch's registers beside its SlotSpace: the model remembers the newest tag of every slot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = SlotSpace("s", SLOTS)
+        self.registers = [0] * SLOTS
+        self.running: dict[int, SlotRange] = {}
+        self.next_group = 1
+
+    @rule(exponent=st.integers(0, 6))
+    def begin(self, exponent: int) -> None:
+        group, size = self.next_group, 1 << exponent
+        self.next_group += 1
+        bases = range(0, SLOTS, size)
+        if not any(all(self.owner(slot) is None for slot in range(b, b + size)) for b in bases):
+            with pytest.raises(Refused, match=f"no {size} slots in a row are free on switch s"):
+                self.space.allocate(group, size)
+            return
+        taken = self.space.allocate(group, size)
+        assert taken.base % size == 0
+        for slot in range(taken.base, taken.base + size):
+            assert self.owner(slot) is None
+            assert newer(taken.start, self.registers[slot])
+        self.running[group] = taken
+
+    def owner(self, slot: int) -> int | None:
+        for group, taken in self.running.items():
+            if taken.base <= slot < taken.base + taken.size:
+                return group
+        return None
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), rounds=st.integers(0, 5000), slack=st.integers(1, 4096))
+    def end(self, data: st.DataObject, rounds: int, slack: int) -> None:
+        group = data.draw(st.sampled_from(sorted(self.running)))
+        taken = self.running.pop(group)
+        for slot in range(taken.base, taken.base + taken.size):
+            if rounds:
+                self.registers[slot] = taken.start + rounds - 1
+        self.space.release(group, rounds + slack)
+
+    @rule()
+    def restart_controller(self) -> None:
+        """Another life of the controller learns from the switch: notes and the entries of running groups."""
+        notes, space = self.space.serials(), SlotSpace("s", SLOTS)
+        space.remember(notes)
+        for group, taken in self.running.items():
+            space.adopt(group, taken)
+        self.space = space
+
+    @rule()
+    def restart_switch(self) -> None:
+        self.space.reset()
+        self.registers = [0] * SLOTS
+        self.running = {group: self.space.taken[group] for group in self.running}
+
+    @invariant()
+    def ranges_are_disjoint(self) -> None:
+        assert self.space.taken == self.running
+        slots = [slot for r in self.running.values() for slot in range(r.base, r.base + r.size)]
+        assert len(slots) == len(set(slots))
+
+
+TestSlotsInUse = SlotsInUse.TestCase
+
+
+@given(a=st.integers(0, 2**32 - 1), step=st.integers(1, HALF - 1))
+def test_serial_numbers_compare_across_the_wrap(a: int, step: int) -> None:
+    later = (a + step) % 2**32
+    assert newer(later, a)
+    assert not newer(a, later)
+    assert not newer(a, a)
+
+
+def test_starts_go_on_across_the_wrap() -> None:
+    space = SlotSpace("s", 8)
+    space.adopt(1, SlotRange(0, 8, 2**32 - 10))
+    space.release(1, 100)
+    assert space.allocate(2, 8).start == 90
+
+
+@pytest.mark.parametrize("size", [0, 3, 12, SLOTS * 2])
+def test_sizes_are_powers_of_two_that_fit(size: int) -> None:
+    with pytest.raises(Refused, match=f"{size} slots: expected a power of two up to {SLOTS}"):
+        SlotSpace("s", SLOTS).allocate(1, size)
+
+
+def test_numbers_count_both_copies() -> None:
+    taken = SlotRange(base=512, size=256, start=1)
+    assert (taken.first_number, taken.mask) == (1024, 511)
