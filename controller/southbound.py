@@ -39,6 +39,7 @@ class SwitchLink:
         self._connected = connected
         self._switch: fy.Switch | None = None
         self.problem = "not connected yet"
+        self.sessions = 0  # how many have begun and been reconciled
 
     @property
     def up(self) -> bool:
@@ -69,6 +70,7 @@ class SwitchLink:
             self._switch = switch
             try:
                 await self._connected()
+                self.sessions += 1
                 await down.wait()
                 self.problem = f"connection to switch {self.name} at {self.address} lost"
             finally:

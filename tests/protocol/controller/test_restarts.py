@@ -192,7 +192,7 @@ def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(run) -> None:
             before, written = world.switch.snapshot(), len(world.switch.updates)
             (switch,) = world.running.fabric.switches()
             await world.switch.restart(lose_state=False)
-            await world.settled(lambda: switch.link.up)
+            await world.settled(lambda: switch.link.sessions == 2)
             await switch.reconcile()
             assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
             watchers[0].call.cancel()
