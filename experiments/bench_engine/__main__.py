@@ -50,7 +50,9 @@ def contribution(worker: int, slot: int, round_: int, lanes: int) -> bytes:
     body = struct.pack(">BBHBBHII", 0x10, 0, GROUP, worker, 0, slot, round_, 0xCAFE)
     body += struct.pack(f">{lanes}i", *(slot + lane for lane in range(lanes)))
     udp = struct.pack(">HHHH", 40000 + worker, UDP_PORT, 8 + len(body), 0)
-    header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, worker_ip(worker), SWITCH_IP)
+    header = struct.pack(
+        ">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, worker_ip(worker), SWITCH_IP
+    )
     total = sum(struct.unpack(">10H", header))
     total = (total & 0xFFFF) + (total >> 16)
     checksum = 0xFFFF ^ ((total & 0xFFFF) + (total >> 16))
@@ -66,11 +68,15 @@ def measure(program: bytes, lanes: int, workers: int, rounds: int) -> dict[str, 
     taken = []
     for round_ in range(rounds):
         packets = [
-            (worker + 1, contribution(worker, slot, round_, lanes)) for slot in range(2 * SLOTS) for worker in range(workers)
+            (worker + 1, contribution(worker, slot, round_, lanes))
+            for slot in range(2 * SLOTS)
+            for worker in range(workers)
         ]
         nanoseconds, emitted = pipeline.native.benchmark(packets, 1)
         if emitted != 2 * SLOTS * workers:
-            raise SystemExit(f"{emitted} packets left the switch instead of {2 * SLOTS * workers}: {pipeline.native.statistics()}")
+            raise SystemExit(
+                f"{emitted} packets left the switch instead of {2 * SLOTS * workers}: {pipeline.native.statistics()}"
+            )
         taken.append(nanoseconds / len(packets))
     return {
         "lanes": lanes,
@@ -83,7 +89,9 @@ def measure(program: bytes, lanes: int, workers: int, rounds: int) -> dict[str, 
 
 def main() -> None:
     """Print one row per number of lanes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lanes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine against BMv2's recorded behaviour, and what BMv2's files cannot show."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
+from railweave.switch.pipeline import (
+    CounterValue,
+    Match,
+    Pipeline,
+    Replica,
+    exact,
+    lpm,
+    optional,
+    range_,
+    ternary,
+)
+
+PROGRAMS = Path(__file__).parent / "engine_programs"
+RECORDED = ("arithmetic", "parsing", "tables", "state")
+
+
+def load(name: str) -> Pipeline:
+    return Pipeline.load((PROGRAMS / f"{name}.json").read_bytes())
+
+
+def vectors(name: str) -> tuple[list[bytes], list[bytes]]:
+    lines = (PROGRAMS / f"{name}.vectors").read_text().splitlines()
+    return tuple([bytes.fromhex(line[2:]) for line in lines if line[0] == sign] for sign in "<>")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_behaves_as_bmv2(name: str) -> None:
+    pipeline = load(name)
+    inputs, recorded = vectors(name)
+    outputs = [(port, packet) for given in inputs for port, packet in pipeline.inject(1, given)]
+    assert len(recorded) > len(inputs) / 2
+    assert [packet.hex() for _, packet in outputs[: len(recorded)]] == [packet.hex() for packet in recorded]
+    assert {port for port, _ in outputs} == {1}
+
+
+def test_every_prefix_of_a_packet_is_survived() -> None:
+    for name in RECORDED:
+        pipeline = load(name)
+        for packet in vectors(name)[0][:5]:
+            for size in range(len(packet)):
+                pipeline.inject(1, packet[:size])
+        assert pipeline.native.statistics()["aborted"] == 0
+
+
+# control.p4: a table of every kind, filled at run time.
+
+
+@pytest.fixture
+def control() -> Pipeline:
+    return load("control")
+
+
+def packet(kind: int = 0, address: int = 0, number: int = 0, group: int = 0) -> bytes:
+    return (
+        bytes([kind]) + address.to_bytes(4, "big") + number.to_bytes(2, "big") + bytes([group]) + b"payload"
+    )
+
+
+def port_of(pipeline: Pipeline, given: bytes) -> int | None:
+    out = pipeline.inject(5, given)
+    assert len(out) <= 1
+    return out[0][0] if out else None
+
+
+def test_longest_prefix_wins_whatever_the_order(control: Pipeline) -> None:
+    prefixes = [(0x0A000000, 8), (0x0A0B0000, 16), (0, 0), (0x0A0B0C0D, 32), (0x0A0B0C00, 24)]
+    random.Random(4).shuffle(prefixes)
+    for value, length in prefixes:
+        control.insert("routes", [lpm(value, length)], "forward", [length + 1])
+    expected = {0x0A0B0C0D: 33, 0x0A0B0C0E: 25, 0x0A0B0D00: 17, 0x0A990000: 9, 0x0B000000: 1}
+    assert {address: port_of(control, packet(0, address)) for address in expected} == expected
+    handle = control.find("routes", [lpm(0x0A0B0C00, 24)])
+    assert handle is not None
+    control.delete("routes", handle)
+    assert port_of(control, packet(0, 0x0A0B0C0E)) == 17
+
+
+def test_greatest_priority_wins(control: Pipeline) -> None:
+    control.insert(
+        "rules", [ternary(0x0A000000, 0xFF000000), range_(0, 100), optional(None)], "forward", [1], 10
+    )
+    control.insert("rules", [ternary(0, 0), range_(50, 60), optional(None)], "forward", [2], 20)
+    control.insert("rules", [ternary(0, 0), range_(0, 0xFFFF), optional(7)], "forward", [3], 5)
+    assert port_of(control, packet(1, 0x0A000001, 10, 7)) == 1
+    assert port_of(control, packet(1, 0x0A000001, 55, 7)) == 2
+    assert port_of(control, packet(1, 0x0B000001, 61, 7)) == 3
+    assert port_of(control, packet(1, 0x0B000001, 61, 8)) is None
+
+
+def test_exact_table_of_thousands_with_deletions(control: Pipeline) -> None:
+    rng = random.Random(1)
+    keys = rng.sample(range(1 << 32), 2000)
+    handles = {key: control.insert("hosts", [exact(key)], "forward", [key % 500]) for key in keys}
+    gone = set(rng.sample(keys, 1000))
+    for key in gone:
+        control.delete("hosts", handles[key])
+    for key in keys:
+        assert port_of(control, packet(2, key)) == (None if key in gone else key % 500)
+    assert len(control.entries("hosts")) == 1000
+
+
+def test_entries_refuse_what_is_wrong(control: Pipeline) -> None:
+    handle = control.insert("hosts", [exact(1)], "forward", [1])
+    with pytest.raises(DuplicateEntry):
+        control.insert("hosts", [exact(b"\x01")], "forward", [2])
+    wrong: list[tuple[str, list[Match], str, list[int], int]] = [
+        ("hosts", [exact(1 << 32)], "forward", [1], 0),  # value too wide
+        ("hosts", [], "forward", [1], 0),  # key too short
+        ("hosts", [lpm(1, 4)], "forward", [1], 0),  # another kind
+        ("hosts", [exact(2)], "forward", [512], 0),  # parameter too wide
+        ("hosts", [exact(2)], "forward", [], 0),  # parameter missing
+        ("hosts", [exact(2)], "nothing", [], 0),  # no such action
+        ("hosts", [exact(2)], "forward", [1], 3),  # priority where none belongs
+        ("rules", [ternary(0, 0), range_(0, 1), optional(None)], "forward", [1], 0),  # priority missing
+        ("rules", [ternary(0, 0), range_(2, 1), optional(None)], "forward", [1], 1),  # empty range
+        ("routes", [lpm(0, 33)], "forward", [1], 0),  # prefix too long
+        ("nowhere", [exact(1)], "forward", [1], 0),
+    ]
+    for table, match, action, params, priority in wrong:
+        with pytest.raises(ValueError, match=r"."):
+            control.insert(table, match, action, params, priority)
+    control.delete("hosts", handle)
+    with pytest.raises(UnknownEntry):
+        control.delete("hosts", handle)
+    with pytest.raises(ImmutableTable):
+        load("tables").insert("I.exacts", [exact(9), exact(9)], "I.e", [1])
+
+
+def test_full_table(control: Pipeline) -> None:
+    for key in range(control.program.tables["routes"].size):
+        control.insert("routes", [lpm(key << 8, 24)], "forward", [1])
+    with pytest.raises(TableFull):
+        control.insert("routes", [lpm(0, 0)], "forward", [1])
+
+
+def test_defaults_and_modification(control: Pipeline) -> None:
+    assert port_of(control, packet(2, 9)) is None
+    control.set_default("hosts", "forward", [8])
+    assert port_of(control, packet(2, 9)) == 8
+    handle = control.insert("hosts", [exact(9)], "forward", [1])
+    control.modify("hosts", handle, "forward", [3])
+    assert port_of(control, packet(2, 9)) == 3
+    assert [entry.params for entry in control.entries("hosts")] == [(3,)]
+    control.delete("hosts", handle)
+    control.set_default("hosts", None)
+    assert port_of(control, packet(2, 9)) is None
+
+
+def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
+    handle = control.insert("hosts", [exact(9)], "forward", [1])
+    given = packet(2, 9, 3)
+    for _ in range(4):
+        control.inject(1, given)
+    control.inject(1, packet(2, 10, 3))
+    assert control.direct_counter("hosts", handle) == CounterValue(4, 4 * len(given))
+    assert control.counter("seen", 3) == CounterValue(5, 5 * len(given))
+    control.set_counter("seen", 3, CounterValue(1, 2))
+    control.set_direct_counter("hosts", handle, CounterValue(0, 0))
+    control.inject(1, given)
+    assert control.counter("seen", 3) == CounterValue(2, 2 + len(given))
+    assert control.direct_counter("hosts", handle) == CounterValue(1, len(given))
+    assert control.inject(1, packet(2, 9, 60000))  # an index out of range counts nothing, and harms nothing
+
+
+def test_registers_from_outside(control: Pipeline) -> None:
+    control.set_register("wide", 3, 1 << 99 | 5)
+    assert control.register("wide", 3) == 1 << 99 | 5
+    assert control.register("wide", 2) == 0
+    with pytest.raises(ValueError, match="100 bits"):
+        control.set_register("wide", 0, 1 << 100)
+    with pytest.raises(ValueError, match="indexes"):
+        control.register("wide", 16)
+
+
+def test_multicast_replicates_with_instances(control: Pipeline) -> None:
+    control.multicast(7, [Replica(1, 11), Replica(2, 22), Replica(2, 23)])
+    out = control.inject(5, packet(3, group=7))
+    assert [(port, data[7]) for port, data in out] == [(1, 11), (2, 22), (2, 23)]  # egress writes egress_rid
+    control.multicast(7, [Replica(4)])
+    assert [port for port, _ in control.inject(5, packet(3, group=7))] == [4]
+    control.multicast(7, None)
+    assert control.inject(5, packet(3, group=7)) == []
+
+
+def test_ingress_clone_is_the_packet_as_it_came(control: Pipeline) -> None:
+    control.set_default("hosts", "forward", [1])
+    control.clone_session(100, [Replica(9)])
+    given = packet(4, 5, 6)
+    out = dict(control.inject(5, given))
+    assert (
+        out[9] == given[:5] + b"\xc1\x05" + given[7:]
+    )  # egress marks clones, and keeps the port that was preserved
+    assert set(out) == {9, 1}
+    assert out[1] == given[:1] + b"\xff" * 4 + given[5:]
+
+
+def test_egress_clone_follows_the_original(control: Pipeline) -> None:
+    control.set_default("hosts", "forward", [1])
+    control.clone_session(200, [Replica(8)])
+    out = control.inject(5, packet(5, 5, 6))
+    assert [port for port, _ in out] == [1, 8]
+    assert out[1][1][5:7] == b"\xc2\x00"
+
+
+def test_random_is_seeded_and_within_bounds(control: Pipeline) -> None:
+    def draw() -> list[int]:
+        control.seed(42)
+        return [int.from_bytes(control.inject(1, packet(6))[0][1][5:7], "big") for _ in range(100)]
+
+    first = draw()
+    assert first == draw()
+    assert min(first) >= 100
+    assert max(first) <= 199
+    assert len(set(first)) > 30
+
+
+def test_a_packet_that_recirculates_for_ever_ends(control: Pipeline) -> None:
+    assert control.inject(1, packet(7)) == []
+    assert control.native.statistics()["aborted"] == 1
+    control.set_default("hosts", "forward", [1])
+    assert port_of(control, packet(2, 9)) == 1
+
+
+def test_meter_colours(control: Pipeline) -> None:
+    from railweave.switch.pipeline import MeterRate  # noqa: PLC0415
+
+    given = packet(8, number=2)
+
+    def colours(count: int, now_us: int) -> list[int]:
+        return [control.inject(1, given, now_us)[0][1][7] for _ in range(count)]
+
+    assert colours(3, 0) == [0, 0, 0]  # not configured: green
+    control.set_meter("police", 2, [MeterRate(10, 3), MeterRate(100, 5)])
+    assert colours(7, 0) == [0, 0, 0, 1, 1, 2, 2]
+    assert colours(2, 100_000) == [0, 1]  # one token of the slow bucket has come
+    control.set_meter("police", 2, None)
+    assert colours(2, 100_000) == [0, 0]
+
+
+def test_oversized_packet_is_dropped(control: Pipeline) -> None:
+    control.set_default("hosts", "forward", [1])
+    assert len(control.inject(1, packet(2) + bytes(65000))) == 1
+    assert control.inject(1, packet(2) + bytes(65536)) == []
