@@ -1,6 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""railweave: multi-rail, in-network collectives with a P4 switch in the loop."""
+"""railweave: multi-rail, in-network collectives with a P4 switch in the loop.
 
+import railweave
+with railweave.init() as comm:          # RANK, WORLD_SIZE, RAILWEAVE_* say where and over which rails
+    mean = comm.all_reduce(gradient, op="avg")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from railweave.hosts.communicator import Communicator, Work
+    from railweave.hosts.errors import (
+        CollectiveMismatch,
+        ControllerUnreachable,
+        GroupRefused,
+        InvalidOption,
+        JoinTimeout,
+        PeerLost,
+        RailDown,
+        RailweaveError,
+        UnsupportedDType,
+    )
+    from railweave.hosts.options import RailSpec
 
 __version__ = version("railweave")
+
+# Imported when they are asked for, so that the command line is quick.
+_HOMES = {
+    "Communicator": "railweave.hosts.communicator",
+    "Work": "railweave.hosts.communicator",
+    "RailSpec": "railweave.hosts.options",
+    "CollectiveMismatch": "railweave.hosts.errors",
+    "ControllerUnreachable": "railweave.hosts.errors",
+    "GroupRefused": "railweave.hosts.errors",
+    "InvalidOption": "railweave.hosts.errors",
+    "JoinTimeout": "railweave.hosts.errors",
+    "PeerLost": "railweave.hosts.errors",
+    "RailDown": "railweave.hosts.errors",
+    "RailweaveError": "railweave.hosts.errors",
+    "UnsupportedDType": "railweave.hosts.errors",
+}
+
+__all__ = [
+    "CollectiveMismatch",
+    "Communicator",
+    "ControllerUnreachable",
+    "GroupRefused",
+    "InvalidOption",
+    "JoinTimeout",
+    "PeerLost",
+    "RailDown",
+    "RailSpec",
+    "RailweaveError",
+    "UnsupportedDType",
+    "Work",
+    "init",
+]
+
+
+def init(
+    *,
+    job: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    controller: str | None = None,
+    rails: str | Sequence[str | RailSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    timeout_s: float | None = None,
+) -> Communicator:
+    """Join a job and return this rank's communicator once all ranks are in and connected.
+
+    What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them), RAILWEAVE_JOB,
+    RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
+    the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow) and
+    RAILWEAVE_TIMEOUT_S (300).
+    Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
+    """
+    from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
+    from railweave.hosts.options import options_from  # noqa: PLC0415
+
+    return Communicator(
+        options_from(
+            job=job,
+            rank=rank,
+            world_size=world_size,
+            controller=controller,
+            rails=rails,
+            shares=shares,
+            timeout_s=timeout_s,
+        )
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -171,17 +171,16 @@ std::vector<SliceRecord> Agent::drain_records() {
 // ---------------------------------------------------------------- failure and the end
 
 void Agent::rail_failed(std::size_t rail, const Failure& failure, Time now) {
-  end_all({.kind = failure.kind,
-           .rank = failure.rank,
-           .message = "rail " + names_[rail] + ": " + failure.message},
-          now);
+  Failure located = failure;
+  if (located.rail.empty()) located.rail = names_[rail];
+  end_all(located, now);
 }
 
 void Agent::fail(const Failure& failure) {
   on_loop([&] { end_all(failure, EventLoop::now()); });
 }
 
-void Agent::end_all(Failure failure, Time now) {
+void Agent::end_all(const Failure& failure, Time now) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;

@@ -78,7 +78,7 @@ class Agent final : private RailListener {
   std::optional<Failure> failure_of(std::uint32_t op_index) const;
   std::optional<Failure> failure() const;
 
-  /// Ends everything with this failure, as if a rail had reported it.
+  /// Ends everything, as if a rail had reported it.
   void fail(const Failure& failure);
   /// Says goodbye on all rails and gives the peers up to `linger` to be done with this rank; then nothing
   /// runs any more.
@@ -112,7 +112,7 @@ class Agent final : private RailListener {
   Outcome drive(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
   bool turn(std::unique_lock<std::mutex>& lock, Time latest);
   void start_submitted(std::unique_lock<std::mutex>& lock);
-  void end_all(Failure failure, Time now);
+  void end_all(const Failure& failure, Time now);
 
   const int rank_;
   const int world_size_;

@@ -14,6 +14,7 @@
 #include <map>
 #include <tuple>
 
+#include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
 #include "rails/tcp_transport.hpp"
@@ -93,6 +94,33 @@ class PythonAgent {
     agent_.on_loop([&] { rdma_.at(rail)->connect(native, EventLoop::now()); });
   }
 
+  std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
+                                                std::uint64_t rate_bps) {
+    InaRail* rail = nullptr;
+    const std::size_t index =
+        agent_.add_rail(std::move(name), [&](std::size_t place, EventLoop& loop, RailListener& listener) {
+          const InaRailOptions options{.address = address, .interface = interface, .rate_bps = rate_bps};
+          auto made = std::make_unique<InaRail>(place, loop, options, listener);
+          rail = made.get();
+          return made;
+        });
+    ina_[index] = rail;
+    return {index, rail->port()};
+  }
+
+  void attach_ina(std::size_t rail, std::uint16_t group, std::string virtual_address, std::uint8_t child,
+                  std::uint32_t slots, std::uint32_t lanes) {
+    InaRail& target = *ina_.at(rail);
+    agent_.on_loop([&] {
+      target.attach({.group = group,
+                     .virtual_address = virtual_address,
+                     .child = child,
+                     .slots = slots,
+                     .lanes = lanes,
+                     .world_size = agent_.world_size()});
+    });
+  }
+
   std::uint32_t submit(const CallDescription& call, const InputArray& input, const OutputArray& output,
                        const Parts& parts, bool start_now) {
     const std::size_t bytes = call.count * item_size(call.dtype);
@@ -131,8 +159,9 @@ class PythonAgent {
     }
   }
 
-  std::map<std::size_t, TcpTransport*> tcp_;    // owned by the agent's rails
-  std::map<std::size_t, RdmaTransport*> rdma_;  // likewise
+  std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
+  std::map<std::size_t, RdmaTransport*> rdma_;
+  std::map<std::size_t, InaRail*> ina_;
   Agent agent_;
 };
 
@@ -142,11 +171,18 @@ void bind_values(nb::module_& sub) {
       .value("MISMATCH", FailureKind::kMismatch)
       .value("RAIL_DOWN", FailureKind::kRailDown)
       .value("INTERNAL", FailureKind::kInternal);
-  nb::class_<Failure>(sub, "Failure", "Why a communicator has ended; `rank` is the peer concerned, or -1")
-      .def(nb::init<FailureKind, int, std::string>(), nb::arg("kind"), nb::arg("rank"), nb::arg("message"))
+  nb::class_<Failure>(sub, "Failure", "What has ended a communicator; `rank` is the peer concerned, or -1")
+      .def(
+          "__init__",
+          [](Failure* self, FailureKind kind, int rank, std::string message, std::string rail) {
+            new (self)
+                Failure{.kind = kind, .rank = rank, .message = std::move(message), .rail = std::move(rail)};
+          },
+          nb::arg("kind"), nb::arg("rank"), nb::arg("message"), nb::arg("rail") = "")
       .def_ro("kind", &Failure::kind)
       .def_ro("rank", &Failure::rank)
-      .def_ro("message", &Failure::message);
+      .def_ro("message", &Failure::message)
+      .def_ro("rail", &Failure::rail, "where it happened; empty if not on a rail");
   nb::class_<RailStats>(sub, "RailStats",
                         "Counts since the rail was opened; `busy_ns` is time with a slice in progress")
       .def_ro("slices", &RailStats::slices)

@@ -239,7 +239,7 @@ void Endpoint::mark_lost(std::uint32_t slot, bool after_timeout) {
 
 void Endpoint::finish_calls(std::uint64_t number) {
   if (!call(number).complete()) return;
-  events_.push_back(SliceDone{call(number).slice().call.op_index});
+  events_.emplace_back(SliceDone{call(number).slice().call.op_index});
   while (!calls_.empty() && calls_.front().complete()) {
     calls_.pop_front();
     ++first_call_;
@@ -276,7 +276,7 @@ std::optional<Event> Endpoint::poll() {
 
 void Endpoint::fail(Failure failure) {
   stop();
-  events_.push_back(std::move(failure));
+  events_.emplace_back(std::move(failure));
 }
 
 void Endpoint::abort() {

@@ -43,6 +43,7 @@ struct Failure {
   FailureKind kind;
   int rank;             // the peer concerned, or -1
   std::string message;  // names what happened, what was expected, what to do
+  std::string rail{};   // where it happened, if not on the rail that tells of it
 };
 
 /// Told by the rail, on the loop's thread.

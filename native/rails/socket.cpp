@@ -98,7 +98,8 @@ void add_wire_counts(const Socket& socket, RailStats& stats) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return;
-  stats.bytes_sent += info.tcpi_bytes_sent + info.tcpi_segs_out * kHeaders;
+  // What waits in the socket will be sent, so it counts: a message is done once the socket has taken it.
+  stats.bytes_sent += info.tcpi_bytes_sent + info.tcpi_notsent_bytes + info.tcpi_segs_out * kHeaders;
   stats.bytes_received += info.tcpi_bytes_received + info.tcpi_segs_in * kHeaders;
   stats.packets_sent += info.tcpi_segs_out;
   stats.packets_received += info.tcpi_segs_in;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kFailureHead = 5;  // kind 8, rank 32
+constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
 
 bool all_zero(const std::byte* from, std::size_t size) {
   return std::all_of(from, from + size, [](std::byte b) { return b == std::byte{0}; });
@@ -68,21 +68,28 @@ std::optional<FrameHeader> decode_frame_header(const std::byte* from) {
 }
 
 std::vector<std::byte> encode_failure(const Failure& failure) {
-  const std::size_t text = std::min(failure.message.size(), kMaxFarewell - kFailureHead);
-  std::vector<std::byte> out(kFailureHead + text);
+  const std::string rail = failure.rail.substr(0, 255);
+  const std::string text = failure.message.substr(0, kMaxFarewell - kFailureHead - rail.size());
+  std::vector<std::byte> out(kFailureHead + rail.size() + text.size());
   out[0] = static_cast<std::byte>(failure.kind);
   store_be(out.data() + 1, static_cast<std::int32_t>(failure.rank));
-  std::memcpy(out.data() + kFailureHead, failure.message.data(), text);
+  out[5] = static_cast<std::byte>(rail.size());
+  std::memcpy(out.data() + kFailureHead, rail.data(), rail.size());
+  std::memcpy(out.data() + kFailureHead + rail.size(), text.data(), text.size());
   return out;
 }
 
 std::optional<Failure> decode_failure(Bytes payload) {
   const auto kind = static_cast<FailureKind>(payload[0]);
-  if (kind > FailureKind::kInternal) return std::nullopt;
+  const auto rail_size = static_cast<std::size_t>(payload[5]);
+  if (kind > FailureKind::kInternal || kFailureHead + rail_size > payload.size()) return std::nullopt;
   std::string text(reinterpret_cast<const char*>(payload.data()) + kFailureHead,
                    payload.size() - kFailureHead);
   std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return Failure{.kind = kind, .rank = load_be<std::int32_t>(payload.data() + 1), .message = std::move(text)};
+  return Failure{.kind = kind,
+                 .rank = load_be<std::int32_t>(payload.data() + 1),
+                 .message = text.substr(rail_size),
+                 .rail = text.substr(0, rail_size)};
 }
 
 }  // namespace railweave

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives among the ranks of a job, each striped over all of its rails."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from railweave._native.agent import Agent, Call, Failure, FailureKind
+from railweave._native.collectives import ReduceOp
+from railweave.hosts.arrays import DTYPES, Array, input_array, output_array
+from railweave.hosts.errors import (
+    CollectiveMismatch,
+    GroupRefused,
+    InvalidOption,
+    PeerLost,
+    RailDown,
+    RailweaveError,
+)
+from railweave.hosts.options import Options
+from railweave.hosts.rails import Members, Opening, connect_rail, open_rail
+from railweave.hosts.reports import RailReport, Record, Stats
+from railweave.hosts.striper import FixedStriper, Part, StripedRail, default_shares, normalised
+
+if TYPE_CHECKING:
+    from railweave.hosts.bootstrap import Event, RailOffer
+
+OPS = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "avg": ReduceOp.AVG}
+LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
+LEFT_GRACE_S = 2.0  # what is pending when a rank leaves has its last packets under way
+PLANS = 256  # calls whose cut is remembered
+KEPT = 64  # calls in flight before finished ones are looked for
+
+
+class Membership(Members, Protocol):
+    """A place among the ranks of a job, from `bootstrap.join` or a stand-in."""
+
+    def leave(self) -> None:
+        """Give it up."""
+
+
+class Join(Protocol):
+    """How a membership comes about: `bootstrap.join`."""
+
+    def __call__(
+        self,
+        controller: str,
+        *,
+        job: str,
+        rank: int,
+        size: int,
+        rails: Sequence[RailOffer],
+        deadline_s: float,
+        on_event: Callable[[Event], None],
+    ) -> Membership:
+        """Join and wait for the others."""
+
+
+class Work:
+    """A collective under way."""
+
+    def __init__(self, comm: Communicator, op_index: int, result: Any) -> None:
+        """Communicators make these."""
+        self._comm = comm
+        self._op_index = op_index
+        self._result = result
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait and return the result: `out`, or the new array.
+
+        TimeoutError after `timeout` seconds: the call goes on, and can be waited for again. Without a
+        timeout, the communicator's own holds, and ends the communicator.
+        """
+        self._comm._wait(self._op_index, timeout)
+        return self._result
+
+    def done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._comm._agent.done(self._op_index)
+
+
+class Communicator:
+    """This rank's place in a job. Made by `railweave.init`; use it as a context manager, or close it.
+
+    All ranks make the same calls in the same order. After an error of a rail or a rank the communicator is of
+    no use any more: every pending and later call raises that error.
+    """
+
+    def __init__(self, options: Options, join: Join | None = None) -> None:
+        """Open the rails, meet the other ranks through `join` (by default at the controller) and connect."""
+        self.options = options
+        self.rank = options.rank
+        self.world_size = options.world_size
+        self._agent = Agent(options.rank, options.world_size)
+        self._buffers: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
+        self._why: dict[str, str] = {}
+        self._left: set[int] = set()
+        self._rails: list[Opening] = []
+        self._shares: Mapping[str, float] = {}
+        self._membership: Membership | None = None
+        self._close = weakref.finalize(self, _close, self._agent, (held := []))
+        if options.world_size == 1:
+            return
+        try:
+            self._connect(join or _controller_join(), held)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, join: Join, held: list[Membership]) -> None:
+        options = self.options
+        self._rails = [open_rail(self._agent, spec) for spec in options.rails]
+        start = time.monotonic()
+        self._membership = join(
+            options.controller,
+            job=options.job,
+            rank=options.rank,
+            size=options.world_size,
+            rails=_offers(self._rails),
+            deadline_s=options.timeout_s,
+            on_event=_handler(self),
+        )
+        held.append(self._membership)
+        self._why = {
+            name: f"refused by the controller: {why}" for name, why in self._membership.refusals.items()
+        }
+        used = [rail for rail in self._rails if rail.spec.name not in self._why]
+        if not used:
+            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in self._why.items()))
+        for rail in used:
+            left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
+            connect_rail(self._agent, rail, options.job, self._membership, left_s)
+            self._raise_failure(self._agent.failure())
+        self._shares = self._shares_of(used)
+        self._striper = FixedStriper(
+            [StripedRail(rail.index, rail.spec.kind, self._shares[rail.spec.name]) for rail in used]
+        )
+        self._plan = functools.lru_cache(PLANS)(self._make_plan)
+
+    def _shares_of(self, used: Sequence[Opening]) -> dict[str, float]:
+        if not self.options.shares:
+            rails = {rail.spec.name: (rail.spec.kind, rail.spec.rate_bps) for rail in used}
+            return default_shares(rails, self.world_size)
+        shares = {rail.spec.name: self.options.shares.get(rail.spec.name, 0.0) for rail in used}
+        if sum(shares.values()) <= 0:
+            raise InvalidOption(f"the rails that have a share are refused: {self._why}")
+        return normalised(shares)
+
+    # ------------------------------------------------------------ collectives
+
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
+        """Reduce `x` element by element over all ranks; every rank gets the same result, bit for bit.
+
+        `x` is a numpy array or anything with the buffer protocol or DLPack on the CPU, of float32 or int32;
+        it is read in place if contiguous, else packed. `op` is sum, max, min or avg: int32 sums wrap, int32
+        averages are cut towards zero, max and min pass NaN on. The result goes to `out`, which may be `x`,
+        else to a new array of x's shape.
+
+        Returns the result or, with `async_op`, a Work whose `wait` does; leave both arrays alone until then.
+        Raises UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
+        """
+        source = input_array(x)
+        result = np.empty(np.shape(x), source.dtype) if out is None else out
+        flat = source.reshape(-1)
+        target = output_array(result, flat)
+        reduce_op = OPS.get(op)
+        if reduce_op is None:
+            raise InvalidOption(f"op is {op!r}: expected one of {', '.join(OPS)}")
+        if self.world_size == 1 or flat.size == 0:
+            np.copyto(target, flat)
+            return _Done(self, -1, result) if async_op else result
+        op_index = self._submit(flat, target, reduce_op, start_now=async_op)
+        if async_op:
+            return Work(self, op_index, result)
+        self._wait(op_index, None)
+        return result
+
+    def barrier(self) -> None:
+        """Return when all ranks have called it."""
+        self.all_reduce(np.zeros(1, np.int32))
+
+    def _make_plan(self, dtype: str, op: ReduceOp, count: int) -> tuple[Call, list[Part]]:
+        return Call(DTYPES[dtype], op, count), self._striper.parts(count, 4)
+
+    def _submit(self, source: Array, target: Array, op: ReduceOp, start_now: bool) -> int:
+        if self._left:
+            raise PeerLost(min(self._left), "it has left the job and takes part in no further collective")
+        call, parts = self._plan(source.dtype.char, op, source.size)
+        if len(self._buffers) > KEPT:
+            self._buffers = {
+                index: held for index, held in self._buffers.items() if not self._agent.done(index)
+            }
+        op_index = self._agent.submit(call, source, target, parts, start_now)
+        self._buffers[op_index] = (source, target)
+        return op_index
+
+    def _wait(self, op_index: int, timeout: float | None) -> None:
+        if not self._agent.wait(op_index, self.options.timeout_s if timeout is None else timeout):
+            if timeout is not None:
+                raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
+            self._agent.fail(Failure(FailureKind.INTERNAL, self.rank, self._timeout_message(op_index)))
+        self._buffers.pop(op_index, None)
+        self._raise_failure(self._agent.failure_of(op_index))
+
+    def _timeout_message(self, op_index: int) -> str:
+        return (
+            f"rank {self.rank} has waited {self.options.timeout_s:g} s (timeout_s) for call #{op_index}: "
+            "a rank does not call it, or a rail has stopped"
+        )
+
+    def _raise_failure(self, failure: Failure | None) -> None:
+        if failure is None:
+            return
+        where = f" (rail {failure.rail!r})" if failure.rail else ""
+        match failure.kind:
+            case FailureKind.PEER_LOST:
+                raise PeerLost(failure.rank, failure.message + where)
+            case FailureKind.MISMATCH:
+                raise CollectiveMismatch(failure.message + where)
+            case FailureKind.RAIL_DOWN:
+                raise RailDown(failure.rail, failure.message)
+        raise RailweaveError(failure.message + where)
+
+    # ------------------------------------------------------------ events
+
+    def _handle(self, event: Event) -> None:
+        """Take an event of the membership; called from its thread."""
+        from railweave.hosts import bootstrap  # noqa: PLC0415 - imported already by whoever sends events
+
+        match event:
+            case bootstrap.MemberLost(rank, reason):
+                self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
+            case bootstrap.MemberLeft(rank):
+                self._left.add(rank)
+                timer = threading.Timer(LEFT_GRACE_S, self._fail_what_is_left, [rank])
+                timer.daemon = True
+                timer.start()
+            case bootstrap.PlaneDown(plane, reason):
+                self._rail_down(plane, reason)
+            case bootstrap.LeaseLost(reason):
+                for rail in self._rails:
+                    if rail.spec.kind == "ina" and rail.spec.name not in self._why:
+                        self._rail_down(rail.spec.name, reason)
+            case bootstrap.PlaneUp():
+                pass
+
+    def _fail_what_is_left(self, rank: int) -> None:
+        if any(not self._agent.done(index) for index in list(self._buffers)):
+            self._agent.fail(
+                Failure(FailureKind.PEER_LOST, rank, "it has left the job without taking part in this")
+            )
+
+    def _rail_down(self, name: str, reason: str) -> None:
+        self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, name))
+
+    # ------------------------------------------------------------ reports
+
+    def stats(self) -> Stats:
+        """Return the rails' counts."""
+        natives = self._agent.stats()
+        return Stats(tuple(self._report(rail, natives[rail.index]) for rail in self._rails))
+
+    def _report(self, rail: Opening, native: Any) -> RailReport:
+        return RailReport(
+            name=rail.spec.name,
+            kind=rail.spec.kind,
+            share=self._shares.get(rail.spec.name, 0.0),
+            slices=native.slices,
+            payload_bytes=native.payload_bytes,
+            bytes_sent=native.bytes_sent,
+            bytes_received=native.bytes_received,
+            packets_sent=native.packets_sent,
+            packets_received=native.packets_received,
+            retransmissions=native.retransmissions,
+            duplicates=native.duplicates,
+            malformed=native.malformed,
+            busy_s=native.busy_ns / 1e9,
+        )
+
+    def drain_records(self) -> list[Record]:
+        """Return the slices that have ended since the last call, oldest first; at most the last 65,536."""
+        names = {rail.index: rail.spec.name for rail in self._rails}
+        return [
+            Record(
+                native.op_index, names[native.rail], native.start_ns / 1e9, native.end_ns / 1e9, native.bytes
+            )
+            for native in self._agent.drain_records()
+        ]
+
+    def why(self) -> Mapping[str, str]:
+        """Return the rails that are not used, each with the reason."""
+        return dict(self._why)
+
+    # ------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """Leave the job. Calls that are pending fail, here and on the other ranks. Safe to repeat."""
+        self._close()
+
+    def __enter__(self) -> Communicator:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+class _Done(Work):
+    """What had nothing to do."""
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the result."""
+        del timeout
+        return self._result
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+
+def _close(agent: Agent, held: list[Membership]) -> None:
+    """Close an agent and give up its membership, without a reference to the communicator."""
+    agent.close(LINGER_S)
+    for membership in held:
+        membership.leave()
+
+
+def _handler(comm: Communicator) -> Callable[[Event], None]:
+    """Return a handler of events that does not keep the communicator alive."""
+    reference = weakref.ref(comm)
+
+    def handle(event: Event) -> None:
+        alive = reference()
+        if alive is not None:
+            alive._handle(event)
+
+    return handle
+
+
+def _controller_join() -> Join:
+    from railweave.hosts import bootstrap  # noqa: PLC0415 - gRPC takes longer to import than everything else
+
+    return bootstrap.join
+
+
+def _offers(rails: Sequence[Opening]) -> list[RailOffer]:
+    from railweave.hosts.bootstrap import RailOffer  # noqa: PLC0415 - as above
+
+    return [
+        RailOffer(
+            name=rail.spec.name,
+            kind=rail.spec.kind,
+            plane=rail.spec.name,
+            address=rail.at.address,
+            mac=rail.at.mac,
+            port=rail.port,
+            queue_pairs=rail.queue_pairs,
+            rate_bps=rail.spec.rate_bps,
+        )
+        for rail in rails
+    ]

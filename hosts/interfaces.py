@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The addresses of this host's network interfaces."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from dataclasses import dataclass
+
+from railweave.hosts.errors import InvalidOption
+
+SIOCGIFADDR, SIOCGIFHWADDR = 0x8915, 0x8927  # netdevice(7)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface with an IPv4 address."""
+
+    name: str
+    address: str
+    mac: str
+
+
+def interface(name: str) -> Interface:
+    """Look an interface up by name; InvalidOption if there is none, or it has no IPv4 address."""
+    names = [known for _, known in socket.if_nameindex()]
+    if name not in names:
+        raise InvalidOption(f"this host has no interface {name!r}; it has {', '.join(names)}")
+    request = struct.pack("256s", name.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            address = socket.inet_ntoa(fcntl.ioctl(probe, SIOCGIFADDR, request)[20:24])
+        except OSError:
+            raise InvalidOption(
+                f"interface {name!r} has no IPv4 address: give it one on its rail's network"
+            ) from None
+        mac = fcntl.ioctl(probe, SIOCGIFHWADDR, request)[18:24]
+    return Interface(name, address, mac.hex(":"))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the wires allow: the greatest goodput of an allreduce on a rail, in bits of the tensor per second."""
+
+from __future__ import annotations
+
+from railweave.hosts.errors import InvalidOption
+
+ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
+INA_HEADER = 16
+ROCE_HEADERS = 12 + 4  # BTH and ICRC
+MTU = 1500
+ROCE_PATH_MTU = 1024  # the largest of RoCEv2 that fits into the MTU
+LANE_BYTES = 4
+
+
+def payload_fraction(kind: str, lanes: int = 256) -> float:
+    """Return the part of the bytes of full packets, Ethernet header included, that is the tensor's."""
+    match kind:
+        case "ina":
+            payload = lanes * LANE_BYTES
+            return payload / (payload + INA_HEADER + UDP + IPV4 + ETHERNET)
+        case "tcp":
+            return (MTU - IPV4 - TCP_WITH_TIMESTAMPS) / (MTU + ETHERNET)
+        case "rdma":
+            return ROCE_PATH_MTU / (ROCE_PATH_MTU + ROCE_HEADERS + UDP + IPV4 + ETHERNET)
+    raise InvalidOption(f"unknown kind of rail {kind!r}")
+
+
+def limit_bps(kind: str, rate_bps: float, hosts: int, lanes: int = 256) -> float:
+    """Return the limit of an allreduce among `hosts` on links of `rate_bps`.
+
+    An aggregating switch takes the tensor from every host once. A ring moves 2(n-1)/n of it over every link.
+    """
+    limit = rate_bps * payload_fraction(kind, lanes)
+    return limit if kind == "ina" else limit * hosts / (2 * (hosts - 1))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program says about its job, as keyword arguments or in the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from railweave.hosts.errors import InvalidOption
+
+RAIL_KINDS = ("ina", "tcp", "rdma")
+RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/s as 100M or 100000000"
+_RAIL = re.compile(
+    r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
+)
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+@dataclass(frozen=True)
+class RailSpec:
+    """One rail as the user names it."""
+
+    name: str  # the same on all ranks; also the name of its plane
+    kind: str  # one of RAIL_KINDS
+    interface: str  # this host's, on that plane
+    rate_bps: int = 0  # of the link; 0: unknown or unshaped
+
+    def __post_init__(self) -> None:
+        """Refuse kinds that there are not."""
+        if self.kind not in RAIL_KINDS:
+            raise InvalidOption(
+                f"rail {self.name!r} is of unknown kind {self.kind!r}; there are {', '.join(RAIL_KINDS)}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> RailSpec:
+        """Read RAIL_FORM; without a name, the kind is the name."""
+        match = _RAIL.fullmatch(text.strip())
+        if match is None:
+            raise InvalidOption(f"cannot read rail {text!r}: expected {RAIL_FORM}")
+        rate_bps = int(match["rate"] or 0) * _UNITS[match["unit"] or ""]
+        return cls(match["name"] or match["kind"], match["kind"], match["interface"], rate_bps)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that makes a communicator."""
+
+    rank: int
+    world_size: int
+    rails: tuple[RailSpec, ...] = ()
+    job: str = "default"  # jobs of different names do not meet
+    controller: str = ""  # HOST:PORT
+    shares: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by rail; empty: in proportion to the rails' limits
+    timeout_s: float = 300.0  # for joining, and for every blocking call
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if not 0 <= self.rank < self.world_size:
+            raise InvalidOption(f"rank {self.rank} in a world of {self.world_size}: ranks count from 0")
+        if not self.timeout_s > 0:
+            raise InvalidOption(f"timeout_s is {self.timeout_s}: expected a positive number of seconds")
+        if self.world_size == 1:
+            return
+        if not self.rails:
+            raise InvalidOption(f"no rails: give rails= or RAILWEAVE_RAILS, each as {RAIL_FORM}")
+        if not self.controller:
+            raise InvalidOption("no controller: give controller= or RAILWEAVE_CONTROLLER as HOST:PORT")
+        names = [rail.name for rail in self.rails]
+        if len(set(names)) < len(names):
+            raise InvalidOption(f"rails {', '.join(names)}: names must differ")
+        check_shares(self.shares, names)
+
+
+def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
+    """Refuse shares of rails that there are not, and shares that are no split."""
+    if not shares:
+        return
+    for name, share in shares.items():
+        if name not in rails:
+            raise InvalidOption(f"a share for rail {name!r}, but the rails are {', '.join(rails)}")
+        if not 0 <= share < float("inf"):
+            raise InvalidOption(f"share {share} of rail {name!r}: expected a number, 0 or greater")
+    if sum(shares.values()) <= 0:
+        raise InvalidOption("all shares are 0: nobody would carry anything")
+
+
+def parse_rails(rails: str | Sequence[str | RailSpec]) -> tuple[RailSpec, ...]:
+    """Read rails given as one comma-separated string or one by one."""
+    given = [part for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
+    return tuple(rail if isinstance(rail, RailSpec) else RailSpec.parse(rail) for rail in given)
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """Read `name=share,name=share`."""
+    shares = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, share = part.partition("=")
+        try:
+            shares[name.strip()] = float(share)
+        except ValueError:
+            raise InvalidOption(f"cannot read share {part!r}: expected name=number, as in tcp=0.3") from None
+    return shares
+
+
+def options_from(
+    *,
+    job: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    controller: str | None = None,
+    rails: str | Sequence[str | RailSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Options:
+    """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_{JOB,CONTROLLER,RAILS,SHARES,TIMEOUT_S}."""
+    if shares is None:
+        shares = parse_shares(environment.get("RAILWEAVE_SHARES", ""))
+    if timeout_s is None:
+        timeout_s = _number(environment, "RAILWEAVE_TIMEOUT_S", float, Options.timeout_s)
+    return Options(
+        rank=_number(environment, "RANK", int) if rank is None else rank,
+        world_size=_number(environment, "WORLD_SIZE", int) if world_size is None else world_size,
+        rails=parse_rails(environment.get("RAILWEAVE_RAILS", "") if rails is None else rails),
+        job=environment.get("RAILWEAVE_JOB", Options.job) if job is None else job,
+        controller=environment.get("RAILWEAVE_CONTROLLER", "") if controller is None else controller,
+        shares=dict(shares),
+        timeout_s=timeout_s,
+    )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _number(
+    environment: Mapping[str, str], variable: str, kind: type[Number], default: Number | None = None
+) -> Number:
+    text = environment.get(variable)
+    if text is None and default is not None:
+        return default
+    if text is None:
+        raise InvalidOption(
+            f"{variable} is not set: give {variable.lower()}= or start under torchrun, mpirun or srun"
+        )
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidOption(f"{variable} is {text!r}: expected a number") from None

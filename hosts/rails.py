@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a host's rails and joins them with those of the other ranks: offer, then connect."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from railweave._native.agent import Agent
+from railweave.hosts.errors import InvalidOption, JoinTimeout
+from railweave.hosts.interfaces import Interface, interface
+from railweave.hosts.options import RailSpec
+
+if TYPE_CHECKING:
+    from railweave.hosts.bootstrap import InaGroup, RailOffer
+
+ROCE_PORT = 4791
+
+
+class Members(Protocol):
+    """What rails need of a membership."""
+
+    @property
+    def members(self) -> Mapping[int, Sequence[RailOffer]]:
+        """What every rank offers."""
+
+    @property
+    def ina(self) -> Mapping[str, InaGroup]:
+        """The places of this rank's ina rails, by rail."""
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why rails are not to be used, by rail."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A rail that is open on this host and offered, but not joined yet."""
+
+    spec: RailSpec
+    index: int  # in the agent
+    at: Interface
+    port: int
+    queue_pairs: tuple[int, ...] = ()
+
+
+def open_rail(agent: Agent, spec: RailSpec) -> Opening:
+    """Open a rail on its interface. InvalidOption names what is wrong with it."""
+    at = interface(spec.interface)
+    try:
+        match spec.kind:
+            case "tcp":
+                index, port = agent.add_tcp(spec.name, at.address, at.name)
+                return Opening(spec, index, at, port)
+            case "ina":
+                index, port = agent.add_ina(spec.name, at.address, at.name, spec.rate_bps)
+                return Opening(spec, index, at, port)
+            case "rdma":
+                index, queue_pairs = agent.add_rdma(spec.name, at.address, at.name, spec.rate_bps)
+                return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
+    raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")
+
+
+def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:
+    """Join an open rail with the other ranks' ends of it. JoinTimeout names the ranks that did not come."""
+    offers = _offers_of(rail.spec.name, members)
+    match rail.spec.kind:
+        case "tcp":
+            token = _token(job, offers)
+            missing = agent.connect_tcp(rail.index, token, [(o.address, o.port) for o in offers], timeout_s)
+            if missing and agent.failure() is None:
+                ranks = ", ".join(map(str, missing))
+                raise JoinTimeout(
+                    f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s"
+                )
+        case "ina":
+            group = members.ina[rail.spec.name]
+            agent.attach_ina(
+                rail.index, group.group, group.virtual_address, group.child, group.slots, group.lanes
+            )
+        case "rdma":
+            agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
+
+
+def _offers_of(name: str, members: Members) -> list[RailOffer]:
+    """Return the rail's offers in order of rank."""
+    by_rank = {
+        rank: offer for rank, offers in members.members.items() for offer in offers if offer.name == name
+    }
+    without = sorted(set(members.members) - set(by_rank))
+    if without:
+        raise InvalidOption(
+            f"rail {name!r} is not offered by rank {', '.join(map(str, without))}: name rails alike"
+        )
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def _token(job: str, offers: Sequence[RailOffer]) -> int:
+    """Return a number that the ranks of a job share and that other jobs do not."""
+    places = ";".join(f"{offer.name}@{offer.address}:{offer.port}" for offer in offers)
+    return int.from_bytes(hashlib.sha256(f"{job}\0{places}".encode()).digest()[:8], "big")

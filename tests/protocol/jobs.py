@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of several ranks in one process, over loopback, without a controller."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from railweave.hosts.bootstrap import Event, InaGroup, RailOffer
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.options import Options, parse_rails
+
+DEADLINE_S = 30.0
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class StaticMembership:
+    members: dict[int, Sequence[RailOffer]]
+    refusals: dict[str, str]
+    on_event: Callable[[Event], None]
+    ina: dict[str, InaGroup] = field(default_factory=dict)
+    left: bool = False
+
+    def leave(self) -> None:
+        self.left = True
+
+
+class StaticJob:
+    """Stands where the controller stands: `join` waits for all ranks and tells each what the others offer."""
+
+    def __init__(self, size: int, refusals: dict[str, str] | None = None) -> None:
+        self.size = size
+        self.refusals = refusals or {}
+        self.offers: dict[int, Sequence[RailOffer]] = {}
+        self.memberships: dict[int, StaticMembership] = {}
+        self._all_in = threading.Barrier(size)
+
+    def join(
+        self,
+        controller: str,
+        *,
+        job: str,
+        rank: int,
+        size: int,
+        rails: Sequence[RailOffer],
+        deadline_s: float,
+        on_event: Callable[[Event], None],
+    ) -> StaticMembership:
+        assert size == self.size
+        self.offers[rank] = rails
+        self._all_in.wait(DEADLINE_S)
+        self.memberships[rank] = StaticMembership(self.offers, self.refusals, on_event)
+        return self.memberships[rank]
+
+    def communicator(self, rank: int, rails: str = "tcp=tcp@lo", **options: object) -> Communicator:
+        return Communicator(
+            Options(
+                rank=rank,
+                world_size=self.size,
+                rails=parse_rails(rails),
+                controller="none",
+                **{"timeout_s": DEADLINE_S, **options},  # type: ignore[arg-type]
+            ),
+            self.join,
+        )
+
+    def run(
+        self, work: Callable[[Communicator], Result], rails: str = "tcp=tcp@lo", **options: object
+    ) -> list[Result]:
+        """Run `work` on every rank, each in a thread of its own; return what they return, by rank."""
+
+        def body(rank: int) -> Result:
+            with self.communicator(rank, rails, **options) as comm:
+                return work(comm)
+
+        with ThreadPoolExecutor(self.size) as pool:
+            return list(pool.map(body, range(self.size), timeout=2 * DEADLINE_S))

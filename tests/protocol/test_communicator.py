@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Communicators of several ranks over TCP rails on loopback."""
+
+from __future__ import annotations
+
+import array
+import importlib.util
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from railweave.hosts.bootstrap import MemberLost, PlaneDown
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import (
+    CollectiveMismatch,
+    GroupRefused,
+    InvalidOption,
+    PeerLost,
+    RailDown,
+    RailweaveError,
+    UnsupportedDType,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from jobs import DEADLINE_S, StaticJob
+
+TWO_RAILS = "left=tcp@lo,right=tcp@lo"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [1, 255, 4096, 70_000, 1_000_003])
+def test_sum_is_right_and_the_same_everywhere(ranks: int, count: int) -> None:
+    inputs = [np.random.default_rng(rank).normal(size=count).astype(np.float32) for rank in range(ranks)]
+    results = StaticJob(ranks).run(lambda comm: comm.all_reduce(inputs[comm.rank]), TWO_RAILS)
+    exact = np.sum(np.stack(inputs), axis=0, dtype=np.float64)
+    np.testing.assert_allclose(results[0], exact, rtol=0, atol=1e-5)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"), [("sum", [6, -6]), ("max", [3, 0]), ("min", [0, -3]), ("avg", [1, -1])]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_ops(op: str, expected: list[int], dtype: type) -> None:
+    def work(comm: Communicator) -> list[float]:
+        result: list[float] = comm.all_reduce(np.array([comm.rank, -comm.rank], dtype), op).tolist()
+        return result
+
+    want = [1.5, -1.5] if op == "avg" and dtype is np.float32 else expected
+    assert StaticJob(4).run(work) == [want] * 4
+
+
+def test_in_place_async_and_out() -> None:
+    def work(comm: Communicator) -> None:
+        x = np.full((300, 500), comm.rank, np.float32)
+        works = [comm.all_reduce(np.full(10_000, i, np.int32), async_op=True) for i in range(200)]
+        assert comm.all_reduce(x, out=x) is x
+        assert np.all(x == 3)
+        for i, pending in enumerate(works):
+            assert np.all(pending.wait(DEADLINE_S) == 3 * i)
+            assert pending.done()
+        out = np.empty((300, 500), np.float32)
+        assert comm.all_reduce(x, "max", out=out, async_op=True).wait() is out
+        assert np.all(out == 3)
+        assert comm.all_reduce(np.float32(2)).shape == ()
+        assert comm.all_reduce(np.empty((0, 3), np.float32)).shape == (0, 3)
+
+    StaticJob(3).run(work, TWO_RAILS)
+
+
+def test_buffers_and_packed_inputs() -> None:
+    def work(comm: Communicator) -> None:
+        buffer = array.array("f", [1, 2, 3])
+        assert comm.all_reduce(buffer, out=buffer) is buffer
+        assert buffer.tolist() == [2, 4, 6]
+        strided = np.arange(12, dtype=np.int32).reshape(3, 4).T
+        np.testing.assert_array_equal(comm.all_reduce(strided), 2 * strided)
+        with pytest.raises(InvalidOption, match="contiguous"):
+            comm.all_reduce(strided, out=strided)
+
+    StaticJob(2).run(work)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_torch_tensors_are_used_in_place() -> None:
+    import torch  # noqa: PLC0415
+
+    def work(comm: Communicator) -> None:
+        tensor = torch.full((7, 9), float(comm.rank + 1))
+        assert comm.all_reduce(tensor, out=tensor) is tensor
+        assert torch.all(tensor == 3)
+
+    StaticJob(2).run(work)
+
+
+def test_what_cannot_be_reduced_is_refused_and_leaves_the_communicator_usable() -> None:
+    def work(comm: Communicator) -> None:
+        with pytest.raises(UnsupportedDType, match="float64"):
+            comm.all_reduce(np.zeros(3))
+        with pytest.raises(InvalidOption, match="prod"):
+            comm.all_reduce(np.zeros(3, np.float32), op="prod")
+        with pytest.raises(InvalidOption, match="expected 3 of float32"):
+            comm.all_reduce(np.zeros(3, np.float32), out=np.zeros(4, np.float32))
+        memory = np.zeros(10, np.float32)
+        with pytest.raises(InvalidOption, match="overlaps"):
+            comm.all_reduce(memory[:8], out=memory[2:])
+        memory.flags.writeable = False
+        with pytest.raises(InvalidOption, match="read-only"):
+            comm.all_reduce(memory, out=memory)
+        assert comm.all_reduce(np.ones(1, np.float32))[0] == 2
+
+    StaticJob(2).run(work)
+
+
+def test_shares_are_what_the_rails_carry() -> None:
+    def work(comm: Communicator) -> dict[str, int]:
+        comm.all_reduce(np.zeros(1 << 20, np.float32))
+        records = comm.drain_records()
+        assert {record.rail for record in records} == {"left", "right"}
+        assert all(record.start_s <= record.end_s <= time.monotonic() for record in records)
+        return {rail.name: rail.payload_bytes for rail in comm.stats().rails}
+
+    carried = StaticJob(4).run(work, TWO_RAILS, shares={"left": 3, "right": 1})
+    assert carried == [{"left": 3 << 20, "right": 1 << 20}] * 4
+
+
+def test_stats_count_the_wire() -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.zeros(1 << 20, np.float32))
+        (rail,) = comm.stats().rails
+        ring = 2 * (4 - 1) / 4 * (4 << 20)
+        assert ring < rail.bytes_sent < 1.1 * ring
+        assert ring < rail.bytes_received < 1.1 * ring
+        assert rail.slices == 1
+        assert 0 < rail.busy_s < DEADLINE_S
+
+    StaticJob(4).run(work)
+
+
+@pytest.mark.parametrize("count", [10, 1 << 20])
+def test_ranks_that_call_different_things_all_raise_both_descriptions(count: int) -> None:
+    def work(comm: Communicator) -> str:
+        x = np.zeros(count, np.float32)
+        comm.all_reduce(x)
+        with pytest.raises(CollectiveMismatch) as raised:
+            comm.all_reduce(x, op="max" if comm.rank == 2 else "sum")
+        with pytest.raises(CollectiveMismatch):
+            comm.all_reduce(x)
+        return str(raised.value)
+
+    for message in StaticJob(4).run(work, TWO_RAILS):
+        assert f"all_reduce #1 of {count} float32, sum" in message
+        assert f"all_reduce #1 of {count} float32, max" in message
+
+
+def test_sizes_that_differ_in_algorithm_are_found() -> None:
+    def work(comm: Communicator) -> None:
+        with pytest.raises(CollectiveMismatch, match="of 10 float32"):
+            comm.all_reduce(np.zeros(1 << 20 if comm.rank == 1 else 10, np.float32))
+
+    StaticJob(4).run(work)
+
+
+def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
+    def work(comm: Communicator) -> None:
+        x = np.zeros(1000, np.float32)
+        comm.all_reduce(x)
+        if comm.rank == 1:
+            return
+        with pytest.raises(PeerLost) as raised:
+            comm.all_reduce(x)
+        assert raised.value.rank == 1
+
+    StaticJob(3).run(work)
+
+
+def call_twice(comm: Communicator) -> None:
+    """What a peer has sent before it gave up completes a call; the next one cannot complete."""
+    comm.all_reduce(np.zeros(3, np.float32))
+    comm.all_reduce(np.zeros(3, np.float32))
+
+
+def test_a_lost_member_ends_what_is_pending_everywhere() -> None:
+    job = StaticJob(3)
+    known = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        if comm.rank == 0:
+            pending = comm.all_reduce(np.zeros(3, np.float32), async_op=True)
+            job.memberships[0].on_event(MemberLost(2, "its lease has run out"))
+            known.set()
+            with pytest.raises(PeerLost, match="lease has run out") as raised:
+                pending.wait(DEADLINE_S)
+        else:
+            assert comm.rank == 1 or known.wait(DEADLINE_S)
+            with pytest.raises(PeerLost, match="lease has run out") as raised:
+                call_twice(comm)
+        assert raised.value.rank == 2
+
+    job.run(work)
+
+
+def test_a_plane_that_is_down_is_a_rail_that_is_down() -> None:
+    job = StaticJob(2)
+
+    def work(comm: Communicator) -> None:
+        comm.barrier()
+        if comm.rank == 0:
+            job.memberships[0].on_event(PlaneDown("right", "its switch is gone"))
+        with pytest.raises(RailDown, match="its switch is gone") as raised:
+            comm.all_reduce(np.zeros(8, np.float32), op="max")
+        assert raised.value.rail == "right"
+
+    job.run(work, TWO_RAILS)
+
+
+def test_refused_rails_are_not_used() -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.zeros(1 << 18, np.float32))
+        assert "no slots" in comm.why()["left"]
+        assert {rail.name: rail.slices for rail in comm.stats().rails} == {"left": 0, "right": 1}
+
+    StaticJob(2, refusals={"left": "no slots"}).run(work, TWO_RAILS)
+    with pytest.raises(GroupRefused, match="no slots"):
+        StaticJob(2, refusals={"tcp": "no slots"}).run(work)
+
+
+def test_a_call_that_a_rank_does_not_make_ends_with_the_timeout() -> None:
+    done = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        if comm.rank == 1:
+            assert done.wait(DEADLINE_S)
+            with pytest.raises(RailweaveError, match="rank 0 has waited"):
+                call_twice(comm)
+            return
+        pending = comm.all_reduce(np.zeros(3, np.float32), async_op=True)
+        with pytest.raises(TimeoutError):
+            pending.wait(0.01)
+        with pytest.raises(RailweaveError, match="rank 0 has waited"):
+            call_twice(comm)
+        done.set()
+
+    StaticJob(2).run(work, timeout_s=0.3)
+
+
+def test_an_interrupt_is_served_while_waiting() -> None:
+    job = StaticJob(2)
+    other: list[Communicator] = []
+    helper = threading.Thread(target=lambda: other.append(job.communicator(1)))
+    helper.start()
+    comm = job.communicator(0)
+    helper.join()
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        comm.all_reduce(np.zeros(3, np.float32))
+    assert time.monotonic() - start < 5
+    timer.join()
+    comm.close()
+    with pytest.raises(PeerLost, match="1 calls unfinished"):
+        call_twice(other[0])
+    other[0].close()
+
+
+def test_a_world_of_one_needs_nobody() -> None:
+    with StaticJob(1).communicator(0, "") as comm:
+        x = np.arange(5, dtype=np.float32)
+        np.testing.assert_array_equal(comm.all_reduce(x, op="avg"), x)
+        np.testing.assert_array_equal(comm.all_reduce(x, async_op=True).wait(), x)
+        assert comm.stats().rails == ()
+
+
+def test_closed_communicators_refuse() -> None:
+    def work(comm: Communicator) -> None:
+        comm.close()
+        comm.close()
+        with pytest.raises(RailweaveError, match="closed"):
+            comm.all_reduce(np.zeros(3, np.float32))
+
+    job = StaticJob(2)
+    job.run(work)
+    assert all(membership.left for membership in job.memberships.values())
