@@ -2,7 +2,7 @@
 """What a program or a request can do wrong."""
 
 
-class InvalidProgram(ValueError):  # noqa: N818 - named like what it says, as the other refusals
+class InvalidProgram(ValueError):
     """The JSON is not a BMv2 program: malformed, or it contradicts itself."""
 
 
@@ -19,11 +19,11 @@ class UnsupportedConstruct(InvalidProgram):
         self.where = where
 
 
-class DuplicateEntry(ValueError):  # noqa: N818
+class DuplicateEntry(ValueError):
     """An entry with the same key (and priority) is in the table already."""
 
 
-class TableFull(ValueError):  # noqa: N818
+class TableFull(ValueError):
     """The table holds as many entries as the program declared."""
 
 
@@ -31,5 +31,5 @@ class UnknownEntry(KeyError):
     """No entry has this handle."""
 
 
-class ImmutableTable(ValueError):  # noqa: N818
+class ImmutableTable(ValueError):
     """The program made these entries, or this default action, constant."""

@@ -17,7 +17,8 @@ namespace railweave::engine {
 #define RAILWEAVE_ENGINE_OPS(X)                                                                              \
   /* control */                                                                                              \
   X(END, "----")                                                                                             \
-  X(RET, "----") X(JMP, "-p--") X(JZ, "rp--") X(JNZ, "rp--") X(CALL, "-p--") X(TABLE, "-t--")                \
+  X(RET, "----")                                                                                             \
+  X(JMP, "-p--") X(JZ, "rp--") X(JNZ, "rp--") X(CALL, "-p--") X(TABLE, "-t--")                               \
       X(EXIT, "----") /* loads and stores */                                                                 \
       X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--")                 \
           X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--")         \

@@ -60,7 +60,9 @@ class TableNode:
 
 def pack_key(widths: list[int]) -> tuple[list[tuple[int, int]], int]:
     """(word, shift) of each key field, and the number of words; fields up to 64 bits stay in one word."""
-    places, free, words = [], [], 0
+    places: list[tuple[int, int]] = []
+    free: list[tuple[int, int]] = []
+    words = 0
     for width in widths:
         if width > 64:
             places.append((words, 0))
@@ -248,7 +250,7 @@ class Pipeline:
         """Read all nodes; tables are numbered from `first_table`."""
         self.name = name_of(item, "pipeline")
         self.initial = item.get("init_table")
-        self.tables = {}
+        self.tables: dict[str, TableNode] = {}
         for profile in objects(item, "action_profiles"):
             raise unsupported("an action profile", profile, f"action profile {profile.get('name')!r}")
         for table in objects(item, "tables"):

@@ -63,9 +63,10 @@ class Emitter:
 
     # Code and scopes.
 
-    def op(self, name: str, d: Operand = 0, a: Operand = 0, b: Operand = 0, c: Operand = 0) -> None:
-        """One instruction."""
-        self.code.append((OPS[name][0], [d, a, b, c]))
+    def op(self, name: str, *operands: Operand) -> None:
+        """One instruction: d, a, b, c; what is left out is 0."""
+        assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
+        self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
 
     def place(self, label: Label) -> None:
         """The label means the next instruction."""
@@ -134,18 +135,18 @@ class Emitter:
             self.op("W_TO", result, self._wide(node))
         return result
 
-    def _native(self, node: Expr) -> bool:
+    def _native(self, node: Expr) -> bool:  # noqa: PLR0911 - one case after the other
         """Whether 64-bit instructions can give the value modulo 2^64."""
         args = node.args
         match node.op:
             case "field":
                 return self._native_field(node.leaf)
             case "param":
-                return node.leaf.width <= 64
+                return bool(node.leaf.width <= 64)
             case "reg":
-                return node.leaf.width <= 64
+                return bool(node.leaf.width <= 64)
             case "lookahead":
-                return node.leaf[1] <= 64
+                return bool(node.leaf[1] <= 64)
             case ">>" | "d2b":
                 return args[0].fits64 and all(arg.fits_unsigned64 for arg in args[1:])
             case "<<":
@@ -155,7 +156,7 @@ class Emitter:
             case "==" | "<" | "<=":
                 return all(arg.fits_unsigned64 for arg in args) or all(arg.fits_signed64 for arg in args)
             case "two_comp_mod":
-                return node.leaf <= 64
+                return bool(node.leaf <= 64)
             case "usat_cast":
                 return args[0].fits_signed64 and node.leaf < 64
             case "sat_cast":
@@ -168,7 +169,7 @@ class Emitter:
             member.metadata or member.is_valid_bit or member.position % 8 + member.width <= 64
         )
 
-    def _number(self, node: Expr) -> Operand:
+    def _number(self, node: Expr) -> Operand:  # noqa: PLR0912 - one case after the other
         if node.op == "const":
             return self.constant(node.leaf)
         args = [] if node.op == "reg" else [self.number(arg) for arg in node.args]
@@ -262,7 +263,7 @@ class Emitter:
             self._wides[node.number] = found
         return found
 
-    def _wide(self, node: Expr) -> int:
+    def _wide(self, node: Expr) -> int:  # noqa: PLR0912 - one case after the other
         self._note(node)
         result = self._fresh_wide()
         match node.op:

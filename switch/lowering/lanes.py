@@ -21,7 +21,7 @@ WORD = (1 << 32) - 1
 INT_LOW, INT_HIGH = -(1 << 31), (1 << 31) - 1
 
 
-class _NotLanes(Exception):  # noqa: N818
+class _NotLanes(Exception):
     """These expressions have no vector form."""
 
 
@@ -201,7 +201,7 @@ class Fuser:
         self._requests.append(("bank", arrays))
         return Vector("reg", (), (arrays, first.args[0]))
 
-    def _operation(self, first: Expr, nodes: tuple[Expr, ...], columns: list[tuple[Expr, ...]]) -> Vector:
+    def _operation(self, first: Expr, nodes: tuple[Expr, ...], columns: list[tuple[Expr, ...]]) -> Vector:  # noqa: PLR0911 - one case after the other
         op = first.op
         if op in {"+", "-", "*", "|", "^", "&"}:
             return self._arithmetic(op, columns)
@@ -282,7 +282,7 @@ class Fuser:
             return Vector("V_SAR", (self._value(columns[0]),), count.leaf)
         raise _NotLanes
 
-    def _mask(self, nodes: tuple[Expr, ...]) -> Vector:
+    def _mask(self, nodes: tuple[Expr, ...]) -> Vector:  # noqa: PLR0911 - one case after the other
         """Truth values, as 0 or all ones."""
         first = nodes[0]
         if all(node is first for node in nodes):

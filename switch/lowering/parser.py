@@ -259,7 +259,7 @@ class ChecksumLowering:
 
 
 def read_calculations(root: Json, expressions: ExpressionReader, algorithms: list[str]) -> dict[str, Any]:
-    """Calculations by name: (algorithm, inputs); inputs are ("field", Field), ("header", …), ("constant", …)."""
+    """Calculations by name: (algorithm, inputs); an input is (kind, what it is)."""
     result: dict[str, Any] = {}
     for item in objects(root, "calculations"):
         name = name_of(item, "calculation")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from railweave._native.engine import NONE, OPS, PLAN_MAGIC
 from railweave.switch.lowering.control import TableNode
@@ -14,7 +15,7 @@ from railweave.switch.lowering.expr import mask
 from railweave.switch.lowering.fields import Field, Headers, Layout, Register
 from railweave.switch.program import MatchType
 
-SIGNATURES = {number: signature for number, signature in OPS.values()}
+SIGNATURES: dict[int, str] = dict(OPS.values())
 
 INTRINSICS = (  # in the order of `Intrinsic` in plan.hpp
     ("standard_metadata", "ingress_port"),
@@ -49,7 +50,7 @@ class PlanParts:
     meters: list[tuple[int, int, int]]  # size, rates, whether of bytes
     tables: list[TableNode]
     entries: dict[int, Label]  # of actions, by id
-    calculations: list[tuple[int, list[tuple[str, object]]]]
+    calculations: list[tuple[int, list[tuple[str, Any]]]]
     field_lists: list[list[Field]]
     order: list[str]
     errors: dict[str, int]
@@ -171,7 +172,7 @@ def _table(parts: PlanParts, table: TableNode) -> bytes:
     return _words(numbers) + result + _list(actions) + _list(_pc(label) for label in nexts)
 
 
-def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str, object]]]) -> bytes:
+def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str, Any]]]) -> bytes:
     algorithm, inputs = item
     rows: list[list[int]] = []
     layout = parts.layout
@@ -179,11 +180,11 @@ def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str
         if kind == "payload":
             rows.append([3, NONE, 0, 0])
         elif kind == "constant":
-            value, width = what  # type: ignore[misc]
+            value, width = what
             if width:
                 rows.append([2, NONE, out.wide_constant(value & mask(width), width), width])
         else:
-            _input_field(rows, layout, what)  # type: ignore[arg-type]
+            _input_field(rows, layout, what)
     return _words([algorithm, len(rows), *(number for row in rows for number in row)])
 
 

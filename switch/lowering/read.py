@@ -41,7 +41,7 @@ class ExpressionReader:
             return self.graph.const(1)
         return self.graph.leaf("field", member, member.width, member.signed)
 
-    def value(self, item: Any, place: str, depth: int = 0) -> Expr:
+    def value(self, item: Any, place: str, depth: int = 0) -> Expr:  # noqa: PLR0911 - one case after the other
         """A number, or a truth value."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
@@ -74,7 +74,7 @@ class ExpressionReader:
         parameter = self.parameters[index]
         return self.graph.leaf("param", parameter, parameter.width)
 
-    def _operation(self, item: dict[str, Any], place: str, depth: int) -> Expr:
+    def _operation(self, item: dict[str, Any], place: str, depth: int) -> Expr:  # noqa: PLR0911 - one case after the other
         op = get(item, "op", str, place)
         graph = self.graph
 

@@ -31,7 +31,7 @@ class Summary:
         return fields_in(roots)
 
 
-class _Inexpressible(Exception):  # noqa: N818
+class _Inexpressible(Exception):
     """The piece is executed statement by statement instead."""
 
 
@@ -203,7 +203,7 @@ class _Execution:
         return rebuild(self.graph, node, args)
 
 
-def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:
+def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
     """`node` with other arguments."""
     match node.op:
         case "~":

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline import (
     CounterValue,

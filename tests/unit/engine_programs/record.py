@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what the real BMv2 does: `python record.py [NAME…]` beside p4c-bm2-ss and simple_switch_grpc on PATH.
+"""Records what the real BMv2 does: `python record.py [NAME…]`; p4c-bm2-ss, simple_switch_grpc on PATH.
 
-For every program here: compile NAME.p4 to NAME.json, run BMv2 on packets of a fixed seed (through pcap files, so
-no interface and no root is needed), and write NAME.vectors in hex: `<` packets in, then `>` packets out, in order.
-The last ones out may be missing: BMv2 writes its files through a buffer. The sequence matters: registers keep state.
+For every program here: compile NAME.p4 to NAME.json, run BMv2 on packets of a fixed seed (through pcap files,
+so no interface and no root is needed), and write NAME.vectors in hex: `<` packets in, then `>` packets out.
+The last ones out may be missing: BMv2 writes its files through a buffer. The order matters: registers keep
+state from one packet to the next.
 """
 
 from __future__ import annotations
