@@ -39,6 +39,7 @@ class StaticJob:
         self.offers: dict[int, Sequence[RailOffer]] = {}
         self.memberships: dict[int, StaticMembership] = {}
         self._all_in = threading.Barrier(size)
+        self._meeting = threading.Barrier(size)
 
     def join(
         self,
@@ -56,6 +57,10 @@ class StaticJob:
         self._all_in.wait(DEADLINE_S)
         self.memberships[rank] = StaticMembership(self.offers, self.refusals, on_event)
         return self.memberships[rank]
+
+    def meet(self) -> None:
+        """Wait for all ranks outside of the communicator: what they have called is complete then."""
+        self._meeting.wait(DEADLINE_S)
 
     def communicator(self, rank: int, rails: str = "tcp=tcp@lo", **options: object) -> Communicator:
         return Communicator(

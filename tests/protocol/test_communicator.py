@@ -144,39 +144,48 @@ def test_stats_count_the_wire() -> None:
 
 @pytest.mark.parametrize("count", [10, 1 << 20])
 def test_ranks_that_call_different_things_all_raise_both_descriptions(count: int) -> None:
+    job = StaticJob(4)
+
     def work(comm: Communicator) -> str:
         x = np.zeros(count, np.float32)
         comm.all_reduce(x)
+        job.meet()
         with pytest.raises(CollectiveMismatch) as raised:
             comm.all_reduce(x, op="max" if comm.rank == 2 else "sum")
         with pytest.raises(CollectiveMismatch):
             comm.all_reduce(x)
         return str(raised.value)
 
-    for message in StaticJob(4).run(work, TWO_RAILS):
+    for message in job.run(work, TWO_RAILS):
         assert f"all_reduce #1 of {count} float32, sum" in message
         assert f"all_reduce #1 of {count} float32, max" in message
 
 
 def test_sizes_that_differ_in_algorithm_are_found() -> None:
+    job = StaticJob(4)
+
     def work(comm: Communicator) -> None:
+        job.meet()
         with pytest.raises(CollectiveMismatch, match="of 10 float32"):
             comm.all_reduce(np.zeros(1 << 20 if comm.rank == 1 else 10, np.float32))
 
-    StaticJob(4).run(work)
+    job.run(work)
 
 
 def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
+    job = StaticJob(3)
+
     def work(comm: Communicator) -> None:
         x = np.zeros(1000, np.float32)
         comm.all_reduce(x)
+        job.meet()
         if comm.rank == 1:
             return
         with pytest.raises(PeerLost) as raised:
             comm.all_reduce(x)
         assert raised.value.rank == 1
 
-    StaticJob(3).run(work)
+    job.run(work)
 
 
 def call_twice(comm: Communicator) -> None:
@@ -190,6 +199,7 @@ def test_a_lost_member_ends_what_is_pending_everywhere() -> None:
     known = threading.Event()
 
     def work(comm: Communicator) -> None:
+        job.meet()
         if comm.rank == 0:
             pending = comm.all_reduce(np.zeros(3, np.float32), async_op=True)
             job.memberships[0].on_event(MemberLost(2, "its lease has run out"))
@@ -209,7 +219,7 @@ def test_a_plane_that_is_down_is_a_rail_that_is_down() -> None:
     job = StaticJob(2)
 
     def work(comm: Communicator) -> None:
-        comm.barrier()
+        job.meet()
         if comm.rank == 0:
             job.memberships[0].on_event(PlaneDown("right", "its switch is gone"))
         with pytest.raises(RailDown, match="its switch is gone") as raised:
@@ -231,9 +241,11 @@ def test_refused_rails_are_not_used() -> None:
 
 
 def test_a_call_that_a_rank_does_not_make_ends_with_the_timeout() -> None:
+    job = StaticJob(2)
     done = threading.Event()
 
     def work(comm: Communicator) -> None:
+        job.meet()
         if comm.rank == 1:
             assert done.wait(DEADLINE_S)
             with pytest.raises(RailweaveError, match="rank 0 has waited"):
@@ -246,7 +258,7 @@ def test_a_call_that_a_rank_does_not_make_ends_with_the_timeout() -> None:
             call_twice(comm)
         done.set()
 
-    StaticJob(2).run(work, timeout_s=0.3)
+    job.run(work, timeout_s=2)
 
 
 def test_an_interrupt_is_served_while_waiting() -> None:
