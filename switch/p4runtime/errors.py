@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals of the P4Runtime server, and how they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import grpc
+from finsy.proto import p4r, rpc_status
+from google.protobuf import any_pb2
+
+
+class Code(IntEnum):
+    """Canonical codes (google.rpc.Code), as they stand in status messages."""
+
+    OK = 0
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+
+    @property
+    def grpc(self) -> grpc.StatusCode:
+        """The same code as grpcio spells it."""
+        return grpc.StatusCode[self.name]
+
+
+class Refused(Exception):
+    """A request, or one update of it, that the server does not carry out."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        """Answer with a canonical code and a sentence that says what was expected."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def invalid(message: str) -> Refused:
+    """The request contradicts the specification or the P4Info."""
+    return Refused(Code.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> Refused:
+    """The request names something that is not there."""
+    return Refused(Code.NOT_FOUND, message)
+
+
+def unimplemented(message: str) -> Refused:
+    """The request is well-formed, but this target cannot do it."""
+    return Refused(Code.UNIMPLEMENTED, message)
+
+
+def require(condition: object, error: Callable[[str], Refused], message: str) -> None:
+    """Refuse unless `condition` holds."""
+    if not condition:
+        raise error(message)
+
+
+def batch_status(results: Sequence[Refused | None]) -> rpc_status.Status:
+    """Status of a batch with failures: one p4.v1.Error for every update, in order, OK ones included."""
+    details = []
+    for result in results:
+        error = p4r.Error(canonical_code=Code.OK)
+        if result is not None:
+            error = p4r.Error(canonical_code=result.code, message=result.message)
+        packed = any_pb2.Any()
+        packed.Pack(error)
+        details.append(packed)
+    failed = sum(result is not None for result in results)
+    message = f"{failed} of {len(results)} updates failed"
+    return rpc_status.Status(code=Code.UNKNOWN, message=message, details=details)

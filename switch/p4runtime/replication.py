@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packet replication engine: multicast groups and clone sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from finsy.proto import p4r
+from railweave.switch.p4runtime import bytestrings
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
+from railweave.switch.pipeline import Pipeline, Replica
+
+_PORT_BITS = 9  # of v1model's egress_spec
+_INSTANCE_BITS = 16  # of its egress_rid
+_MAX_GROUP = (1 << 16) - 1  # its mcast_grp has 16 bits
+_MAX_SESSION = (1 << 15) - 1  # BMv2 keeps the upper half of 16 bits for itself
+
+_Entry = p4r.PacketReplicationEngineEntry
+_Kind = p4r.Update.Type.ValueType
+_T = TypeVar("_T")
+
+
+class Replication:
+    """All groups and sessions of a pipeline, as controllers wrote them."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """There are none at first."""
+        self._pipeline = pipeline
+        self._groups: dict[int, p4r.MulticastGroupEntry] = {}
+        self._sessions: dict[int, p4r.CloneSessionEntry] = {}
+
+    def write(self, kind: _Kind, message: p4r.PacketReplicationEngineEntry) -> None:
+        """INSERT, MODIFY (replaces all replicas) or DELETE a group or session."""
+        match message.WhichOneof("type"):
+            case "multicast_group_entry":
+                self._write_group(kind, message.multicast_group_entry)
+            case "clone_session_entry":
+                self._write_session(kind, message.clone_session_entry)
+            case other:
+                raise invalid(f"a multicast group or clone session is expected, not {other}")
+
+    def read(self, pattern: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
+        """One group or session, or all of a kind (id 0), or everything."""
+        kind = pattern.WhichOneof("type")
+        if kind in ("multicast_group_entry", None):
+            wanted = _wanted(
+                "multicast group", self._groups, pattern.multicast_group_entry.multicast_group_id
+            )
+            yield from (_entity(_Entry(multicast_group_entry=group)) for group in wanted)
+        if kind in ("clone_session_entry", None):
+            sessions = _wanted("clone session", self._sessions, pattern.clone_session_entry.session_id)
+            yield from (_entity(_Entry(clone_session_entry=session)) for session in sessions)
+
+    def written(self) -> Iterator[p4r.Entity]:
+        """Everything."""
+        return self.read(_Entry())
+
+    def _write_group(self, kind: _Kind, message: p4r.MulticastGroupEntry) -> None:
+        group = message.multicast_group_id
+        require(0 < group <= _MAX_GROUP, invalid, f"multicast groups are 1…{_MAX_GROUP}, not {group}")
+        _require_fits(kind, f"multicast group {group}", exists=group in self._groups)
+        if kind == p4r.Update.DELETE:
+            self._pipeline.multicast(group, None)
+            del self._groups[group]
+            return
+        self._pipeline.multicast(group, _replicas(message.replicas))
+        stored = p4r.MulticastGroupEntry()
+        stored.CopyFrom(message)
+        self._groups[group] = stored
+
+    def _write_session(self, kind: _Kind, message: p4r.CloneSessionEntry) -> None:
+        session = message.session_id
+        require(0 < session <= _MAX_SESSION, invalid, f"clone sessions are 1…{_MAX_SESSION}, not {session}")
+        _require_fits(kind, f"clone session {session}", exists=session in self._sessions)
+        if kind == p4r.Update.DELETE:
+            self._pipeline.clone_session(session, None)
+            del self._sessions[session]
+            return
+        if message.class_of_service or message.packet_length_bytes:
+            raise unimplemented("clone sessions with a class of service or truncation are not supported")
+        self._pipeline.clone_session(session, _replicas(message.replicas))
+        stored = p4r.CloneSessionEntry()
+        stored.CopyFrom(message)
+        self._sessions[session] = stored
+
+
+def _wanted(what: str, known: dict[int, _T], number: int) -> list[_T]:
+    if number == 0:
+        return list(known.values())
+    if number not in known:
+        raise not_found(f"there is no {what} {number}")
+    return [known[number]]
+
+
+def _entity(entry: p4r.PacketReplicationEngineEntry) -> p4r.Entity:
+    return p4r.Entity(packet_replication_engine_entry=entry)
+
+
+def _require_fits(kind: _Kind, what: str, *, exists: bool) -> None:
+    if kind == p4r.Update.INSERT and exists:
+        raise Refused(Code.ALREADY_EXISTS, f"{what} exists already")
+    if kind != p4r.Update.INSERT and not exists:
+        raise not_found(f"there is no {what}")
+
+
+def _replicas(messages: Iterable[p4r.Replica]) -> list[Replica]:
+    replicas = [_replica(message) for message in messages]
+    require(len(set(replicas)) == len(replicas), invalid, "the (port, instance) pairs of a group must differ")
+    return replicas
+
+
+def _replica(message: p4r.Replica) -> Replica:
+    if message.backup_replicas:
+        raise unimplemented("backup replicas are not supported")
+    if message.WhichOneof("port_kind") == "port":
+        port = bytestrings.decode(message.port, _PORT_BITS, "a replica's port")
+    else:
+        port = message.egress_port
+    require(port < 1 << _PORT_BITS, invalid, f"a replica's port has {_PORT_BITS} bits, {port} has more")
+    require(
+        message.instance < 1 << _INSTANCE_BITS,
+        invalid,
+        f"a replica's instance has {_INSTANCE_BITS} bits, {message.instance} has more",
+    )
+    return Replica(port, message.instance)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switch targets that can run a compiled program, and how each is started."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Target(Protocol):
+    """A program that moves packets between interfaces and serves P4Runtime."""
+
+    @property
+    def name(self) -> str:
+        """What options call it."""
+        ...
+
+    def missing(self) -> str | None:
+        """Why it cannot run on this machine; None if it can."""
+        ...
+
+    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+        """How to start it: ports by number, the address to serve P4Runtime on, the device's id.
+
+        It prints a line that begins with `ready` once it serves, and ends on SIGINT or SIGTERM.
+        """
+        ...
+
+
+def _command(target: str, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+    """`railweave switch`, without what else the front door imports."""
+    command = [sys.executable, "-m", "railweave.switch", "--target", target]
+    command += ["--grpc", grpc, "--device-id", str(device_id)]
+    for port, interface in interfaces.items():
+        command += ["--interface", f"{port}@{interface}"]
+    return command
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """This project's own engine."""
+
+    name: str = "embedded"
+
+    def missing(self) -> str | None:
+        """Only the native module is needed."""
+        if importlib.util.find_spec("railweave._native") is None:
+            return "railweave's native module is not built"
+        return None
+
+    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+        """The daemon of this package."""
+        return _command(self.name, interfaces, grpc, device_id)
+
+
+@dataclass(frozen=True)
+class Bmv2:
+    """The reference software switch (p4lang/behavioral-model)."""
+
+    name: str = "bmv2"
+    program: str = "simple_switch_grpc"
+
+    def missing(self) -> str | None:
+        """Its gRPC server must be installed."""
+        if shutil.which(self.program) is None:
+            return f"{self.program} is not on PATH (https://github.com/p4lang/behavioral-model)"
+        return None
+
+    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+        """BMv2 under a parent that says when it is ready."""
+        return _command(self.name, interfaces, grpc, device_id)
+
+
+TARGETS: dict[str, Target] = {target.name: target for target in (Embedded(), Bmv2())}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets for the data-plane tests: one suite, every target that this machine has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from dataplane.harness import Switch, WireSwitch, running
+from dataplane.inprocess import InProcessSwitch
+from dataplane.programs import aggregation
+from dataplane.wire import delete_leftovers
+from railweave.switch.targets import TARGETS
+
+ALL = ["inprocess", *TARGETS]
+
+
+@pytest.fixture(scope="session")
+def _processes() -> Iterator[dict[str, WireSwitch]]:
+    """Switch processes started so far; they serve one test after the other."""
+    with ExitStack() as stack:
+        started = _Processes(stack)
+        yield started
+
+
+class _Processes(dict[str, WireSwitch]):
+    def __init__(self, stack: ExitStack) -> None:
+        super().__init__()
+        self._stack = stack
+
+    def __missing__(self, name: str) -> WireSwitch:
+        if os.geteuid() != 0:
+            pytest.skip("network namespaces and raw sockets need root")
+        if reason := TARGETS[name].missing():
+            pytest.skip(reason)
+        delete_leftovers()
+        self[name] = self._stack.enter_context(running(TARGETS[name]))
+        return self[name]
+
+
+@pytest.fixture(params=ALL)
+def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
+    """A target without a program: `target.load(…)` gives it one, and forgets what was before."""
+    return InProcessSwitch() if request.param == "inprocess" else _processes[request.param]
+
+
+@pytest.fixture(params=["embedded", "bmv2"])
+def wired(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> WireSwitch:
+    """As `target`, of those only that have links and P4Runtime."""
+    return _processes[request.param]
+
+
+@pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
+def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
+    """A target that runs the aggregation program."""
+    return target.load(aggregation(request.param))

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One face for every switch target: write tables by name, send packets in, see which come out."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataplane import wire
+from dataplane.control import Control, GrpcControl
+from finsy import (
+    P4CounterEntry,
+    P4DirectCounterEntry,
+    P4MulticastGroupEntry,
+    P4RegisterEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+from finsy.p4entity import decode_entity
+from finsy.proto import p4r
+from railweave.switch.targets import Target
+
+PORTS = (1, 2, 3, 4)
+START_S = 20.0
+STOP_S = 5.0
+ANSWER_S = 0.05  # a sentinel that has not come back by then may be lost: send another
+GIVE_UP_S = 1.5  # the program takes all sentinels: what has come by now is all
+BURST = {"bmv2": 32}  # packets at a time: BMv2 loses what does not fit into its small input buffer
+
+Frames = list[tuple[int, bytes]]
+Sentinel = Callable[[int, bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program, and how it can be made to hand a packet to a chosen port.
+
+    `sentinel(port, token)` is a packet that carries the token and leaves by that port once `prepare` has
+    written what it takes. Without one, the end of an exchange is only found by waiting.
+    """
+
+    name: str
+    json: Path
+    p4info: Path
+    lanes: int = 0
+    prepare: Callable[[Switch], None] | None = None
+    sentinel: Sentinel | None = None
+
+
+class Switch:
+    """Tables, counters and registers by name; packets by `exchange`, which subclasses provide."""
+
+    def __init__(self, name: str, control: Control) -> None:
+        self.name = name
+        self.ports = PORTS
+        self.lanes = 0
+        self.control = control
+        self.program: Program
+
+    def load(self, program: Program) -> Switch:
+        """Run a program; tables and registers start anew."""
+        self.program = program
+        self.lanes = program.lanes
+        self.schema = P4Schema(program.p4info, program.json)
+        self.control.load(self.schema)
+        if program.prepare:
+            program.prepare(self)
+        return self
+
+    def insert(
+        self,
+        table: str,
+        key: Mapping[str, Any],
+        action: str,
+        params: Mapping[str, int] | None = None,
+        priority: int = 0,
+    ) -> None:
+        self._update(p4r.Update.INSERT, self._entry(table, key, action, params, priority))
+
+    def modify(
+        self,
+        table: str,
+        key: Mapping[str, Any],
+        action: str,
+        params: Mapping[str, int] | None = None,
+        priority: int = 0,
+    ) -> None:
+        self._update(p4r.Update.MODIFY, self._entry(table, key, action, params, priority))
+
+    def delete(self, table: str, key: Mapping[str, Any], priority: int = 0) -> None:
+        self._update(p4r.Update.DELETE, P4TableEntry(table, match=P4TableMatch(key), priority=priority))
+
+    def default(self, table: str, action: str | None, params: Mapping[str, int] | None = None) -> None:
+        """Set a table's default action; None: back to the program's own."""
+        chosen = P4TableAction(action, **(params or {})) if action else None
+        self._update(p4r.Update.MODIFY, P4TableEntry(table, action=chosen, is_default_action=True))
+
+    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        """Make a multicast group of (port, instance) pairs."""
+        self._update(p4r.Update.INSERT, P4MulticastGroupEntry(group, replicas=replicas))
+
+    def entries(self, table: str) -> list[P4TableEntry]:
+        return self._read(P4TableEntry(table))
+
+    def direct_counter(self, table: str, key: Mapping[str, Any], priority: int = 0) -> int:
+        """Packets that hit an entry."""
+        entry = P4TableEntry(table, match=P4TableMatch(key), priority=priority)
+        [found] = self._read(P4DirectCounterEntry(table_entry=entry))
+        return int(found.packet_count)
+
+    def action_packets(self, table: str) -> dict[str, int]:
+        """Packets per action of a table with a direct counter; misses are not counted (by BMv2 neither)."""
+        counts: dict[str, int] = {}
+        names = {self._identity(entry): entry.action.name for entry in self.entries(table)}
+        for counted in self._read(P4DirectCounterEntry(table_entry=P4TableEntry(table))):
+            name = names[self._identity(counted.table_entry)]
+            counts[name] = counts.get(name, 0) + int(counted.packet_count)
+        return counts
+
+    def counter(self, name: str, index: int) -> int:
+        """Packets in one cell of an indirect counter."""
+        [found] = self._read(P4CounterEntry(name, index=index))
+        return int(found.packet_count)
+
+    def register(self, name: str, index: int) -> int:
+        [found] = self._read(P4RegisterEntry(name, index=index))
+        return int(found.data)
+
+    def set_register(self, name: str, index: int, value: int) -> None:
+        self._update(p4r.Update.MODIFY, P4RegisterEntry(name, index=index, data=value))
+
+    def exchange(self, port: int, packet: bytes) -> Frames:
+        """Send a packet; all that leaves because of it, with ports."""
+        return self.exchange_many([(port, packet)])
+
+    def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
+        """Send packets in this order; all that leaves, per port in order."""
+        raise NotImplementedError
+
+    def _entry(
+        self,
+        table: str,
+        key: Mapping[str, Any],
+        action: str,
+        params: Mapping[str, int] | None,
+        priority: int,
+    ) -> P4TableEntry:
+        chosen = P4TableAction(action, **(params or {}))
+        return P4TableEntry(table, match=P4TableMatch(key), action=chosen, priority=priority)
+
+    def _update(self, kind: p4r.Update.Type.ValueType, entity: Any) -> None:
+        self.control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+
+    def _read(self, pattern: Any) -> list[Any]:
+        return [decode_entity(e, self.schema) for e in self.control.read(pattern.encode(self.schema))]
+
+    def _identity(self, entry: P4TableEntry) -> tuple[Any, ...]:
+        return tuple(entry.match_dict(self.schema).items()), entry.priority
+
+
+class WireSwitch(Switch):
+    """A target as a process, on veth links."""
+
+    def __init__(
+        self, name: str, control: Control, sockets: Mapping[int, socket.socket], namespace: str
+    ) -> None:
+        super().__init__(name, control)
+        self.sockets = sockets
+        self.namespace = namespace
+        self._tokens = itertools.count(1)
+
+    def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
+        self._drain()
+        frames: Frames = []
+        # Packets to different ports could overtake each other on their way in.
+        for port, group in itertools.groupby(packets, lambda packet: packet[0]):
+            while burst := list(itertools.islice(group, BURST.get(self.name))):
+                for _, packet in burst:
+                    self._send(port, packet)
+                frames += self._collect(port)
+        return frames
+
+    def _collect(self, sender: int) -> Frames:
+        """What comes until a sentinel has come through every port.
+
+        The sentinel to the sender's own port goes last and by another port: it cannot overtake, because by
+        then the switch has dealt with all that came from the sender.
+        """
+        frames: Frames = []
+        others = [port for port in self.ports if port != sender]
+        give_up = time.monotonic() + GIVE_UP_S
+        frames += self._await_sentinels(sender, others, give_up)
+        return frames + self._await_sentinels(others[0], [sender], give_up)
+
+    def _await_sentinels(self, sender: int, to: Sequence[int], give_up: float) -> Frames:
+        frames: Frames = []
+        token = f"sentinel {next(self._tokens):08}".encode()
+        missing = set(to)
+        sent_at = 0.0
+        while missing and (now := time.monotonic()) < give_up:
+            if now - sent_at > ANSWER_S and self.program.sentinel:
+                sent_at = now
+                for port in missing:
+                    self._send(sender, self.program.sentinel(port, token))
+            for port, data in self._receive(min(ANSWER_S, give_up - now)):
+                if token in data:
+                    missing.discard(port)
+                elif b"sentinel 0" not in data:
+                    frames.append((port, data))
+        return frames
+
+    def _send(self, port: int, packet: bytes) -> None:
+        select.select([], [self.sockets[port]], [], GIVE_UP_S)
+        self.sockets[port].send(packet)
+
+    def _receive(self, timeout_s: float) -> Frames:
+        """What waits at the ports; if nothing does, wait for the first."""
+        ready, _, _ = select.select(list(self.sockets.values()), [], [], timeout_s)
+        frames: Frames = []
+        for port, raw in self.sockets.items():
+            if raw in ready:
+                while (data := wire.receive(raw)) is not None:
+                    frames.append((port, data))
+        return frames
+
+    def _drain(self) -> None:
+        while self._receive(0):
+            pass
+
+
+@contextlib.contextmanager
+def links(label: str) -> Iterator[tuple[str, dict[int, str], dict[int, socket.socket]]]:
+    """A namespace with a veth pair per port: its name, the switch's interfaces, sockets at the other ends."""
+    with ExitStack() as stack:
+        name = stack.enter_context(wire.namespace(label))
+        interfaces = {port: f"s{port}" for port in PORTS}
+        for port, interface in interfaces.items():
+            peer = f"h{port}"
+            ip = ["-n", name, "link"]
+            wire.ip(*ip, "add", interface, "mtu", "9000", "type", "veth", "peer", "name", peer, "mtu", "9000")
+            for end in (interface, peer):
+                wire.ip(*ip, "set", end, "up")
+        sockets = wire.in_namespace(
+            name, lambda: {port: wire.packet_socket(f"h{port}") for port in interfaces}
+        )
+        wire.in_namespace(name, lambda: [wire.cut_in_kernel(i) for i in interfaces.values()])
+        for raw in sockets.values():
+            stack.enter_context(raw)
+        yield name, interfaces, sockets
+
+
+@contextlib.contextmanager
+def running(target: Target) -> Iterator[WireSwitch]:
+    """A target's process on links of its own, and its primary controller."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        links(target.name) as (namespace, interfaces, sockets),
+    ):
+        address = f"unix:{folder}/grpc"
+        command = target.command(interfaces, address, 1)
+        with process(["ip", "netns", "exec", namespace, *command], Path(folder, "log")):
+            control = GrpcControl(address)
+            try:
+                yield WireSwitch(target.name, control, sockets, namespace)
+            finally:
+                control.close()
+
+
+@contextlib.contextmanager
+def process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child that has said `ready`, and is ended with the context; what it prints besides goes to `log`."""
+    with log.open("wb") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as child:
+        try:
+            assert child.stdout
+            ready, _, _ = select.select([child.stdout], [], [], START_S)
+            line = child.stdout.readline() if ready else b""
+            if not line.startswith(b"ready"):
+                raise RuntimeError(f"{command} is not ready: {line!r}\n{log.read_text()}")
+            yield child
+            child.terminate()
+            if child.wait(STOP_S) != 0:
+                raise RuntimeError(f"{command} ended with {child.returncode}:\n{log.read_text()}")
+        finally:
+            child.kill()

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine without process, sockets and gRPC: packets go straight through a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dataplane.harness import Frames, Switch
+from finsy import P4Schema
+from finsy.proto import p4r
+from railweave.switch.p4runtime.device import Device
+from railweave.switch.pipeline import Pipeline
+
+
+class DeviceControl:
+    """Entities straight into the server's device model."""
+
+    device: Device
+
+    def load(self, schema: P4Schema) -> None:
+        config = schema.get_pipeline_config()
+        self.device = Device.of(config, Pipeline.load(config.p4_device_config))
+
+    def write(self, updates: Iterable[p4r.Update]) -> None:
+        for update in updates:
+            self.device.write(update)
+
+    def read(self, pattern: p4r.Entity) -> list[p4r.Entity]:
+        return list(self.device.read(pattern))
+
+
+class InProcessSwitch(Switch):
+    """A switch in this process, with a clock that counts packets."""
+
+    def __init__(self) -> None:
+        self._control = DeviceControl()
+        super().__init__("inprocess", self._control)
+        self._now_us = 0
+
+    def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
+        frames: Frames = []
+        for port, packet in packets:
+            self._now_us += 1
+            frames += self._control.device.pipeline.inject(port, packet, self._now_us)
+        return frames

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that targets run in the tests, and how each hands a sentinel to a port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dataplane.harness import Program, Switch
+from railweave.p4src.artifacts import artifact
+
+FOLDER = Path(__file__).parent / "programs"
+SENTINEL_MAC = 0x02FE00000000  # plus the port it asks for
+SENTINEL_SOURCE = 0x02FE000000FF
+SENTINEL_TYPE = 0x88B5  # IEEE 802 local experimental
+
+
+def sentinel(port: int, token: bytes) -> bytes:
+    """A frame to a station that lives behind a port."""
+    addresses = (SENTINEL_MAC + port).to_bytes(6, "big") + SENTINEL_SOURCE.to_bytes(6, "big")
+    return (addresses + SENTINEL_TYPE.to_bytes(2, "big") + token).ljust(60, b"\0")
+
+
+def _learn(table: str, action: str) -> Callable[[Switch], None]:
+    def prepare(switch: Switch) -> None:
+        for port in switch.ports:
+            switch.insert(table, {"destination": SENTINEL_MAC + port}, action, {"port": port})
+
+    return prepare
+
+
+def aggregation(lanes: int) -> Program:
+    """railweave's own program."""
+    built = artifact(lanes)
+    prepare = _learn("mac_table", "forward")
+    return Program(f"railweave-{lanes}", built.json_path, built.p4info_path, lanes, prepare, sentinel)
+
+
+ROUTER = Program(
+    "router", FOLDER / "router.json", FOLDER / "router.p4info.txtpb", 0, _learn("bridge", "to_port"), sentinel
+)
+PATCH = Program("patch", FOLDER / "patch.json", FOLDER / "patch.p4info.txtpb")
