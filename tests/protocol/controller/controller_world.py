@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -101,3 +102,11 @@ async def new_world(hosts: int = 4, **options: Any) -> AsyncIterator[World]:
             yield world
     finally:
         await switch.stop()
+
+
+def checksum(header: bytes) -> int:
+    """The checksum of an IPv4 header whose checksum field is 0."""
+    total = sum(struct.unpack("!10H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

@@ -6,6 +6,7 @@ The controller's values go straight into engines that run the compiled program, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 from collections import deque
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 import pytest
+from controller_world import checksum
 from railweave.controller import desired
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation
@@ -22,7 +24,9 @@ from railweave.controller.tables import Endpoint, ip_number, mac_number, virtual
 from railweave.controller.trees import build
 from railweave.p4src.artifacts import artifact
 from railweave.p4src.config import CONFIG
+from railweave.switch.lowering import lower
 from railweave.switch.pipeline import Pipeline, Replica, exact
+from railweave.switch.program import Program
 from railweave.topologies.model import Nic, Plane, Switch, Trunk
 
 LANES = 64
@@ -67,7 +71,6 @@ class Network:
     """Engines joined by the plane's trunks; packets for hosts end in their inboxes."""
 
     def __init__(self, plane: Plane, starts: dict[str, int]) -> None:
-        program = artifact(LANES).json_path.read_bytes()
         self.plane = plane
         self.addresses = AddressPlan(plane)
         self.ranks = dict(enumerate(plane.nics))
@@ -78,7 +81,7 @@ class Network:
         names = [switch.name for switch in plane.switches]
         virtual = self.addresses.choose([])
         self.group = Aggregation(GROUP, plane.name, build(plane, self.ranks, names), virtual, hosts)
-        self.engines = {name: Pipeline.load(program) for name in names}
+        self.engines = {name: Pipeline(*program()) for name in names}
         self.inboxes: dict[int, list[bytes]] = {rank: [] for rank in self.ranks}
         for name, engine in self.engines.items():
             parts = [desired.forwarding(plane, name, self.addresses.switches[name])]
@@ -139,13 +142,6 @@ class Network:
         return Result(version_kind & 15, child, round_, udp_port, source, lanes)
 
 
-def checksum(header: bytes) -> int:
-    total = sum(struct.unpack("!10H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
 def install(engine: Pipeline, state: desired.SwitchState) -> None:
     """Put the controller's values into an engine, in the order of the program's keys and parameters."""
     for entry in state.entries:
@@ -155,6 +151,12 @@ def install(engine: Pipeline, state: desired.SwitchState) -> None:
         engine.insert(entry.table, keys, entry.action, values)
     for multicast in state.multicasts:
         engine.multicast(multicast.group, [Replica(port, rid) for port, rid in sorted(multicast.replicas)])
+
+
+@functools.cache
+def program() -> tuple[Program, bytes]:
+    """The compiled program, lowered once for all engines."""
+    return lower(artifact(LANES).json_path.read_bytes())
 
 
 def nics(leaves: list[str], per_leaf: int) -> tuple[Nic, ...]:

@@ -7,15 +7,20 @@ import asyncio
 import contextlib
 import shutil
 import socket
+import struct
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from controller_world import World, at_address
+from controller_world import World, at_address, checksum
+from finsy.proto import p4r_grpc
 from railweave.controller.server import ControllerOptions, serve
+from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src.artifacts import PROFILES
+from railweave.switch.p4runtime.service import Service
+from railweave.switch.pipeline import Pipeline
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -48,16 +53,41 @@ class Bmv2:
             await self._process.wait()
 
 
-TARGETS = {"bmv2": Bmv2}
+class Embedded:
+    """This project's P4Runtime server over its engine, without ports."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.pipeline: Pipeline | None = None
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server(
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
+        )
+        p4r_grpc.add_P4RuntimeServicer_to_server(Service(1, self._commit), self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    def _commit(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    async def stop(self) -> None:
+        if self._server:
+            await self._server.stop(None)
+
+
+Target = Embedded | Bmv2
+TARGETS: dict[str, type[Target]] = {"embedded": Embedded, "bmv2": Bmv2}
 
 
 @pytest.fixture(params=TARGETS)
-def target(request: pytest.FixtureRequest) -> Bmv2:
+def target(request: pytest.FixtureRequest) -> Target:
     return TARGETS[request.param]()
 
 
 @asynccontextmanager
-async def controlled(target: Bmv2, lanes: int) -> AsyncIterator[World]:
+async def controlled(target: Target, lanes: int) -> AsyncIterator[World]:
     topology = at_address(planes(HOSTS, ("ina", "tcp")), target.port)
     options = ControllerOptions("127.0.0.1:0", lanes)
     async with (
@@ -68,7 +98,7 @@ async def controlled(target: Bmv2, lanes: int) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def started(target: Bmv2) -> AsyncIterator[None]:
+async def started(target: Target) -> AsyncIterator[None]:
     await target.start()
     try:
         yield
@@ -77,7 +107,7 @@ async def started(target: Bmv2) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("lanes", PROFILES)
-def test_what_is_written_is_read_back_and_taken_away(run, target: Bmv2, lanes: int) -> None:
+def test_what_is_written_is_read_back_and_taken_away(run, target: Target, lanes: int) -> None:
     async def body() -> None:
         async with started(target), controlled(target, lanes) as world:
             (switch,) = world.running.fabric.switches()
@@ -100,7 +130,7 @@ def test_what_is_written_is_read_back_and_taken_away(run, target: Bmv2, lanes: i
     run(body())
 
 
-def test_ten_controllers_leave_the_same_entries_and_replicas(run, target: Bmv2) -> None:
+def test_ten_controllers_leave_the_same_entries_and_replicas(run, target: Target) -> None:
     async def body() -> None:
         async with started(target):
             async with controlled(target, 64) as world:
@@ -121,7 +151,7 @@ def test_ten_controllers_leave_the_same_entries_and_replicas(run, target: Bmv2) 
     run(body())
 
 
-def test_a_switch_that_was_killed_is_as_before(run, target: Bmv2) -> None:
+def test_a_switch_that_was_killed_is_as_before(run, target: Target) -> None:
     async def body() -> None:
         async with started(target), controlled(target, 64) as world:
             answers = await world.join(HOSTS)
@@ -138,7 +168,7 @@ def test_a_switch_that_was_killed_is_as_before(run, target: Bmv2) -> None:
     run(body())
 
 
-def test_counters_have_the_programs_names(run, target: Bmv2) -> None:
+def test_counters_have_the_programs_names(run, target: Target) -> None:
     async def body() -> None:
         async with started(target), controlled(target, 64) as world:
             answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="ina"))
@@ -163,3 +193,41 @@ def test_counters_have_the_programs_names(run, target: Bmv2) -> None:
                 await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="tcp"))
 
     run(body())
+
+
+def test_the_switch_answers_for_the_group_and_counts_what_it_does(run) -> None:
+    """From JoinGroup over P4Runtime into the engine, and from its counters back."""
+    target = Embedded()
+
+    async def body() -> None:
+        async with started(target), controlled(target, 64) as world:
+            (ina,) = (await world.join(HOSTS))[0].ina
+            mac = bytes.fromhex("020000010001")
+            who_has = bytes(6) + ip_number(ina.virtual_address).to_bytes(4, "big")
+            request = (
+                b"\xff" * 6 + mac + bytes.fromhex("0806 0001 0800 06 04 0001") + mac + bytes([10, 1, 0, 1])
+            )
+            ((port, reply),) = target.pipeline.inject(1, (request + who_has).ljust(60, b"\0"))
+            assert (port, reply[:6]) == (1, mac)
+            owner = reply[22:28]
+            assert int.from_bytes(owner, "big") == virtual_mac(ip_number(ina.virtual_address))
+            for host in range(1, HOSTS + 1):
+                packet = contribution(owner, host, ina, lanes=[host] * 64)
+                copies = target.pipeline.inject(host, packet)
+            assert [port for port, _ in copies] == [1, 2, 3, 4]
+            assert {copy[58:] for _, copy in copies} == {struct.pack("!64i", *[1 + 2 + 3 + 4] * 64)}
+            answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())
+            packets = answer.switches[0].packets
+            assert (packets["absorb"], packets["result"], packets["members"]) == (3, 1, 4)
+
+    run(body())
+
+
+def contribution(owner: bytes, host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:
+    """The packet of the first chunk of host h1, h2, …"""
+    payload = struct.pack("!BBHBBHII", 0x10, 0, ina.group, host - 1, 0, 0, 0, 0) + struct.pack("!64i", *lanes)
+    udp = struct.pack("!HHHH", 40000 + host, ina.udp_port, 8 + len(payload), 0)
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0)
+    header += bytes([10, 1, 0, host]) + ip_number(ina.virtual_address).to_bytes(4, "big")
+    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
+    return owner + bytes.fromhex(f"0200000100{host:02x}0800") + header + udp + payload
