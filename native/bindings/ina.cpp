@@ -85,6 +85,7 @@ class PyEndpoint {
     all["probes_answered"] = stats.probes_answered;
     all["nonfinite_chunks"] = stats.nonfinite_chunks;
     all["refused"] = refused;
+    all["in_flight"] = endpoint_.in_flight();
     all["window"] = endpoint_.window().size();
     all["rto_ns"] = endpoint_.window().rto();
     return all;

@@ -206,28 +206,34 @@ void Endpoint::accept(std::uint32_t slot, const Header& header, const std::byte*
   flight.state = FlightState::kDone;
   owner.absorb(flight.item, header.flags, lanes);
   learn(flight, now);
-  detect_losses();
+  detect_losses(now);
   finish_calls(flight.call);
 }
 
 void Endpoint::learn(const Flight& flight, Time now) {
   silent_since_ = kNever;
   window_.progress();
-  if (flight.transmissions == 1 && flight.sent >= untimed_before_)
-    window_.sample(now - flight.sent_at, flight.sent, next_transmission_);
-  if (flight.after_timeout) {
-    burst_ = std::min(4 * burst_, options_.slots);  // the timer was right: more may be missing
-  } else {
-    burst_ = kFirstBurst;
+  // What was sent again says nothing about order or time: the result may answer any transmission, of any
+  // rank.
+  if (flight.transmissions == 1) {
     newest_delivered_ = std::max(newest_delivered_, flight.sent);
+    if (flight.sent >= untimed_before_) window_.sample(now - flight.sent_at, flight.sent, next_transmission_);
   }
+  burst_ = flight.after_timeout ? std::min(4 * burst_, options_.slots) : kFirstBurst;
   const bool waiting = !in_flight_.empty() || !lost_.empty();
   timer_ = waiting ? now + window_.rto() : kNever;
 }
 
-void Endpoint::detect_losses() {
-  while (!in_flight_.empty() && flights_[in_flight_.front()].sent + options_.reorder <= newest_delivered_)
+void Endpoint::detect_losses(Time now) {
+  while (!in_flight_.empty()) {
+    const Flight& oldest = flights_[in_flight_.front()];
+    const bool overtaken = oldest.sent + options_.reorder <= newest_delivered_;
+    // The result of a chunk sent again may wait for another rank to send it again too: give that a round
+    // trip.
+    const bool due = oldest.transmissions == 1 || now - oldest.sent_at >= window_.smoothed_rtt();
+    if (!overtaken || !due) return;
     mark_lost(in_flight_.front(), /*after_timeout=*/false);
+  }
 }
 
 void Endpoint::mark_lost(std::uint32_t slot, bool after_timeout) {

@@ -100,6 +100,7 @@ class Endpoint {
   void abort();
 
   bool idle() const { return calls_.empty(); }
+  std::uint32_t in_flight() const { return in_flight_.size(); }
   const EndpointStats& stats() const { return stats_; }
   const Window& window() const { return window_; }
 
@@ -120,7 +121,7 @@ class Endpoint {
   void receive_result(const Header& header, const std::byte* lanes, Time now);
   void accept(std::uint32_t slot, const Header& header, const std::byte* lanes, Time now);
   void learn(const Flight& flight, Time now);
-  void detect_losses();
+  void detect_losses(Time now);
   void mark_lost(std::uint32_t slot, bool after_timeout);
   void finish_calls(std::uint64_t number);
   void fail(Failure failure);

@@ -40,7 +40,7 @@ void Window::smooth(Duration rtt) {
 void Window::path_sample(Duration rtt) { base_ = std::min(base_, rtt); }
 
 void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next) {
-  smooth(rtt);
+  if (smoothed_ == 0) smooth(rtt);
   base_ = std::min(base_, rtt);
   round_least_ = std::min(round_least_, rtt);
   if (sent < round_end_) return;
@@ -49,6 +49,7 @@ void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next) {
 }
 
 void Window::end_round() {
+  smooth(round_least_);
   const Duration queued = round_least_ - base_;
   if (queued > options_.queue_target) {
     const double excess = static_cast<double>(queued - options_.queue_target) / static_cast<double>(queued);

@@ -18,11 +18,12 @@ struct WindowOptions {
   Duration max_rto = 100 * kMillisecond;
 };
 
-/// The retransmission timeout follows RFC 6298. The window grows while the delay that it causes, above the
-/// least round trip ever seen, is below a target, and shrinks in proportion to the excess (after Swift,
-/// SIGCOMM'20, and LEDBAT, RFC 6817). Loss does not shrink it: on these links it is injected, not a sign of
-/// full queues, and a result that is late because a rank is late is no sign of either, hence the least delay
-/// of each round counts.
+/// A result waits for the slowest rank, and for whatever that rank has to send again; so of all round trips
+/// in a round (the time until something sent after its beginning comes back) only the least speaks of the
+/// path. The retransmission timeout follows RFC 6298 over these. The window grows while the delay that it
+/// causes, above the least round trip ever seen, is below a target, and shrinks in proportion to the excess
+/// (after Swift, SIGCOMM'20, and LEDBAT, RFC 6817). Loss does not shrink it: delay tells of full queues
+/// first.
 class Window {
  public:
   explicit Window(const WindowOptions& options);

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from protocol.engine_switch import EngineSwitch
 from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
 from railweave._native import ina
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
+GROUP = 7
 
 
 @dataclass(frozen=True)
@@ -161,18 +163,31 @@ def build(
     link: Link | None = None,
     seed: int = 0,
     start: int = 1,
+    engine: bool = False,
     **options: int,
 ) -> Network:
-    """A network of model switches: `hosts` on one switch, or one rack per number below a root."""
+    """A network of `hosts` on one switch, or with one rack per number below a root.
+
+    Switches are models, or with `engine` the compiled P4 program (64 or 256 lanes).
+    """
     racks = [hosts] if isinstance(hosts, int) else list(hosts)
     endpoints = [
-        ina.Endpoint(group=7, child=child, slots=slots, lanes=lanes, world_size=sum(racks), **options)
+        ina.Endpoint(group=GROUP, child=child, slots=slots, lanes=lanes, world_size=sum(racks), **options)
         for rack in racks
         for child in range(rack)
     ]
-    root = SwitchModel(lanes, [Membership(7, len(racks), slots, start)]) if len(racks) > 1 else None
-    leaves = [
-        SwitchModel(lanes, [Membership(7, rack, slots, start, child_at_parent=i if root else None)])
+    is_tree = len(racks) > 1
+    below_root = Membership(GROUP, len(racks), slots, start)
+    at_leaf = [
+        Membership(GROUP, rack, slots, start, child_at_parent=i if is_tree else None)
         for i, rack in enumerate(racks)
     ]
+    root: Switch | None = None
+    leaves: list[Switch]
+    if engine:
+        leaves = [EngineSwitch(lanes, member, rack) for rack, member in enumerate(at_leaf)]
+        root = EngineSwitch(lanes, below_root, below="switches") if is_tree else None
+    else:
+        leaves = [SwitchModel(lanes, [member]) for member in at_leaf]
+        root = SwitchModel(lanes, [below_root]) if is_tree else None
     return Network(endpoints, Tree(racks, leaves, root), link or Link(), seed)
