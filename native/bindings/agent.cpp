@@ -233,6 +233,11 @@ void bind_agent(nb::module_& m) {
            "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")
       .def("connect_rdma", &PythonAgent::connect_rdma, nb::arg("rail"), nb::arg("members"), Release(),
            "Join with all ranks' (address, MAC, queue pair numbers)")
+      .def("add_ina", &PythonAgent::add_ina, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
+           nb::arg("rate_bps") = 0, Release(), "Open an in-network rail on the address; (rail, UDP port)")
+      .def("attach_ina", &PythonAgent::attach_ina, nb::arg("rail"), nb::arg("group"),
+           nb::arg("virtual_address"), nb::arg("child"), nb::arg("slots"), nb::arg("lanes"), Release(),
+           "Take the rail's place in an aggregation tree")
       .def("submit", &PythonAgent::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
            nb::arg("parts"), nb::arg("start_now") = true,
            "Start a collective over parts (rail, offset, count), in elements; its op index. Keep both arrays "
