@@ -10,13 +10,14 @@ from typing import TypeVar, cast
 
 import finsy as fy
 from finsy.p4entity import P4Entity
+from finsy.proto import p4r
 from railweave.controller import wire
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import Artifact
 from railweave.topologies.model import Switch
 
-CONNECT_S = 5.0  # for connecting, arbitration and pushing the pipeline
+CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
 
@@ -25,17 +26,18 @@ E = TypeVar("E", bound=P4Entity)
 
 
 class SwitchLink:
-    """Keeps a P4Runtime session with one switch. finsy does arbitration and pushes the pipeline if the
-    switch has another one; the pace of reconnecting is ours, because finsy waits 10 s after a short session.
+    """Keeps a P4Runtime session with one switch, on which finsy does the arbitration.
+
+    The pace of reconnecting is ours, because finsy waits 10 s after a short session; so is pushing the
+    program, because finsy keeps the reason to itself when a switch refuses it.
     """
 
     def __init__(self, switch: Switch, artifact: Artifact, connected: Callable[[], Awaitable[None]]) -> None:
         """Prepare a link; `connected` is awaited at the beginning of every session."""
         self.name = switch.name
         self.address = switch.p4runtime
-        self._options = fy.SwitchOptions(
-            p4info=artifact.p4info_path, p4blob=artifact.json_path, device_id=switch.device_id
-        )
+        self._options = fy.SwitchOptions(p4info=artifact.p4info_path, device_id=switch.device_id)
+        self._program = fy.P4Schema(artifact.p4info_path, artifact.json_path)
         self._connected = connected
         self._switch: fy.Switch | None = None
         self.problem = "not connected yet"
@@ -67,6 +69,7 @@ class SwitchLink:
             await self._guard(self._enter(stack, switch))
             if not switch.is_primary:
                 raise SwitchUnavailable(f"switch {self.name} obeys another controller")
+            await self._guard(self._push(switch.election_id))
             self._switch = switch
             try:
                 await self._connected()
@@ -79,6 +82,32 @@ class SwitchLink:
     async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
         async with asyncio.timeout(CONNECT_S):
             await stack.enter_async_context(switch)
+
+    async def _push(self, election_id: int) -> None:
+        """Give the switch our program unless it has it already: a push costs it all its state."""
+        async with fy.P4Client(self.address, wait_for_ready=False) as client:
+            if await self._cookie(client) == self._program.p4cookie:
+                return
+            request = p4r.SetForwardingPipelineConfigRequest(
+                device_id=self._options.device_id,
+                election_id=p4r.Uint128(low=election_id),
+                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+                config=self._program.get_pipeline_config(),
+            )
+            await client.request(request)
+
+    async def _cookie(self, client: fy.P4Client) -> int | None:
+        """What names the program that the switch runs; None if it runs none."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._options.device_id,
+            response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY,
+        )
+        try:
+            return (await client.request(request)).config.cookie.cookie
+        except fy.P4ClientError as error:
+            if not error.is_pipeline_missing:
+                raise
+            return None
 
     async def read(self) -> SwitchState:
         """Everything that a controller can have written."""

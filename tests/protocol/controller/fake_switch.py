@@ -24,6 +24,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.updates: list[p4r.Update] = []  # everything ever written
         self.pushes = 0
         self.full = False  # refuse every INSERT
+        self.refusal = ""  # of every pipeline
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()
 
@@ -90,6 +91,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
 
     async def SetForwardingPipelineConfig(self, request, context) -> p4r.SetForwardingPipelineConfigResponse:
         await self._check_device(request, context)
+        if self.refusal:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusal)
         self.config = request.config
         self.entities.clear()
         self.packets.clear()

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
+from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
 from railweave.v1 import controller_pb2 as pb
@@ -213,6 +214,20 @@ def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(run) -> 
             await world.switch.start()
             await world.settled(lambda: set(world.switch.multicasts()) == {1})
             await world.settled(lambda: not switch.slots.taken)
+
+    run(body())
+
+
+def test_a_program_that_the_switch_refuses_is_named(run) -> None:
+    async def body() -> None:
+        async with running_switch() as switch:
+            switch.refusal = "no such extern"
+            with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ \(.*no such extern\)"):
+                async with controller_for(switch, switch_deadline_s=0.5):
+                    pass
+            switch.refusal = ""
+            async with controller_for(switch):
+                assert switch.pushes == 1
 
     run(body())
 
