@@ -189,11 +189,11 @@ class WireSwitch(Switch):
             while burst := list(itertools.islice(group, BURST.get(self.name))):
                 for _, packet in burst:
                     self._send(port, packet)
-                frames += self._collect(port)
+                frames += self.collect(port)
         return frames
 
-    def _collect(self, sender: int) -> Frames:
-        """What comes until a sentinel has come through every port.
+    def collect(self, sender: int) -> Frames:
+        """What comes because of what was sent into a port: until a sentinel has come through every port.
 
         The sentinel to the sender's own port goes last and by another port: it cannot overtake, because by
         then the switch has dealt with all that came from the sender.

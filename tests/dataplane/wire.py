@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import itertools
 import os
 import re
 import socket
@@ -27,6 +28,7 @@ CLONE_NEWNET = 0x40000000
 SIOCETHTOOL, ETHTOOL_STXCSUM, ETHTOOL_SGSO = 0x8946, 0x17, 0x24
 RECEIVE_BUFFER = 16 << 20
 
+_numbers = itertools.count(1)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -69,7 +71,7 @@ def delete_leftovers() -> None:
 @contextmanager
 def namespace(label: str) -> Iterator[str]:
     """A network namespace without IPv6 (whose discovery is noise), deleted at the end."""
-    name = f"rwt-{os.getpid()}-{label}"
+    name = f"rwt-{os.getpid()}-{next(_numbers)}-{label}"
     ip("netns", "add", name)
     try:
         in_namespace(name, _without_ipv6)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Super-packets through the embedded switch: what a receiver sees must not depend on them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from dataplane import wire
+from dataplane.harness import Frames, WireSwitch
+from dataplane.hosts import Host, connect, network
+from dataplane.programs import PATCH, ROUTER
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+A, B = 0x020000000001, 0x020000000002
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+NEEDS_CHECKSUM, TCP4, UDP_L4 = 1, 1, 5
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+def router(_processes: dict[str, WireSwitch]) -> WireSwitch:
+    """The embedded switch, on links whose kernel cuts all that the switch sends."""
+    switch = _processes["embedded"]
+    switch.load(ROUTER)
+    switch.insert("bridge", {"destination": B}, "to_port", {"port": 2})
+    return switch
+
+
+def link() -> Packet:
+    return Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+
+
+def datagram(payload: bytes, ident: int, **ip: object) -> bytes:
+    packet = link() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, **ip)
+    return bytes(packet / UDP(sport=1, dport=5257) / payload)
+
+
+def send_with_offload(switch: WireSwitch, port: int, offload: bytes, frame: bytes) -> Frames:
+    """Have the host's kernel hand over a frame with work left to do, as a socket with offloads does."""
+
+    def send() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
+            raw.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+            raw.bind((f"h{port}", wire.ETH_P_ALL))
+            raw.send(offload + frame)
+
+    wire.in_namespace(switch.namespace, send)
+    return switch.collect(port)
+
+
+def with_partial_checksum(frame: bytes, transport: int, field: int, protocol: int) -> bytes:
+    length = len(frame) - transport
+    total = sum(struct.unpack(">4H", frame[transport - 8 : transport])) + protocol + length
+    total = (total & 0xFFFF) + (total >> 16)
+    at = transport + field
+    return frame[:at] + struct.pack(">H", (total & 0xFFFF) + (total >> 16)) + frame[at + 2 :]
+
+
+@pytest.mark.parametrize("last", [1000, 1, 999])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_udp_super_packet_leaves_as_its_datagrams(router: WireSwitch, last: int, tagged: bool) -> None:
+    payloads = [bytes([i]) * 1000 for i in range(29)] + [b"z" * last]
+    tag = b"\x81\x00\x00\x05" if tagged else b""
+    whole = datagram(b"".join(payloads), 100)
+    whole = with_partial_checksum(whole, 34, 6, 17)
+    start = 34 + len(tag)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, start + 8, 1000, start, 6)
+    out = send_with_offload(router, 1, offload, whole[:12] + tag + whole[12:])
+    expected = [datagram(payload, 100 + i) for i, payload in enumerate(payloads)]
+    assert out == [(2, packet[:12] + tag + packet[12:]) for packet in expected]
+
+
+def test_a_tcp_super_packet_leaves_as_its_segments(router: WireSwitch) -> None:
+    payload = random.Random(1).randbytes(5000)
+
+    def segment(data: bytes, offset: int, ident: int, flags: str) -> bytes:
+        ip = IP(src="10.0.0.1", dst="10.0.0.2", id=ident)
+        return bytes(link() / ip / TCP(seq=9 + offset, flags=flags, options=[("NOP", None)] * 4) / data)
+
+    whole = with_partial_checksum(segment(payload, 0, 50, "PA"), 34, 16, 6)
+    out = send_with_offload(router, 1, struct.pack("<BBHHHH", NEEDS_CHECKSUM, TCP4, 58, 1448, 34, 16), whole)
+    pieces = range(0, 5000, 1448)
+    expected = [
+        (2, segment(payload[at : at + 1448], at, 50 + i, "PA" if at + 1448 > 5000 else "A"))
+        for i, at in enumerate(pieces)
+    ]
+    assert out == expected
+
+
+def test_a_checksum_left_to_hardware_leaves_complete(router: WireSwitch) -> None:
+    right = datagram(b"odd", 3)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, 0, 0, 0, 34, 6)
+    partial = with_partial_checksum(right, 34, 6, 17)
+    assert send_with_offload(router, 1, offload, partial) == [(2, right)]
+
+
+def test_a_run_of_like_packets_is_cut_into_the_very_same(router: WireSwitch) -> None:
+    """Enough at once for the switch to coalesce; the kernel of this link cuts what it sends."""
+    burst = [datagram(random.Random(i).randbytes(700), i) for i in range(200)]
+    assert router.exchange_many([(1, packet) for packet in burst]) == [(2, packet) for packet in burst]
+
+
+def test_a_wrong_checksum_in_a_run_stays_wrong(router: WireSwitch) -> None:
+    burst = [datagram(bytes([i]) * 700, i) for i in range(50)]
+    burst[20] = burst[20][:40] + b"\x12\x34" + burst[20][42:]
+    assert router.exchange_many([(1, packet) for packet in burst]) == [(2, packet) for packet in burst]
+
+
+@pytest.fixture(scope="module", params=["65535", "0"], ids=["coalescing", "each alone"])
+def hosts(request: pytest.FixtureRequest) -> Iterator[list[Host]]:
+    with network(PATCH, 2, ("--super-packet-bytes", request.param)) as (_, hosts):
+        yield hosts
+
+
+def udp(host: Host, *, gro: bool) -> socket.socket:
+    def make() -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind((host.address, 5257))
+        made.settimeout(DEADLINE_S)
+        made.setsockopt(SOL_UDP, UDP_GRO, int(gro))
+        return made
+
+    return host.run(make)
+
+
+@pytest.mark.parametrize("gro", [False, True])
+@pytest.mark.parametrize("checksum", [False, True])
+def test_udp_sockets_with_and_without_offloads(hosts: list[Host], gro: bool, checksum: bool) -> None:
+    size, count, rounds = 1040, 40, 20
+    with udp(hosts[0], gro=False) as sender, udp(hosts[1], gro=gro) as receiver:
+        sender.setsockopt(socket.SOL_SOCKET, 11, int(not checksum))  # SO_NO_CHECK
+        if checksum:
+            sender.setsockopt(SOL_UDP, UDP_SEGMENT, size)
+        for seed in range(rounds):
+            data = random.Random(seed).randbytes(size * count - 40)
+            datagrams = [data] if checksum else [data[i : i + size] for i in range(0, len(data), size)]
+            for each in datagrams:
+                sender.sendto(each, (hosts[1].address, 5257))
+            got = b""
+            while len(got) < len(data):
+                got += receiver.recv(1 << 16)
+            assert got == data
+
+
+def test_a_tcp_connection_carries_its_bytes(hosts: list[Host]) -> None:
+    data = random.Random(7).randbytes(8 << 20)
+
+    def listen() -> socket.socket:
+        listener = socket.create_server((hosts[1].address, 80))
+        listener.settimeout(DEADLINE_S)
+        return listener
+
+    def connect() -> socket.socket:
+        return socket.create_connection((hosts[1].address, 80), DEADLINE_S)
+
+    with hosts[1].run(listen) as listener, hosts[0].run(connect) as client:
+        server, _ = listener.accept()
+        feeder = threading.Thread(target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR)))
+        feeder.start()
+        digest = hashlib.sha256()
+        with server:
+            server.settimeout(DEADLINE_S)
+            while piece := server.recv(1 << 20):
+                digest.update(piece)
+        feeder.join(DEADLINE_S)
+    assert digest.digest() == hashlib.sha256(data).digest()
+
+
+def _answers(host: Host, peer: Host) -> bool:
+    """Whether a datagram to the peer comes through; tried until the deadline of a link that comes up."""
+    with udp(host, gro=False) as sender, udp(peer, gro=False) as receiver:
+        for _ in range(100):
+            sender.sendto(b"hello", (peer.address, 5257))
+            if select.select([receiver], [], [], 0.05)[0]:
+                return receiver.recv(100) == b"hello"
+    return False
+
+
+def test_a_switch_outlives_its_links() -> None:
+    with network(PATCH, 4) as (switch, hosts):
+        assert _answers(hosts[0], hosts[1])
+        wire.ip("-n", switch, "link", "set", "s1", "down")
+        assert _answers(hosts[2], hosts[3])
+        wire.ip("-n", switch, "link", "set", "s1", "up")
+        assert _answers(hosts[0], hosts[1])
+        wire.ip("-n", switch, "link", "delete", "s1")
+        assert _answers(hosts[2], hosts[3])
+        connect(switch, hosts[0])
+        assert _answers(hosts[0], hosts[1])
