@@ -52,7 +52,7 @@ def open_rail(agent: Agent, spec: RailSpec) -> Opening:
     try:
         match spec.kind:
             case "tcp":
-                index, port = agent.add_tcp(spec.name, at.address, at.name)
+                index, port = agent.add_tcp(spec.name, at.address, at.name, spec.rate_bps)
                 return Opening(spec, index, at, port)
             case "ina":
                 index, port = agent.add_ina(spec.name, at.address, at.name, spec.rate_bps)

@@ -43,15 +43,16 @@ class PythonAgent {
 
   Agent& agent() { return agent_; }
 
-  std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address,
-                                                std::string interface) {
+  std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address, std::string interface,
+                                                std::uint64_t rate_bps) {
     TcpTransport* transport = nullptr;
     const std::size_t index =
         agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
           const TcpTransportOptions options{.local = {.address = address, .interface = interface}};
           auto made = std::make_unique<TcpTransport>(loop, options);
           transport = made.get();
-          return std::make_unique<RingRail>(rail, std::move(made), listener, RingRailOptions{});
+          return std::make_unique<RingRail>(rail, std::move(made), listener,
+                                            RingRailOptions{.rate_bps = rate_bps});
         });
     tcp_[index] = transport;
     return {index, transport->port()};
@@ -80,7 +81,8 @@ class PythonAgent {
       const RdmaTransportOptions options{.interface = interface, .address = address, .rate_bps = rate_bps};
       auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
       transport = made.get();
-      return std::make_unique<RingRail>(rail, std::move(made), listener, RingRailOptions{});
+      return std::make_unique<RingRail>(rail, std::move(made), listener,
+                                        RingRailOptions{.rate_bps = rate_bps});
     });
     rdma_[index] = transport;
     return {index, transport->queue_pairs()};
@@ -224,7 +226,7 @@ void bind_agent(nb::module_& m) {
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
       .def("add_tcp", &PythonAgent::add_tcp, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           Release(), "Open a TCP rail that listens on the address; (rail, port)")
+           nb::arg("rate_bps") = 0, Release(), "Open a TCP rail that listens on the address; (rail, port)")
       .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
            nb::arg("timeout_s"), Release(),
            "Connect to all ranks' (address, port); the ranks still missing at the end")

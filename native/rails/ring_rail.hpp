@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -14,9 +15,14 @@
 namespace railweave {
 
 struct RingRailOptions {
-  std::size_t small_bytes = 32 * 1024;    // slices up to this size go by recursive doubling
+  std::uint64_t rate_bps = 0;  // of the link; 0: unknown or unshaped
+  std::optional<std::size_t> small_bytes =
+      {};  // slices up to this size go by recursive doubling; by default computed
   std::size_t segment_bytes = 64 * 1024;  // what the ring forwards at a time
 };
+
+/// The size, in bytes, up to which recursive doubling is quicker than the ring.
+std::size_t doubling_limit(int ranks, std::uint64_t rate_bps);
 
 class RingRail final : public Rail, private TransportListener {
  public:

@@ -13,6 +13,11 @@ namespace railweave {
 namespace {
 
 constexpr int kBacklog = 128;
+// What lies in the kernel's queues has left the caches and comes back at the memory's pace: with these bounds
+// 16 MiB among four ranks of one machine take 29 ms, without 36 to 130 ms. The window carries 8 Gbit/s over 1
+// ms.
+constexpr int kUnsentBytes = 128 * 1024;
+constexpr int kWindowBytes = 1024 * 1024;
 constexpr std::uint64_t kHeaders = 14 + 20 + 20 + 12;  // Ethernet, IPv4, TCP, TCP timestamps
 
 sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
@@ -91,6 +96,8 @@ int pending_error(const Socket& socket) {
 
 void tune(const Socket& socket, Duration user_timeout) {
   set(socket, TCP_NODELAY, 1);
+  set(socket, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
   set(socket, TCP_USER_TIMEOUT, static_cast<unsigned>(user_timeout / kMillisecond));
 }
 
