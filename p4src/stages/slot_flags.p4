@@ -7,14 +7,16 @@ control SlotFlags(inout headers_t hdr, inout metadata_t md) {
     apply {
         bit<8> held;
         CELL_READ(flags, md.cell, held);
-        if (md.age == AGE_NEW) {
-            held = 0;
-        }
-        hdr.ina.flags = held | (hdr.ina.flags & SLOT_FLAGS);
-        if (md.mismatch == 1) {
-            hdr.ina.flags = hdr.ina.flags | FLAG_MISMATCH;
-        }
-        if (md.again == 0) {
+        if (md.again == 1) {
+            hdr.ina.flags = held;  // a retransmission brings nothing new
+        } else {
+            if (md.age == AGE_NEW || md.role == ROLE_PARENT) {
+                held = 0;  // the parent's flags are those of all contributions, ours among them
+            }
+            hdr.ina.flags = held | (hdr.ina.flags & SLOT_FLAGS);
+            if (md.mismatch == 1) {
+                hdr.ina.flags = hdr.ina.flags | FLAG_MISMATCH;
+            }
             CELL_WRITE(flags, md.cell, hdr.ina.flags);
         }
     }

@@ -17,6 +17,7 @@ HEADER = struct.Struct(">BBHBBHII")
 CONTRIBUTE, RESULT, PROBE = 0, 1, 2
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
+SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH  # of the chunk; the others are of one packet
 PARENT = "parent"
 
 Port = int | str
@@ -123,12 +124,16 @@ class SwitchModel:
             self.tag[index] = (member.start + packet.round) & 0xFFFFFFFF
             self.seen[index] = bit
             self.present[index] = False
-            self.mark[index], self.flags[index], self.values[index] = packet.mark, packet.flags, lanes
+            self.mark[index], self.flags[index], self.values[index] = (
+                packet.mark,
+                packet.flags & SLOT_FLAGS,
+                lanes,
+            )
         elif again:
             self.retransmissions += 1
         else:
             self.seen[index] |= bit
-            self.flags[index] |= packet.flags | (MISMATCH if self.mark[index] != packet.mark else 0)
+            self.flags[index] |= self._flags_of(packet, index)
             merge = np.add if packet.op == SUM else np.maximum
             self.values[index] = merge(self.values[index], lanes)
         return self._answer(packet, member, index, again)
@@ -147,7 +152,7 @@ class SwitchModel:
         if age != 0 or self.present[index]:
             self.stale += 1
             return []
-        self.flags[index] = packet.flags
+        self.flags[index] = self._flags_of(packet, index)
         self.values[index] = np.frombuffer(packet.lanes, ">i4")
         self.present[index] = True
         return self._multicast(packet, member, index)
@@ -159,9 +164,14 @@ class SwitchModel:
             for child in range(member.children)
         ]
 
+    def _flags_of(self, packet: Packet, index: int) -> int:
+        differs = self.mark[index] != packet.mark
+        return packet.flags & SLOT_FLAGS | (MISMATCH if differs else 0)
+
     def _filled(self, packet: Packet, kind: int, index: int) -> bytes:
         lanes = self.values[index].astype(">i4").tobytes()
-        return replace(packet, kind=kind, flags=int(self.flags[index]), lanes=lanes).encode()
+        flags, mark = int(self.flags[index]), int(self.mark[index])
+        return replace(packet, kind=kind, flags=flags, mark=mark, lanes=lanes).encode()
 
 
 def _serial_difference(a: int, b: int) -> int:
