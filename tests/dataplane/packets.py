@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregation packets, built and taken apart independently of the code under test, and who sends them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+PORT = 5257
+CONTRIBUTE, RESULT, PROBE = 0, 1, 2
+SUM, MAX = 0, 1
+RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
+HEADER = struct.Struct(">BBHBBHII")
+
+Frames = list[tuple[int, bytes]]
+"""Packets with the port that each arrives at or leaves by."""
+
+
+class Switch(Protocol):
+    """What the tests ask of a target that runs the program (`conftest.py` makes one)."""
+
+    lanes: int
+    ports: Sequence[int]
+
+    def insert(self, table: str, key: Mapping[str, int], action: str, params: Mapping[str, int]) -> None: ...
+    def default(self, table: str, action: str, params: Mapping[str, int]) -> None: ...
+    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None: ...
+    def direct_counter(self, table: str, key: Mapping[str, int]) -> int: ...
+    def action_packets(self, table: str) -> dict[str, int]: ...
+    def counter(self, name: str, index: int) -> int: ...
+    def exchange(self, port: int, packet: bytes) -> Frames: ...
+    def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames: ...
+
+
+@dataclass(frozen=True)
+class Station:
+    """Somebody with an address: a host, or a virtual address of a switch."""
+
+    ip: int
+    mac: int
+
+    @property
+    def ip_text(self) -> str:
+        return ".".join(str(b) for b in self.ip.to_bytes(4, "big"))
+
+    @property
+    def mac_text(self) -> str:
+        return self.mac.to_bytes(6, "big").hex(":")
+
+
+@dataclass(frozen=True)
+class Member(Station):
+    """A station that takes part in a group, on a port of the switch."""
+
+    port: int
+    child: int
+    udp_port: int = PORT
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """An aggregation packet from its own header on; lanes are signed."""
+
+    kind: int = CONTRIBUTE
+    op: int = SUM
+    group: int = 1
+    child: int = 0
+    flags: int = 0
+    slot: int = 0
+    round: int = 0
+    mark: int = 0xC0FFEE
+    lanes: tuple[int, ...] = ()
+    version: int = 1
+
+    def pack(self) -> bytes:
+        first = self.version << 4 | self.kind
+        header = HEADER.pack(
+            first, self.op, self.group, self.child, self.flags, self.slot, self.round, self.mark
+        )
+        return header + struct.pack(f">{len(self.lanes)}i", *self.lanes)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Chunk:
+        first, op, group, child, flags, slot, round_, mark = HEADER.unpack_from(data)
+        lanes = struct.unpack(f">{(len(data) - HEADER.size) // 4}i", data[HEADER.size :])
+        return cls(first & 15, op, group, child, flags, slot, round_, mark, lanes, first >> 4)
+
+
+def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] = {}, **ip: Any) -> bytes:
+    """Return the Ethernet frame of a datagram; `udp` and `ip` override header fields, sane or not."""
+    ports = {"sport": getattr(sender, "udp_port", PORT), "dport": PORT} | dict(udp)
+    packet = Ether(dst=to.mac_text, src=sender.mac_text) / IP(src=sender.ip_text, dst=to.ip_text, **ip)
+    return bytes(packet / UDP(**ports) / payload)
+
+
+def open_frame(data: bytes, sender: Station, to: Station) -> tuple[int, bytes]:
+    """Check that the switch made this datagram properly for those two; return UDP destination and payload."""
+    packet = Ether(data)
+    assert (packet.src, packet.dst) == (sender.mac_text, to.mac_text)
+    ip, udp = packet[IP], packet[UDP]
+    assert (ip.src, ip.dst, ip.ttl) == (sender.ip_text, to.ip_text, 64)
+    written = ip.chksum
+    del ip.chksum
+    assert written == IP(bytes(ip)).chksum, "IPv4 checksum"
+    assert (udp.sport, udp.chksum) == (PORT, 0)
+    assert ip.len == udp.len + 20
+    return udp.dport, bytes(udp.payload)[: udp.len - 8]
+
+
+VIRTUAL = Station(ip=0x0A01FF01, mac=0x02000001FF01)
+PARENT = Member(ip=0x0A01FF02, mac=0x02000001FF02, port=4, child=7)
+
+
+def children(count: int) -> tuple[Member, ...]:
+    """Return hosts on ports 1 to `count`: the children 0, 1, … of a group, each with its own UDP port."""
+    return tuple(
+        Member(ip=0x0A010000 + n, mac=0x020000010000 + n, port=n, child=n - 1, udp_port=40000 + n)
+        for n in range(1, count + 1)
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group as a controller sets it up, on a range of `2 * slots` slot numbers."""
+
+    switch: Switch
+    members: tuple[Member, ...]
+    number: int = 1
+    slot_base: int = 32
+    slots: int = 4
+    start: int = 1
+    root: bool = True
+    mcast_group: int = 2
+
+    def install(self) -> Group:
+        self.switch.insert("virtual_addresses", {"address": VIRTUAL.ip}, "owned", {"mac": VIRTUAL.mac})
+        return self.install_members().install_tree()
+
+    def install_members(self) -> Group:
+        place = {"slot_base": self.slot_base, "slot_mask": 2 * self.slots - 1, "start": self.start}
+        place["mcast_group"] = self.mcast_group
+        every = sum(1 << m.child for m in self.members)
+        for m in self.members:
+            part = {"child_bit": 1 << m.child, "all_children": every, "is_root": int(self.root)}
+            self.switch.insert("members", self.key(m), "contributor", part | place)
+        if not self.root:
+            self.switch.insert("members", self.key(PARENT), "parent", place)
+        return self
+
+    def install_tree(self) -> Group:
+        self.switch.multicast(self.mcast_group, [(m.port, m.child + 1) for m in self.members])
+        way = {"src_mac": VIRTUAL.mac, "src_ip": VIRTUAL.ip}
+        for m in self.members:
+            to = way | {"dst_mac": m.mac, "dst_ip": m.ip, "child": m.child, "udp_port": m.udp_port}
+            self.switch.insert("replicas", {"group": self.number, "egress_rid": m.child + 1}, "to_child", to)
+        if not self.root:
+            up = way | {
+                "dst_mac": PARENT.mac,
+                "dst_ip": PARENT.ip,
+                "child": PARENT.child,
+                "port": PARENT.port,
+            }
+            self.switch.insert("uplinks", {"group": self.number}, "uplink", up)
+        return self
+
+    def key(self, m: Member) -> dict[str, int]:
+        return {"group": self.number, "ingress_port": m.port, "child": m.child, "source": m.ip}
+
+    def chunk(self, m: Member, lanes: Sequence[int], **fields: Any) -> Chunk:
+        return replace(Chunk(group=self.number, child=m.child, lanes=tuple(lanes)), **fields)
+
+    def send(self, m: Member, chunk: Chunk) -> dict[int, Chunk]:
+        """Send from a member; return what comes out per port, each made for the member on that port."""
+        return self.received(self.switch.exchange(m.port, frame(m, VIRTUAL, chunk.pack())))
+
+    def contribute(self, m: Member, lanes: Sequence[int], **fields: Any) -> dict[int, Chunk]:
+        return self.send(m, self.chunk(m, lanes, **fields))
+
+    def received(self, frames: Frames) -> dict[int, Chunk]:
+        chunks = {}
+        for port, data in frames:
+            to = next(m for m in (*self.members, PARENT) if m.port == port)
+            udp_port, payload = open_frame(data, VIRTUAL, to)
+            assert udp_port == to.udp_port
+            assert port not in chunks, f"two packets at port {port}"
+            chunks[port] = Chunk.unpack(payload)
+        return chunks

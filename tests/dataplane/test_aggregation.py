@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slot algorithm at the root of a tree: every row of its tables, packets in, packets out."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from dataplane.packets import (
+    MAX,
+    MISMATCH,
+    NONFINITE,
+    OVERFLOW,
+    RESULT,
+    RETRANSMISSION,
+    SUM,
+    Chunk,
+    Group,
+    Switch,
+    children,
+)
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+
+
+def wrap(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+@pytest.fixture
+def group(switch: Switch) -> Group:
+    return Group(switch, children(3)).install()
+
+
+def ramp(group: Group, factor: int) -> list[int]:
+    return [factor * n for n in range(group.switch.lanes)]
+
+
+def results(group: Group, lanes: list[int], **fields: int) -> dict[int, Chunk]:
+    return {m.port: group.chunk(m, lanes, kind=RESULT, **fields) for m in group.members}
+
+
+def test_contributions_are_absorbed_and_the_last_one_becomes_everybodys_result(group: Group) -> None:
+    a, b, c = group.members
+    place = {"slot": 5, "round": 9, "mark": 0xFEEDBEEF}
+    assert group.contribute(a, ramp(group, 1), **place) == {}
+    assert group.contribute(b, ramp(group, 10), **place) == {}
+    assert group.contribute(c, ramp(group, -100), **place) == results(group, ramp(group, -89), **place)
+
+    counts = group.switch.action_packets("decide")
+    assert (counts["absorb"], counts["result"]) == (2, 1)
+    assert all(group.switch.direct_counter("members", group.key(m)) == 1 for m in group.members)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_of_arrival_does_not_matter(group: Group, order: tuple[int, ...]) -> None:
+    answers = [group.contribute(group.members[i], ramp(group, 7**i)) for i in order]
+    assert answers == [{}, {}, results(group, ramp(group, 57))]
+
+
+CORNERS = [INT_MIN, INT_MIN + 1, -2, -1, 0, 1, 2, INT_MAX - 1, INT_MAX]
+PAIRS = list(itertools.product(CORNERS, repeat=2))
+
+
+@pytest.mark.parametrize(("op", "combine"), [(SUM, lambda x, y: wrap(x + y)), (MAX, max)], ids=["sum", "max"])
+def test_every_pair_of_corner_values(switch: Switch, op: int, combine: object) -> None:
+    group = Group(switch, children(2)).install()
+    a, b = group.members
+    assert callable(combine)
+    for first in range(0, len(PAIRS), switch.lanes):
+        pairs = (PAIRS[first:] + [(0, 0)] * switch.lanes)[: switch.lanes]
+        left, right = [list(side) for side in zip(*pairs, strict=True)]
+        where = {"op": op, "round": first}
+        assert group.contribute(a, left, **where) == {}
+        expected = [combine(x, y) for x, y in pairs]
+        assert group.contribute(b, right, **where) == results(group, expected, **where)
+
+
+def test_a_retransmission_of_an_incomplete_chunk_is_dropped_and_does_not_count_twice(group: Group) -> None:
+    a, b, c = group.members
+    group.contribute(a, ramp(group, 1))
+    assert group.contribute(a, ramp(group, 1), flags=RETRANSMISSION) == {}
+    group.contribute(b, ramp(group, 1))
+    assert group.contribute(a, ramp(group, 1)) == {}
+    assert group.contribute(c, ramp(group, 1)) == results(group, ramp(group, 3))
+    assert group.switch.action_packets("decide")["duplicate"] == 2
+
+
+def test_a_retransmission_of_a_complete_chunk_brings_the_result_to_its_sender_alone(group: Group) -> None:
+    for m in group.members:
+        group.contribute(m, ramp(group, 4), op=MAX)
+    for m in group.members:
+        again = group.contribute(m, ramp(group, 4), op=MAX, flags=RETRANSMISSION)
+        assert again == {m.port: group.chunk(m, ramp(group, 4), op=MAX, kind=RESULT)}
+    assert group.switch.action_packets("decide")["reflect"] == 3
+
+
+def test_a_new_round_overwrites_the_slot(group: Group) -> None:
+    for round_ in range(3):
+        a, b, c = group.members
+        group.contribute(a, ramp(group, 1), round=round_)
+        group.contribute(b, ramp(group, 2), round=round_)
+        assert group.contribute(c, ramp(group, round_), round=round_) == results(
+            group, ramp(group, 3 + round_), round=round_
+        )
+
+
+def test_a_new_round_forgets_an_incomplete_one(group: Group) -> None:
+    a, b, c = group.members
+    group.contribute(a, ramp(group, 1000), flags=NONFINITE, mark=1)
+    group.contribute(b, ramp(group, 1), round=1)
+    group.contribute(c, ramp(group, 1), round=1)
+    assert group.contribute(a, ramp(group, 1), round=1) == results(group, ramp(group, 3), round=1)
+
+
+def test_what_arrives_late_is_stale_and_changes_nothing(group: Group) -> None:
+    a, b, c = group.members
+    group.contribute(a, ramp(group, 1), round=6)
+    for late in (5, 0):
+        assert group.contribute(b, ramp(group, 1000), round=late) == {}
+    group.contribute(b, ramp(group, 1), round=6)
+    assert group.contribute(c, ramp(group, 1), round=6) == results(group, ramp(group, 3), round=6)
+    assert group.contribute(c, ramp(group, 1), round=5) == {}
+    assert group.switch.action_packets("decide")["stale"] == 3
+
+
+def test_slots_and_their_copies_are_apart(group: Group) -> None:
+    slots = range(2 * group.slots)
+    for m in group.members[:2]:
+        for slot in slots:
+            assert group.contribute(m, ramp(group, slot + 1), slot=slot) == {}
+    for slot in reversed(slots):
+        last = group.contribute(group.members[2], ramp(group, slot + 1), slot=slot)
+        assert last == results(group, ramp(group, 3 * (slot + 1)), slot=slot)
+
+
+def test_serial_numbers_run_over_the_top(group: Group) -> None:
+    """Tags are start + round, and start is 1: the last rounds here have the tags 2^32 - 1, 0 and 1."""
+    a, b, c = group.members
+    for round_ in (2**31 - 9, 2**32 - 17, 2**32 - 2, 2**32 - 1, 0):
+        assert group.contribute(a, ramp(group, 1), round=round_) == {}
+        assert group.contribute(b, ramp(group, 1), round=round_) == {}
+        assert group.contribute(c, ramp(group, 1), round=round_) == results(
+            group, ramp(group, 3), round=round_
+        )
+    assert group.contribute(a, ramp(group, 1), round=2**32 - 1) == {}
+    assert group.switch.action_packets("decide")["stale"] == 1
+
+
+@pytest.mark.parametrize(
+    ("ahead", "outcome"), [(2**31 - 1, "absorb"), (2**31, "stale"), (2**32 - 1, "stale")]
+)
+def test_newer_means_less_than_half_the_circle_ahead(group: Group, ahead: int, outcome: str) -> None:
+    a, b, _ = group.members
+    group.contribute(a, ramp(group, 1))
+    before = group.switch.action_packets("decide")[outcome]
+    assert group.contribute(b, ramp(group, 1), round=ahead) == {}
+    assert group.switch.action_packets("decide")[outcome] == before + 1
+
+
+def test_a_later_group_on_the_same_slots_starts_clean(group: Group) -> None:
+    for m in group.members:
+        group.contribute(m, ramp(group, 9), round=3)
+    later = replace(group, number=2, start=group.start + 4, mcast_group=3).install_members().install_tree()
+    a, b, c = later.members
+    assert later.contribute(a, ramp(later, 1)) == {}
+    assert later.contribute(b, ramp(later, 1)) == {}
+    assert later.contribute(c, ramp(later, 1)) == results(later, ramp(later, 3))
+
+
+def test_groups_on_neighbouring_slots_do_not_meet(group: Group) -> None:
+    other = replace(group, number=2, slot_base=group.slot_base + 2 * group.slots, mcast_group=3)
+    other.install_members().install_tree()
+    for m in group.members[:2]:
+        for g, factor in ((group, 1), (other, 5)):
+            assert g.contribute(m, ramp(g, factor), slot=0) == {}
+            assert g.contribute(m, ramp(g, factor), slot=7) == {}
+    for g, factor in ((group, 1), (other, 5)):
+        for slot in (0, 7):
+            last = g.contribute(g.members[2], ramp(g, factor), slot=slot)
+            assert last == results(g, ramp(g, 3 * factor), slot=slot)
+
+
+def test_a_single_member_gets_its_own_chunk_back(switch: Switch) -> None:
+    group = Group(switch, children(1)).install()
+    [only] = group.members
+    assert group.contribute(only, ramp(group, 3)) == results(group, ramp(group, 3))
+
+
+def test_flags_of_a_slot_are_or_ed_and_those_of_a_packet_stay_out(group: Group) -> None:
+    a, b, c = group.members
+    group.contribute(a, ramp(group, 1), flags=RETRANSMISSION)
+    group.contribute(b, ramp(group, 1), flags=NONFINITE)
+    expected = results(group, ramp(group, 3), flags=NONFINITE | OVERFLOW)
+    assert group.contribute(c, ramp(group, 1), flags=OVERFLOW | 0xE0) == expected
+    assert group.contribute(b, ramp(group, 1))[b.port].flags == NONFINITE | OVERFLOW
+
+
+@pytest.mark.parametrize("odd_one_out", range(3))
+def test_marks_that_differ_are_told_to_everybody(group: Group, odd_one_out: int) -> None:
+    answers = [
+        group.contribute(m, ramp(group, 1), mark=0xBAD if m.child == odd_one_out else 0x600D)
+        for m in group.members
+    ]
+    first = 0xBAD if odd_one_out == 0 else 0x600D
+    assert answers == [{}, {}, results(group, ramp(group, 3), mark=first, flags=MISMATCH)]
+    assert group.switch.action_packets("decide")["mismatch"] == 1
+    again = group.contribute(group.members[1], ramp(group, 1), mark=first)
+    assert again[group.members[1].port].flags == MISMATCH

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program against the model that the protocol tests trust: the same packets in, the same packets out.
+
+Random contributions, retransmissions, results, late and early rounds, and headers with a byte changed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from dataplane.packets import (
+    CONTRIBUTE,
+    MAX,
+    NONFINITE,
+    OVERFLOW,
+    PARENT,
+    PROBE,
+    RESULT,
+    RETRANSMISSION,
+    SUM,
+    VIRTUAL,
+    Chunk,
+    Group,
+    Member,
+    Switch,
+    children,
+    frame,
+)
+from protocol.switch_model import PARENT as MODEL_PARENT
+from protocol.switch_model import Membership, SwitchModel
+
+PACKETS = 400
+HEADER_BYTES = (*range(8), *range(12, 16))  # all but the round: far ahead, it would leave the rest stale
+ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)
+
+
+def traffic(group: Group, model: SwitchModel, dice: random.Random) -> Iterator[tuple[Member, bytes]]:
+    """Yield who sends what: mostly the round in progress of four slot numbers, from all sides.
+
+    A round is left when it is complete, now and then before. The parent answers complete slots only: it
+    has no result without this switch's part.
+    """
+    everybody = (1 << len(group.members)) - 1
+    rounds = dict.fromkeys(range(4), 0)
+    for _ in range(PACKETS):
+        slot = dice.choice(list(rounds))
+        complete = model.seen[group.slot_base + slot] == everybody
+        rounds[slot] += dice.random() < (0.3 if complete else 0.02)
+        from_parent = complete and not group.root and dice.random() < 0.3
+        sender = PARENT if from_parent else dice.choice(group.members)
+        chunk = Chunk(
+            kind=RESULT if from_parent else PROBE if dice.random() < 0.05 else CONTRIBUTE,
+            op=dice.choice((SUM, MAX)),
+            group=group.number,
+            child=sender.child,
+            flags=dice.choice((0, 0, 0, RETRANSMISSION, NONFINITE, OVERFLOW)),
+            slot=slot,
+            round=(rounds[slot] + dice.choice((*[0] * 10, -1))) % 2**32,
+            mark=dice.choice((7, 7, 7, 7, 8)),
+            lanes=tuple(dice.choice((*ENDS, dice.randrange(ENDS[0], ENDS[-1]))) for _ in range(model.lanes)),
+        )
+        data = bytearray(chunk.pack())
+        if chunk.kind == CONTRIBUTE and dice.random() < 0.1:
+            data[dice.choice(HEADER_BYTES)] ^= 1 << dice.randrange(8)
+        yield sender, bytes(data)
+
+
+@pytest.mark.parametrize("root", [True, False], ids=["root", "leaf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_program_and_model_agree_packet_by_packet(switch: Switch, root: bool, seed: int) -> None:
+    group = Group(switch, children(3), root=root).install()
+    # The uplink's child index at the parent is also what the parent's results carry.
+    membership = Membership(
+        group.number,
+        len(group.members),
+        group.slots,
+        group.start,
+        group.slot_base,
+        None if root else PARENT.child,
+    )
+    model = SwitchModel(switch.lanes, [membership])
+    places = {MODEL_PARENT: PARENT} | dict(enumerate(group.members))
+    for number, (sender, data) in enumerate(traffic(group, model, random.Random(seed))):
+        expected = model.process(MODEL_PARENT if sender is PARENT else sender.child, data)
+        got = group.received(switch.exchange(sender.port, frame(sender, VIRTUAL, data)))
+        assert got == {places[p].port: Chunk.unpack(d) for p, d in expected}, (
+            f"packet {number}: {data[:16].hex()}"
+        )
+    assert model.results > PACKETS / 50, "the traffic completed hardly anything"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same program on a switch below another: sums go up, results come down, probes tell who is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dataplane.packets import (
+    CONTRIBUTE,
+    MISMATCH,
+    NONFINITE,
+    PARENT,
+    PROBE,
+    RESULT,
+    TO_ROOT,
+    VIRTUAL,
+    Chunk,
+    Group,
+    Switch,
+    children,
+    frame,
+    open_frame,
+)
+
+
+@pytest.fixture
+def group(switch: Switch) -> Group:
+    return Group(switch, children(2), root=False).install()
+
+
+def lanes(group: Group, value: int) -> tuple[int, ...]:
+    return (value,) * group.switch.lanes
+
+
+def sum_at_the_parent(group: Group, value: int, **fields: int) -> dict[int, Chunk]:
+    chunk = replace(
+        group.chunk(group.members[0], lanes(group, value)), kind=CONTRIBUTE, child=PARENT.child, **fields
+    )
+    return {PARENT.port: chunk}
+
+
+def from_parent(group: Group, value: int, **fields: int) -> Chunk:
+    return group.chunk(PARENT, lanes(group, value), kind=RESULT, **fields)
+
+
+def results(group: Group, value: int, **fields: int) -> dict[int, Chunk]:
+    return {m.port: group.chunk(m, lanes(group, value), kind=RESULT, **fields) for m in group.members}
+
+
+def complete(group: Group, value: int, **fields: int) -> None:
+    a, b = group.members
+    assert group.contribute(a, lanes(group, value), **fields) == {}
+    assert group.contribute(b, lanes(group, value), **fields) == sum_at_the_parent(group, 2 * value, **fields)
+
+
+def test_a_complete_subtree_goes_up_as_one_contribution(group: Group) -> None:
+    complete(group, 5, slot=3, round=8)
+    assert group.switch.action_packets("decide")["forward_up"] == 1
+
+
+def test_flags_and_mismatch_go_up_with_the_sum(group: Group) -> None:
+    a, b = group.members
+    group.contribute(a, lanes(group, 1), mark=1, flags=NONFINITE)
+    up = group.contribute(b, lanes(group, 1), mark=2)
+    assert up == sum_at_the_parent(group, 2, mark=1, flags=NONFINITE | MISMATCH)
+
+
+def test_while_the_result_is_missing_a_retransmission_goes_up_again(group: Group) -> None:
+    complete(group, 5)
+    for m in group.members:
+        assert group.contribute(m, lanes(group, 5)) == sum_at_the_parent(group, 10)
+    assert group.switch.action_packets("decide")["forward_up_again"] == 2
+
+
+def test_the_parents_result_goes_to_all_children_once(group: Group) -> None:
+    complete(group, 5)
+    assert group.send(PARENT, from_parent(group, 99)) == results(group, 99)
+    assert group.send(PARENT, from_parent(group, 99)) == {}
+    counts = group.switch.action_packets("decide")
+    assert (counts["deliver_down"], counts["late_result"]) == (1, 1)
+
+
+def test_with_the_result_present_a_retransmission_is_reflected(group: Group) -> None:
+    complete(group, 5)
+    group.send(PARENT, from_parent(group, 99, flags=NONFINITE))
+    for m in group.members:
+        again = group.contribute(m, lanes(group, 5))
+        assert again == {m.port: group.chunk(m, lanes(group, 99), kind=RESULT, flags=NONFINITE)}
+
+
+@pytest.mark.parametrize("round_", [6, 8, 7 + 2**31])
+def test_a_result_of_another_round_is_dropped(group: Group, round_: int) -> None:
+    complete(group, 5, round=7)
+    assert group.send(PARENT, from_parent(group, 99, round=round_)) == {}
+    assert group.send(PARENT, from_parent(group, 77, round=7)) == results(group, 77, round=7)
+    assert group.switch.action_packets("decide")["stale"] == 1
+
+
+def test_the_next_round_forgets_the_result(group: Group) -> None:
+    complete(group, 5)
+    group.send(PARENT, from_parent(group, 99))
+    complete(group, 6, round=1)
+    assert group.contribute(group.members[0], lanes(group, 6), round=1) == sum_at_the_parent(
+        group, 12, round=1
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"port": 1}, {"port": 3}, {"ip": PARENT.ip + 1}, {"child": 6}], ids=lambda c: next(iter(c))
+)
+def test_results_come_from_the_parents_place_only(group: Group, change: dict[str, int]) -> None:
+    complete(group, 5)
+    impostor = replace(PARENT, **change)
+    forged = replace(from_parent(group, 666), child=impostor.child)
+    assert group.switch.exchange(impostor.port, frame(impostor, VIRTUAL, forged.pack())) == []
+    assert group.switch.action_packets("decide")["refused"] == 1
+    assert group.send(PARENT, from_parent(group, 99)) == results(group, 99)
+
+
+def test_the_parent_does_not_contribute(group: Group) -> None:
+    assert group.send(PARENT, replace(from_parent(group, 5), kind=CONTRIBUTE)) == {}
+    assert group.switch.action_packets("decide")["bad_role"] == 1
+    complete(group, 5)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x01", bytes(range(256)) * 4], ids=len)
+def test_a_probe_comes_back_as_it_is(group: Group, payload: bytes) -> None:
+    a = group.members[0]
+    probe = group.chunk(a, (), kind=PROBE, round=0x01020304, mark=0x05060708, slot=0xFFFF).pack() + payload
+    [(port, data)] = group.switch.exchange(a.port, frame(a, VIRTUAL, probe))
+    assert port == a.port
+    assert open_frame(data, VIRTUAL, a) == (a.udp_port, probe)
+    assert group.switch.action_packets("decide")["probe"] == 1
+
+
+def test_a_strangers_probe_is_not_answered(group: Group) -> None:
+    stranger = replace(group.members[0], ip=0x0A010063)
+    probe = group.chunk(stranger, (), kind=PROBE).pack()
+    assert group.switch.exchange(stranger.port, frame(stranger, VIRTUAL, probe)) == []
+
+
+def test_only_a_root_answers_a_probe_to_the_root(switch: Switch, group: Group) -> None:
+    a = group.members[0]
+    probe = group.chunk(a, (), kind=PROBE, flags=TO_ROOT)
+    assert group.send(a, probe) == {}
+    assert switch.action_packets("decide")["no_path"] == 1
+    top = replace(group, number=2, root=True, slot_base=64, mcast_group=3).install_members().install_tree()
+    assert top.send(a, replace(probe, group=2)) == {a.port: replace(probe, group=2)}
