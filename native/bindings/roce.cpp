@@ -310,8 +310,14 @@ void bind_endpoint(nb::module_& m) {
           "connect",
           [](Endpoint& self, const QueuePairOptions& options, Ipv4Address peer, const nb::bytes& peer_mac)
               -> QueuePair& { return self.connect(options, peer, mac_of(peer_mac)); },
-          "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal)
-      .def_prop_ro("memory", &Endpoint::memory, nb::rv_policy::reference_internal)
+          "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal,
+           "The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.")
+      .def(
+          "register",
+          [](Endpoint& self, const Array& buffer, int access) {
+            return self.memory().add(view(buffer), static_cast<std::uint8_t>(access));
+          },
+          "buffer"_a, "access"_a, nb::keep_alive<1, 2>(), "Registers a buffer for all queue pairs; its rkey.")
       .def_prop_ro("mac", [](const Endpoint& self) { return copy(std::as_bytes(std::span(self.mac()))); })
       .def("step", &step, "timeout_ns"_a, "Send, wait for something to happen, handle it.")
       .def_prop_ro("stats", &Endpoint::stats, nb::rv_policy::copy);
