@@ -15,6 +15,11 @@ from itertools import groupby
 from railweave.controller.errors import Refused
 
 FIRST_START = 1  # registers are 0 when a switch starts, and 0 is not newer than 0
+# A group that ran on while its switch was restarted has an unknown number of rounds behind it: its counters
+# do not tell how far its tags have come. Its start says so; no other group gets this one, because serial
+# numbers go on in steps of at least managed.ROUNDS_MARGIN.
+RESTARTED_START = 2
+RESTARTED_ROUNDS = 2**30  # more than any group gets through
 SERIAL_MASK = 2**32 - 1
 HALF = 2**31  # RFC 1982: which of two serial numbers is newer is defined up to this distance
 
@@ -88,27 +93,26 @@ class SlotSpace:
     def adopt(self, group: int, taken: SlotRange) -> None:
         """Take over a range that the switch's tables already give to a group."""
         self._taken[group] = taken
-        self._set(taken.base, taken.size, taken.start)
+        self._raise(taken.base, taken.size, taken.start)
 
     def release(self, group: int, rounds: int = 0) -> None:
         """End a group that has used up to `rounds` rounds; its slots' next serial numbers lie beyond."""
         taken = self._taken.pop(group, None)
         if taken:
-            self._set(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
+            if taken.start == RESTARTED_START:
+                rounds += RESTARTED_ROUNDS
+            self._raise(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
 
     def reset(self) -> None:
         """The switch has lost its registers: serial numbers may begin anew, also those of running groups."""
         self._start = [FIRST_START] * self.slots
         for group, taken in self._taken.items():
-            self._taken[group] = SlotRange(taken.base, taken.size, FIRST_START)
+            self._taken[group] = SlotRange(taken.base, taken.size, RESTARTED_START)
 
     def serials(self) -> tuple[Serials, ...]:
-        """What has to be remembered: the ranges outside running groups that were used before."""
-        mine = list(self._start)
-        for taken in self._taken.values():
-            mine[taken.base : taken.base + taken.size] = [FIRST_START] * taken.size
+        """What has to be remembered: the ranges that were used before."""
         result, base = [], 0
-        for start, run in groupby(mine):
+        for start, run in groupby(self._start):
             size = sum(1 for _ in run)
             if start != FIRST_START:
                 result.append(Serials(base, size, start))
@@ -116,9 +120,9 @@ class SlotSpace:
         return tuple(result)
 
     def remember(self, serials: Iterable[Serials]) -> None:
-        """Take back what `serials` said, possibly in another life of the controller."""
+        """Take back what `serials` said, possibly in another life of the controller; the newest counts."""
         for known in serials:
-            self._set(known.base, known.size, known.start)
+            self._raise(known.base, known.size, known.start)
 
     def _free(self, base: int, size: int) -> bool:
         return all(
@@ -132,5 +136,7 @@ class SlotSpace:
                 newest = start
         return newest
 
-    def _set(self, base: int, size: int, start: int) -> None:
-        self._start[base : base + size] = [start] * len(self._start[base : base + size])
+    def _raise(self, base: int, size: int, start: int) -> None:
+        for slot in range(base, min(base + size, self.slots)):
+            if newer(start, self._start[slot]):
+                self._start[slot] = start

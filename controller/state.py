@@ -59,20 +59,29 @@ WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplin
 
 
 def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
-    """The updates, in a safe order, that turn `actual` into `desired`; none if they are equal."""
-    deletes, writes = [], []
+    """The updates, in a safe order, that turn `actual` into `desired`; none if they are equal.
+
+    Whoever writes them may die in between. Notes are therefore written before what they speak of goes
+    (INSERT before MODIFY, which may narrow one), and deleted when all else is done.
+    """
     have, want = _by_key(actual), _by_key(desired)
-    for key, value in have.items():
-        if key not in want:
-            deletes.append(Update("DELETE", value))
-    for key, value in want.items():
-        if key not in have:
-            writes.append(Update("INSERT", value))
-        elif have[key] != value:
-            writes.append(Update("MODIFY", value))
-    deletes.sort(key=lambda update: _order(update.value), reverse=True)
-    writes.sort(key=lambda update: _order(update.value))
-    return deletes + writes
+    gone = [value for key, value in have.items() if key not in want]
+    new = [value for key, value in want.items() if key not in have]
+    changed = [value for key, value in want.items() if key in have and have[key] != value]
+    deletes = [Update("DELETE", value) for value in sorted(gone, key=_order, reverse=True)]
+    writes = [Update("INSERT", value) for value in sorted(new, key=_order)]
+    writes += [Update("MODIFY", value) for value in sorted(changed, key=_order)]
+    return [
+        *(update for update in writes if is_note(update.value)),
+        *(update for update in deletes if not is_note(update.value)),
+        *(update for update in writes if not is_note(update.value)),
+        *(update for update in deletes if is_note(update.value)),
+    ]
+
+
+def is_note(value: Entry | Multicast) -> bool:
+    """Whether this is one of the controller's notes to itself (`tables.members_serials`)."""
+    return isinstance(value, Entry) and value.table == "members" and ("group", 0) in value.match
 
 
 def _by_key(state: SwitchState) -> dict[tuple[str, Fields], Entry | Multicast]:

@@ -87,8 +87,8 @@ def members_parent(group: int, port: int, child: int, source: int, slots: SlotRa
 def members_serials(known: Serials, last_group: int) -> Entry:
     """A note to the controller itself, kept where the registers that it speaks of are kept.
 
-    It matches no packet. It says from which serial number a free range of slots may be used again, and
-    which group number was given last; a controller that was restarted reads it back.
+    It matches no packet. It says from which serial number a range of slots may be used again, and which group
+    number was given last; a controller that was restarted reads it back.
     """
     return _members(
         NO_GROUP,

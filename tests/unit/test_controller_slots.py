@@ -21,6 +21,8 @@ class SlotsInUse(RuleBasedStateMachine):
         self.space = SlotSpace("s", SLOTS)
         self.registers = [0] * SLOTS
         self.running: dict[int, SlotRange] = {}
+        self.rounds: dict[int, int] = {}  # that a group has behind it
+        self.counted: dict[int, int] = {}  # of these, since its switch was started
         self.next_group = 1
 
     @rule(exponent=st.integers(0, 6))
@@ -46,14 +48,23 @@ class SlotsInUse(RuleBasedStateMachine):
         return None
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), rounds=st.integers(0, 5000), slack=st.integers(1, 4096))
-    def end(self, data: st.DataObject, rounds: int, slack: int) -> None:
+    @rule(data=st.data(), rounds=st.integers(1, 5000))
+    def work(self, data: st.DataObject, rounds: int) -> None:
         group = data.draw(st.sampled_from(sorted(self.running)))
-        taken = self.running.pop(group)
+        taken = self.running[group]
+        self.rounds[group] = self.rounds.get(group, 0) + rounds
+        self.counted[group] = self.counted.get(group, 0) + rounds
         for slot in range(taken.base, taken.base + taken.size):
-            if rounds:
-                self.registers[slot] = taken.start + rounds - 1
-        self.space.release(group, rounds + slack)
+            tag = taken.start + self.rounds[group] - 1
+            assert newer(tag, self.registers[slot])
+            self.registers[slot] = tag
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), margin=st.integers(1, 4096))
+    def end(self, data: st.DataObject, margin: int) -> None:
+        group = data.draw(st.sampled_from(sorted(self.running)))
+        del self.running[group]
+        self.space.release(group, self.counted.get(group, 0) + margin)
 
     @rule()
     def restart_controller(self) -> None:
@@ -68,6 +79,7 @@ class SlotsInUse(RuleBasedStateMachine):
     def restart_switch(self) -> None:
         self.space.reset()
         self.registers = [0] * SLOTS
+        self.counted.clear()
         self.running = {group: self.space.taken[group] for group in self.running}
 
     @invariant()
@@ -104,3 +116,12 @@ def test_sizes_are_powers_of_two_that_fit(size: int) -> None:
 def test_numbers_count_both_copies() -> None:
     taken = SlotRange(base=512, size=256, start=1)
     assert (taken.first_number, taken.mask) == (1024, 511)
+
+
+def test_a_group_that_outlived_its_switch_leaves_a_wide_berth() -> None:
+    space = SlotSpace("s", 8)
+    space.allocate(1, 8)
+    space.reset()
+    restarted = space.taken[1]
+    space.release(1, rounds=3)
+    assert newer(space.allocate(2, 8).start, restarted.start + 2**29)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from ipaddress import IPv4Address
 
 import finsy as fy
@@ -13,7 +14,7 @@ from railweave.controller import desired, tables, wire
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import Refused
-from railweave.controller.slots import Serials, SlotRange
+from railweave.controller.slots import Serials, SlotRange, SlotSpace, newer
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, difference, fields
 from railweave.controller.tables import Endpoint, mac_number
 from railweave.controller.trees import build
@@ -235,3 +236,56 @@ def test_members_are_deleted_first_and_written_last() -> None:
     assert order[0] == "multicast"
     assert order[-3:] == ["members"] * 3
     assert [u.value for u in deletes] == [u.value for u in reversed(writes)]
+
+
+def knowledge(state: SwitchState, rounds: int) -> SlotSpace:
+    """What a new controller makes of a switch whose groups have so many rounds behind them."""
+    space = SlotSpace("leaf1", 64)
+    for entry in state.entries:
+        if note := tables.read_members_serials(entry):
+            space.remember([note[0]])
+    for entry in state.entries:
+        if found := tables.read_members(entry):
+            space.adopt(*found)
+    for group in space.taken:
+        space.release(group, rounds)
+    return space
+
+
+def test_a_controller_may_die_between_any_two_updates() -> None:
+    """At each point the switch says enough for serial numbers to go on, never back."""
+    _, group, plan = two_levels()
+
+    def held(space: SlotSpace, running: bool) -> SwitchState:
+        parts = [desired.memory(space.serials(), last_group=3)]
+        if running:
+            parts.append(desired.aggregation(group, "leaf1", space.taken[3], plan.switches))
+        return desired.merge(parts)
+
+    space = SlotSpace("leaf1", 64)
+    space.remember([Serials(0, 64, 5000)])
+    states = [held(space, running=False)]
+    for size in (16, 64, 32):
+        taken = space.allocate(3, size)
+        states.append(held(space, running=True))
+        space.release(3, rounds=7000)
+        states.append(held(space, running=False))
+        assert space.allocate(4, size).start == taken.start + 7000
+        space.release(4)
+    floor = [5000] * 64
+    for before, after in itertools.pairwise(states):
+        updates = difference(before, after)
+        for done in range(len(updates) + 1):
+            space = knowledge(apply(before, updates[:done]), rounds=7000)
+            starts = [space.allocate(slot, 1).start for slot in range(64)]
+            assert all(not newer(least, start) for start, least in zip(starts, floor, strict=True))
+        floor = starts
+
+
+def test_members_wait_for_what_they_point_to_and_notes_for_nothing() -> None:
+    _, group, plan = two_levels()
+    state = desired.aggregation(group, "leaf1", SlotRange(0, 16, 1), plan.switches)
+    notes = desired.memory([Serials(0, 16, 99)], last_group=3)
+    assert difference(state, notes)[0].kind == "INSERT"
+    assert difference(desired.merge([state, notes]), state)[-1].kind == "DELETE"
+    assert difference(notes, state)[-1] == Update("DELETE", next(iter(notes.entries)))

@@ -14,6 +14,7 @@ from fake_switch import FakeSwitch
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
+from railweave.controller.slots import RESTARTED_START
 from railweave.v1 import controller_pb2 as pb
 from watcher import Watcher, watched
 
@@ -174,13 +175,15 @@ def test_a_switch_that_lost_its_state_gets_it_again_and_the_ranks_are_told(run) 
     async def body() -> None:
         async with new_world(hosts=2) as world:
             watchers = await watched(world, 2)
-            before, pushes = world.switch.snapshot(), world.switch.pushes
+            multicasts, entries = world.switch.multicasts(), len(world.switch.entities)
+            pushes = world.switch.pushes
             await world.switch.restart(lose_state=True)
             for watcher in watchers:
                 down = (await watcher.event()).plane_down
                 assert (down.plane, down.reason) == ("ina", "switch s-ina was restarted and lost its state")
                 assert (await watcher.event()).plane_up.plane == "ina"
-            assert world.switch.snapshot() == before
+            assert (world.switch.multicasts(), len(world.switch.entities)) == (multicasts, entries)
+            assert serial_starts(world.switch) == [RESTARTED_START] * 2
             assert world.switch.pushes == pushes + 1
 
     run(body())
