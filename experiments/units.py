@@ -119,19 +119,21 @@ def parse_shares(text: str | None, rails: Sequence[str]) -> dict[str, float] | N
     if text is None:
         return None
     parts = text.split(",")
-    named = "=" in text
-    if not named and len(parts) != len(rails):
-        raise OptionError(f"shares {text!r}: {len(parts)} given for {len(rails)} rails ({', '.join(rails)})")
+    if "=" not in text:
+        if len(parts) != len(rails):
+            raise OptionError(
+                f"shares {text!r}: {len(parts)} given for {len(rails)} rails ({', '.join(rails)})"
+            )
+        parts = [f"{rail}={part}" for rail, part in zip(rails, parts, strict=True)]
     shares = dict.fromkeys(rails, 0.0)
-    for rail, part in (
-        zip(rails, parts, strict=False) if not named else (p.split("=", 1) for p in parts if "=" in p)
-    ):
-        if rail.strip() not in shares:
-            raise OptionError(f"shares {text!r}: no rail {rail.strip()!r}; rails are {', '.join(rails)}")
+    for part in parts:
+        rail, _, number = (word.strip() for word in part.partition("="))
+        if rail not in shares:
+            raise OptionError(f"shares {text!r}: no rail {rail!r}; rails are {', '.join(rails)}")
         try:
-            shares[rail.strip()] = float(part)
+            shares[rail] = float(number)
         except ValueError:
-            raise OptionError(f"shares {text!r}: {part!r} is not a number") from None
+            raise OptionError(f"shares {text!r}: {number!r} is not a number") from None
     total = sum(shares.values())
     if not (math.isfinite(total) and total > 0 and min(shares.values()) >= 0):
         raise OptionError(f"shares {text!r}: expected numbers of at least 0 that are not all 0")

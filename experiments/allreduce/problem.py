@@ -22,7 +22,7 @@ class Problem:
     """What one rank gives to every run of one size, and what must come out.
 
     Run i takes the base input times a power of two that changes from run to run, so that a result left over
-    from the run before is wrong in every element. Scaling by powers of two is exact, so one sum serves all runs.
+    from the run before is wrong in every element. Such scaling is exact, so one sum serves all runs.
     """
 
     base: Array

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark's check: right results pass, and every kind of wrong one is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from railweave.experiments.allreduce.problem import DTYPES, OPS, SCALES, Array, problem
+from railweave.experiments.bounds import average_error_bound, sum_error_bound
+
+REDUCE = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
+
+
+def inputs(count: int, dtype: str, op: str, ranks: int, run: int) -> list[Array]:
+    given = []
+    for rank in range(ranks):
+        task = problem(count, dtype, op, rank, ranks)
+        out = np.empty_like(task.base)
+        task.fill(run, out)
+        given.append(out)
+    return given
+
+
+def result(given: list[Array], op: str) -> Array:
+    if op != "avg":
+        return np.asarray(REDUCE[op](given), given[0].dtype)
+    total = np.add.reduce(given, dtype=given[0].dtype)
+    if total.dtype == np.int32:
+        return np.trunc(total / len(given)).astype(np.int32)
+    return (total / np.float32(len(given))).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("ranks", [2, 3, 31])
+def test_right_results_pass(dtype: str, op: str, ranks: int) -> None:
+    task = problem(1000, dtype, op, 0, ranks)
+    for run in range(SCALES + 1):
+        assert task.wrong(run, result(inputs(1000, dtype, op, ranks, run), op)) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+def test_wrong_results_are_counted(dtype: str, op: str) -> None:
+    task = problem(1000, dtype, op, 0, 4)
+    right = result(inputs(1000, dtype, op, 4, run=3), op)
+    stale = result(inputs(1000, dtype, op, 4, run=2), op)
+    assert task.wrong(3, stale) > 900
+    assert task.wrong(3, inputs(1000, dtype, op, 4, run=3)[0]) > 500  # nothing reduced
+    one_off = right.copy()
+    one_off[7] = np.nextafter(np.float32(one_off[7]) * 2 + 1, 9e9) if dtype == "float32" else one_off[7] + 1
+    assert task.wrong(3, one_off) == 1
+
+
+def test_nan_is_wrong() -> None:
+    task = problem(10, "float32", "sum", 0, 2)
+    assert task.wrong(0, np.full(10, np.nan, np.float32)) == 10
+
+
+def fixed_point_sum(given: np.ndarray, lanes: int) -> np.ndarray:
+    """Sum as the ina rail does: one exponent per packet, lanes rounded half to even, exact integer sums."""
+    ranks, count = given.shape
+    headroom = int(np.ceil(np.log2(ranks)))
+    total = np.empty(count)
+    for first in range(0, count, lanes):
+        chunk = given[:, first : first + lanes].astype(np.float64)
+        exponent = np.frexp(np.abs(chunk).max())[1] - 1
+        unit = 2.0 ** (exponent + headroom - 30)
+        total[first : first + lanes] = np.rint(chunk / unit).sum(axis=0) * unit
+    return total.astype(np.float32)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+def test_bounds_hold_and_are_not_idle(ranks: int) -> None:
+    random = np.random.default_rng(ranks)
+    given = (random.standard_normal((ranks, 4096)) * 10.0 ** random.integers(-4, 4, 4096)).astype(np.float32)
+    exact = given.astype(np.float64).sum(axis=0)
+    magnitude = np.abs(given).max(axis=0)
+    bound = sum_error_bound(magnitude, ranks, 256)
+    fixed = np.abs(fixed_point_sum(given, 256) - exact)
+    floating = np.abs(np.add.reduce(given).astype(np.float64) - exact)
+    assert (fixed <= bound).all()
+    assert (floating <= bound).all()
+    assert (fixed / bound).max() > 0.2  # a bound a thousand times too wide would find nothing
+    average = np.abs((fixed_point_sum(given, 256) / np.float32(ranks)).astype(np.float64) - exact / ranks)
+    assert (average <= average_error_bound(magnitude, ranks, 256)).all()

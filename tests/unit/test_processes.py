@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children of the lab: ready lines, ends, and what is said about them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from railweave.topologies.errors import LabError
+from railweave.topologies.processes import Child, Event, Exit, Line
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-u", "-c", script]
+
+
+async def start(script: str, folder: Path) -> tuple[Child, asyncio.Queue[Event]]:
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    return await Child.start("child", python(script), folder / "child.log", events), events
+
+
+def test_lines_and_the_end_come_in_order(tmp_path: Path) -> None:
+    async def check() -> None:
+        child, events = await start("print('ready port=1'); print('two')", tmp_path)
+        assert await child.ready(20) == "ready port=1"
+        assert [await events.get() for _ in range(3)] == [
+            Line(child, "ready port=1"),
+            Line(child, "two"),
+            Exit(child, 0),
+        ]
+        assert not child.running
+        assert child.log.read_text() == "ready port=1\ntwo\n"
+
+    asyncio.run(check())
+
+
+def test_an_end_before_ready_says_why(tmp_path: Path) -> None:
+    async def check() -> None:
+        child, _ = await start("raise SystemExit('address in use')", tmp_path)
+        with pytest.raises(
+            LabError, match=r"child ended with status 1: address in use \(log: .*child\.log\)"
+        ):
+            await child.ready(20)
+
+    asyncio.run(check())
+
+
+def test_a_deadline_passes(tmp_path: Path) -> None:
+    async def check() -> None:
+        child, _ = await start("import signal; signal.pause()", tmp_path)
+        with pytest.raises(LabError, match="not ready within"):
+            await child.ready(0.01)
+        await child.stop()
+
+    asyncio.run(check())
+
+
+def test_a_child_that_will_not_go_is_killed(tmp_path: Path) -> None:
+    async def check() -> None:
+        stubborn = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready")
+while True:
+    signal.pause()
+"""
+        child, events = await start(stubborn, tmp_path)
+        await child.ready(20)
+        await child.stop(grace_s=0.05)
+        assert not child.running
+        await events.get()
+        end = await events.get()
+        assert isinstance(end, Exit)
+        assert "killed by SIGKILL" in child.obituary(end.code)
+
+    asyncio.run(check())
+
+
+def test_children_die_with_their_parent(tmp_path: Path) -> None:
+    """The parent is killed in a way that gives it no chance to clean up."""
+    grandchild = python("print('ready'); import signal; signal.pause()")
+    script = f"""
+import asyncio, os, signal
+from pathlib import Path
+from railweave.topologies.processes import Child
+async def main():
+    log = Path({str(tmp_path / "c.log")!r})
+    child = await Child.start("c", {grandchild!r}, log, asyncio.Queue())
+    await child.ready(20)
+    print(child.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+    async def check() -> None:
+        parent = await asyncio.create_subprocess_exec(*python(script), stdout=asyncio.subprocess.PIPE)
+        assert parent.stdout is not None
+        pid = int(await parent.stdout.readline())
+        gone = asyncio.get_running_loop().create_future()
+        descriptor = pidfd(pid)
+        if descriptor is not None:
+            asyncio.get_running_loop().add_reader(descriptor, gone.set_result, None)
+            await asyncio.wait_for(gone, 20)
+        assert await parent.wait() == -9
+
+    asyncio.run(check())
+
+
+def pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:  # gone already
+        return None
