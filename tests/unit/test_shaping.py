@@ -7,7 +7,8 @@ import pytest
 from railweave.topologies import counters
 from railweave.topologies.shaping import FRAME, TokenBucket, bridge_loss_rules
 
-HEADER = "Inter-|   Receive   |  Transmit\n face |bytes  packets errs drop fifo frame compressed multicast|bytes …\n"
+HEADER = "Inter-|   Receive   |  Transmit\n"
+HEADER += " face |bytes  packets errs drop fifo frame compressed multicast|bytes …\n"
 NET_DEV = (
     HEADER
     + "    lo: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\nh1-ina: 1234567 1000 0 3 0 0 0 0 7654321 2000 0 5 0 0 0 0\n"
