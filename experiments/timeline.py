@@ -25,14 +25,17 @@ class Span:
     payload_bytes: int = 0
 
 
-def colour(row: str) -> str:
-    """Return the colour of a rail by its kind; rails of one kind share it."""
-    return COLOURS.get(row.rstrip("0123456789"), COMPUTE_COLOUR)
+def colour(row: str) -> tuple[float, float, float]:
+    """Return the colour of a row: of a rail by its kind, each further rail of one kind paler."""
+    kind = row.rstrip("0123456789")
+    base = COLOURS.get(kind, COMPUTE_COLOUR)
+    paleness = 0.25 * (int(row[len(kind) :] or 0) % 4)
+    red, green, blue = (int(base[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return (red + (1 - red) * paleness, green + (1 - green) * paleness, blue + (1 - blue) * paleness)
 
 
-def write_trace(spans: Sequence[Span], path: Path) -> None:
-    """Write a Chrome trace: a process per rank, in it a row for its computing and one per rail."""
-    rows = list(dict.fromkeys(span.row for span in spans))
+def write_trace(spans: Sequence[Span], rows: Sequence[str], path: Path) -> None:
+    """Write a Chrome trace: a process per rank, with its `rows` in this order."""
     events: list[dict[str, Any]] = []
     for rank in sorted({span.rank for span in spans}):
         events.append({"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}})
@@ -56,7 +59,7 @@ def write_trace(spans: Sequence[Span], path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
-def draw(spans: Sequence[Span], path: Path, title: str, first_steps: int = 5) -> None:
+def draw(spans: Sequence[Span], rows: Sequence[str], path: Path, title: str, first_steps: int = 5) -> None:
     """Draw the first steps of every rank, and each rail's throughput over the run (mean of ranks)."""
     import matplotlib  # noqa: PLC0415 - a second to import
 
@@ -64,7 +67,6 @@ def draw(spans: Sequence[Span], path: Path, title: str, first_steps: int = 5) ->
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
     ranks = sorted({span.rank for span in spans})
-    rows = list(dict.fromkeys(span.row for span in spans))
     height = 1.6 + 0.16 * len(ranks) * len(rows)
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(11, height + 3), height_ratios=[height, 3], layout="constrained"

@@ -57,7 +57,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
     ) -> Child:
         """Start `command` in a session of its own (Ctrl-C is the lab's to handle), killed when we die."""
-        with log.open("ab") as output:
+        with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *command),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -56,7 +56,7 @@ class Contender:
     ranks: int
     reduce: Callable[[Array, Array], None]  # (input, output): timed
     meet: Callable[[], None]  # returns when all ranks have called it
-    prepare: Callable[[Array, Array], None] = lambda _given, _out: None  # before every `reduce`: not timed
+    prepare: Callable[[Array, Array], None] = lambda _given, _out: None  # before every `reduce`; not timed
     details: Callable[[], dict[str, Any]] = dict  # about the runs since the last call; for the message
 
 

@@ -32,7 +32,7 @@ def work() -> None:
                 payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
             return {"payload": payload}
 
-        measure(Contender(comm.rank, comm.world_size, reduce, meet, details), measurement)
+        measure(Contender(comm.rank, comm.world_size, reduce, meet, details=details), measurement)
         counts = {name: vars(rail) for name, rail in rail_counts(comm).items()}
         emit("done", rank=comm.rank, rails=counts)
 

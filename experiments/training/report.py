@@ -11,6 +11,7 @@ from railweave.experiments.accounting import RULE, RailAccount
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
 from railweave.experiments.units import format_bytes, format_rate
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -51,10 +52,11 @@ def write_files(result: DemoResult) -> dict[str, Path]:
     out = result.options.out
     files = {"timeline": out / "timeline.png", "Chrome trace (open in Perfetto)": out / "trace.json"}
     *_, trace = files.values()
-    timeline.write_trace(result.spans, trace)
-    rails = ", ".join(rail.name for rail in result.rails)
-    title = f"{len(result.options.topology.hosts)} hosts train over {rails}"
-    timeline.draw(result.spans, out / "timeline.png", title)
+    rails = [rail.name for rail in result.rails]
+    rows = ["compute", *rails]
+    timeline.write_trace(result.spans, rows, trace)
+    title = f"{len(result.options.topology.hosts)} hosts train over {', '.join(rails)}"
+    timeline.draw(result.spans, rows, out / "timeline.png", title)
     return files
 
 
@@ -62,9 +64,8 @@ def print_report(result: DemoResult, console: Console) -> None:
     """Print the result for people."""
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
-    console.print()
-    console.print(_rail_table(result), soft_wrap=True)
-    console.print(f"  {RULE}", style="dim")
+    console.print(_rail_table(result))
+    console.print(RULE, style="dim")
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
@@ -96,34 +97,28 @@ def print_report(result: DemoResult, console: Console) -> None:
 
 
 def _rail_table(result: DemoResult) -> Table:
-    table = Table(title="rails, summed over the hosts", title_justify="left", title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("rail")
-    for column in (
-        "share",
-        "agent bytes",
-        "interface bytes",
-        "goodput",
-        "retransmissions",
-        "switch results",
-        "agree",
-    ):
+    for column in ("share", "goodput", "agent sent", "interface sent", "resent", "P4 results", "agree"):
         table.add_column(column, justify="right")
     for rail in result.rails:
         table.add_row(
             rail.name,
             f"{rail.share:.1%}",
-            f"{rail.agent_bytes:,}",
-            f"{rail.interface_bytes:,} ({_difference(rail)})",
             format_rate(rail.goodput_bps),
+            f"{rail.agent_bytes / 1e6:.3f} MB",
+            f"{rail.interface_bytes / 1e6:.3f} MB",
             f"{rail.retransmissions:,}",
-            "-" if rail.switch_results is None else f"{rail.switch_results:,} of {rail.expected_results:,}",
+            _results(rail),
             _mark(rail.bytes_agree and rail.results_agree),
         )
     return table
 
 
-def _difference(rail: RailAccount) -> str:
-    return f"{rail.interface_bytes / rail.agent_bytes - 1:+.2%}" if rail.agent_bytes else "-"
+def _results(rail: RailAccount) -> str:
+    if rail.switch_results is None:
+        return "-"
+    return f"{rail.switch_results:,}/{rail.expected_results:,}"
 
 
 def _mark(good: bool) -> str:

@@ -45,7 +45,7 @@ class Step:
     number: int
     loss: float  # mean over the ranks
     compute_s: float
-    communicate_s: float  # both of the slowest rank
+    communicate_s: float  # both mean over the ranks
     goodput_bps: Mapping[str, float]  # by rail, mean over the ranks
     shares: Mapping[str, float]
 
@@ -159,8 +159,8 @@ def _step(messages: list[dict[str, Any]]) -> Step:
     return Step(
         number=messages[0]["step"],
         loss=sum(message["loss"] for message in messages) / len(messages),
-        compute_s=max(message["computed"] - message["began"] for message in messages),
-        communicate_s=max(message["reduced"] - message["computed"] for message in messages),
+        compute_s=sum(message["computed"] - message["began"] for message in messages) / len(messages),
+        communicate_s=sum(message["reduced"] - message["computed"] for message in messages) / len(messages),
         goodput_bps={rail: sum(values) / len(values) for rail, values in rates.items()},
         shares={rail: count / total for rail, count in payload.items()},
     )

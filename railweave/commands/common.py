@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,6 +19,9 @@ from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
 from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.model import Topology
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 
@@ -37,6 +40,7 @@ Shares = Annotated[
 SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 
+PLAIN_WIDTH = 110  # of tables in files and pipes
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
 
@@ -89,6 +93,16 @@ def check_target(name: str, topology: Topology) -> str:
     if needed and (missing := TARGETS[name].missing()):
         raise OptionError(f"switch target {name!r} cannot run here: {missing}")
     return name
+
+
+def console(json_file: Path | None) -> Console:
+    """Return where words for people go: stdout, or stderr if JSON goes to stdout."""
+    from rich.console import Console  # noqa: PLC0415 - help needs none
+
+    chosen = Console(stderr=str(json_file) == "-", highlight=False)
+    if not chosen.is_terminal:
+        chosen.width = PLAIN_WIDTH
+    return chosen
 
 
 def write_json(value: Mapping[str, Any], path: Path | None) -> None:

@@ -38,8 +38,6 @@ def demo(
     process, and the agents' byte counts against the kernel's and the switch's.
     """
     with common.one_line_errors():
-        from rich.console import Console  # noqa: PLC0415
-
         from railweave.experiments.training import report, run  # noqa: PLC0415
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
         from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
@@ -55,7 +53,7 @@ def demo(
             shares=units.parse_shares(shares, names),
             loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in topology.planes]),
         )
-        console = Console(stderr=str(json_file) == "-")
+        console = common.console(json_file)
         with TrainingProgress(console, steps, names) as progress:
             result = common.run(run.run(options, progress.phase, progress.step))
         report.print_report(result, console)

@@ -21,13 +21,12 @@ def doctor(
 
     Exits with 1 if something is absent that the demo needs.
     """
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     from railweave.commands.checks import run_checks  # noqa: PLC0415
 
     findings = run_checks()
-    console = Console(stderr=str(json_file) == "-")
+    console = common.console(json_file)
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "found", "what to do"):
         table.add_column(column, overflow="fold")

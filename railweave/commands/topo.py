@@ -52,11 +52,9 @@ def file_command(
 
 
 def _show(topology: common.Topology, out: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
     from railweave.topologies import draw  # noqa: PLC0415
 
-    console = Console()
+    console = common.console(None)
     console.print(draw.tree(topology))
     if out is None:
         return
