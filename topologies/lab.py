@@ -195,9 +195,9 @@ class Lab:
         return child
 
     async def _failure(self, first: Exit) -> LabError:
-        """Give the other workers a moment to notice by themselves, and let them have their say."""
+        """Give the other workers a moment to notice the end of one of them, and let them have their say."""
         words = [first.child.obituary(first.code)]
-        waiting = self._unfinished - {first.child}
+        waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
                 while waiting:

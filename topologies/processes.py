@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from railweave.topologies.errors import LabError
 
 STOP_GRACE_S = 1.5
+_ERROR = re.compile(r"(railweave[ \w]*|[A-Z]\w*|\w+(\.\w+)+): ")
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,11 @@ class Child:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log that says something; of a traceback that is the error itself."""
+    """Return the last error in a log, as Python and our commands write them, else its last words."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith("{")), "")
+    words = [line for line in lines if line and not line.startswith("{")]
+    errors = [line for line in words if _ERROR.match(line)]
+    return (errors or words or [""])[-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from railweave.topologies.errors import LabError
-from railweave.topologies.processes import Child, Event, Exit, Line
+from railweave.topologies.processes import Child, Event, Exit, Line, last_line
 
 
 def python(script: str) -> list[str]:
@@ -46,6 +46,17 @@ def test_an_end_before_ready_says_why(tmp_path: Path) -> None:
             await child.ready(20)
 
     asyncio.run(check())
+
+
+def test_the_last_error_of_a_log_is_found(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_line(log) == ""
+    log.write_text(
+        'Traceback:\n  File "x"\nhosts.errors.PeerLost: rank 1\nsome farewell\n{"event": "step"}\n'
+    )
+    assert last_line(log) == "hosts.errors.PeerLost: rank 1"
+    log.write_text("first\nlast\n\n")
+    assert last_line(log) == "last"
 
 
 def test_a_deadline_passes(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `railweave` command under test, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from railweave.topologies.record import RUN_FOLDER, Identity
+
+
+class Command:
+    """A `railweave` command that runs."""
+
+    def __init__(self, arguments: tuple[str, ...]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "railweave", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def records(self) -> list[Path]:
+        """The records of the labs that it has made."""
+        return list(RUN_FOLDER.glob(f"{self.process.pid}-*.json"))
+
+    def processes(self) -> dict[str, Identity]:
+        """What its lab consists of, by name."""
+        (record,) = self.records
+        return {entry["name"]: Identity(**entry) for entry in json.loads(record.read_text())["processes"]}
+
+    def until(self, word: str) -> str:
+        """Return the first line of output with `word`; the test's own timeout is the deadline."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if word in line:
+                return line
+        raise AssertionError(f"ended without a line with {word!r}: {self.process.communicate()[1]}")
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end; return the exit status and what was said on stderr."""
+        _, complaint = self.process.communicate()
+        return self.process.returncode, complaint

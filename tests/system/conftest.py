@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System tests run the real command in real namespaces; where that cannot be, they are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from railweave.topologies.errors import LabError
+from railweave.topologies.namespaces import require_tools
+from system.command import Command
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _able() -> None:
+    try:
+        require_tools()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Start `railweave` with arguments; what still runs at the end of the test is killed."""
+    running: list[Command] = []
+
+    def start_it(*arguments: str) -> Command:
+        running.append(Command((*arguments, "--out", str(tmp_path / "out"))))
+        return running[-1]
+
+    yield start_it
+    for command in running:
+        command.process.kill()
+        command.process.communicate()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a run ends, nothing of it stays: by Ctrl-C, SIGTERM, SIGKILL, or the death of a host or service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from system.command import Command
+
+LONG = ("demo", "--hosts", "3", "--rails", "tcp", "--rate", "20M", "--steps", "100000")
+NODES = 3 + 2 + 1  # namespaces: hosts, bridges (plane, management), the controller's
+
+
+def namespaces() -> set[str]:
+    """The network namespaces that some process lives in."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(str(path.readlink()))
+        except OSError:  # the process has ended
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_takes_all_down_within_five_seconds(
+    start: Callable[..., Command], number: signal.Signals, status: int, word: str
+) -> None:
+    command = start(*LONG)
+    command.until("step")
+    processes = command.processes()
+    assert len([one for one in processes.values() if one.alive()]) == NODES + 1 + 3  # controller, workers
+    nodes = [one.pid for name, one in processes.items() if name.startswith("namespace")]
+    own = {str(Path(f"/proc/{pid}/ns/net").readlink()) for pid in nodes}
+    assert len(own) == NODES
+    begin = time.monotonic()
+    command.process.send_signal(number)
+    code, complaint = command.end()
+    assert time.monotonic() - begin < 5
+    assert code == status
+    assert word in complaint
+    assert "Traceback" not in complaint
+    assert not [name for name, one in processes.items() if one.alive()]
+    assert not namespaces() & own
+    assert not command.records
+
+
+def test_a_signal_while_the_network_is_made(start: Callable[..., Command]) -> None:
+    command = start(*LONG)
+    command.until("making a network")
+    command.process.send_signal(signal.SIGINT)
+    code, complaint = command.end()
+    assert code == 130
+    assert "Traceback" not in complaint
+    assert not command.records
+
+
+def test_a_host_that_dies_is_named_by_the_others(start: Callable[..., Command]) -> None:
+    command = start(*LONG)
+    command.until("step")
+    processes = command.processes()
+    os.kill(processes["h2 (rank 1)"].pid, signal.SIGKILL)
+    code, complaint = command.end()
+    assert code == 1
+    assert "h2 (rank 1) was killed by SIGKILL" in complaint
+    for survivor in ("h1 (rank 0)", "h3 (rank 2)"):
+        assert f"{survivor} ended with status 1: PeerLost: rank 1 is lost" in complaint
+    assert "Traceback" not in complaint
+    assert not [name for name, one in processes.items() if one.alive()]
+
+
+def test_a_controller_that_dies_ends_the_run(start: Callable[..., Command]) -> None:
+    command = start(*LONG)
+    command.until("step")
+    processes = command.processes()
+    os.kill(processes["controller"].pid, signal.SIGKILL)
+    code, complaint = command.end()
+    assert code == 1
+    assert "controller was killed by SIGKILL" in complaint
+    assert not [name for name, one in processes.items() if one.alive()]
+
+
+def test_what_a_killed_run_leaves_is_found_by_the_next(start: Callable[..., Command]) -> None:
+    killed = start(*LONG)
+    killed.until("step")
+    processes = killed.processes()
+    killed.process.kill()
+    killed.process.communicate()
+    following = start(
+        "bench", "all-reduce", "--hosts", "2", "--rails", "tcp", "--sizes", "1K", "--iters", "2"
+    )
+    code, told = following.end()
+    assert code == 0, told
+    assert f"cleaned up after a run that was killed (pid {killed.process.pid}" in told
+    assert not [name for name, one in processes.items() if one.alive()]
+    assert not killed.records
