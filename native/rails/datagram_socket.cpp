@@ -168,7 +168,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams) {
     for (int i = 0; i < sent; ++i) {
       gone += batch.datagrams[i];
       counts_.datagrams_sent += batch.datagrams[i];
-      counts_.bytes_sent += batch.messages[i].msg_len + kWireHeaders;
+      counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kWireHeaders;
     }
   }
   return gone;
@@ -221,10 +221,11 @@ bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   for (int i = 0; i < received; ++i) {
     const std::size_t segment = batch.segment(i);
     const Bytes all(arena_.data() + i * kReceiveBytes, batch.messages[i].msg_len);
-    counts_.bytes_received += all.size() + kWireHeaders;
     for (std::size_t at = 0; at == 0 || at < all.size(); at += segment) {
+      const Bytes datagram = all.subspan(at, std::min(segment, all.size() - at));
       ++counts_.datagrams_received;
-      take(all.subspan(at, std::min(segment, all.size() - at)));
+      counts_.bytes_received += datagram.size() + kWireHeaders;
+      take(datagram);
     }
   }
   return received > 0;

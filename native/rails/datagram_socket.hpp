@@ -14,7 +14,7 @@
 
 namespace railweave {
 
-/// What an interface counts: a super-packet crosses a veth pair whole, with one set of headers.
+/// What the link carries: every datagram of a super-packet has headers of its own there.
 struct DatagramCounts {
   std::uint64_t datagrams_sent = 0;
   std::uint64_t datagrams_received = 0;

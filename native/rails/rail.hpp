@@ -27,7 +27,8 @@ struct Slice {
 struct RailStats {
   std::uint64_t slices = 0;
   std::uint64_t payload_bytes = 0;  // sizes of the slices completed
-  std::uint64_t bytes_sent = 0;  // bytes put on the wire, link-layer header included, as an interface counts
+  std::uint64_t bytes_sent =
+      0;  // on the link, from the Ethernet header up, super-packets as the frames they become
   std::uint64_t bytes_received = 0;
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
