@@ -10,7 +10,7 @@ from railweave.experiments.messages import RailCounts
 from railweave.topologies.counters import InterfaceCounters
 from railweave.topologies.model import Plane
 
-BYTES_TOLERANCE = 0.02
+BYTES_TOLERANCE = 0.01
 RULE = (
     "Counts agree when the interfaces have sent what the agents say they sent, headers from Ethernet up "
     f"included, within {BYTES_TOLERANCE:.0%} (ARP and handshakes are the kernel's own), "

@@ -1,41 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel has counted on the interfaces of a namespace."""
+"""What the kernel has counted on a host's interfaces.
+
+The counts are those of the interface's queue, not of /proc/net/dev: there a super-packet, which becomes many
+frames on a real link, has its headers counted once; the queue counts what the link would carry.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from pathlib import Path
+
+COMMAND = ("tc", "-s", "-j", "qdisc", "show")
 
 
 @dataclass(frozen=True)
 class InterfaceCounters:
-    """Counts since the interface was made; bytes include the Ethernet header."""
+    """Counts since the interface was made; bytes include Ethernet headers."""
 
-    bytes_received: int
-    packets_received: int
-    dropped_on_receipt: int
     bytes_sent: int
     packets_sent: int
-    dropped_on_send: int
+    dropped: int  # because the queue was full
 
 
 def parse(text: str) -> dict[str, InterfaceCounters]:
-    """Read the text of /proc/PID/net/dev."""
-    counters = {}
-    for line in text.splitlines()[2:]:
-        name, _, numbers = line.partition(":")
-        values = [int(value) for value in numbers.split()]
-        counters[name.strip()] = InterfaceCounters(
-            bytes_received=values[0],
-            packets_received=values[1],
-            dropped_on_receipt=values[3],
-            bytes_sent=values[8],
-            packets_sent=values[9],
-            dropped_on_send=values[11],
-        )
-    return counters
-
-
-def read(pid: int) -> dict[str, InterfaceCounters]:
-    """Return the counters by interface of the network namespace that process `pid` lives in."""
-    return parse(Path(f"/proc/{pid}/net/dev").read_text())
+    """Read the output of COMMAND; interfaces without a queue are left out."""
+    return {
+        queue["dev"]: InterfaceCounters(queue["bytes"], queue["packets"], queue["drops"])
+        for queue in json.loads(text)
+        if queue.get("root") and queue["kind"] != "noqueue"
+    }

@@ -103,7 +103,7 @@ class Lab:
         """Return the kernel's counts of each host's interface on a plane."""
         assert self._namespaces is not None  # noqa: S101 - within `async with`
         return {
-            nic.host: counters.read(self._namespaces.pid(nic.host))[nic.interface]
+            nic.host: counters.parse(self._namespaces.feed(nic.host, [*counters.COMMAND], ""))[nic.interface]
             for nic in self.topology.plane(plane).nics
         }
 

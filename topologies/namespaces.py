@@ -13,7 +13,7 @@ from typing import Any
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
-from railweave.topologies.shaping import TokenBucket, bridge_loss_rules
+from railweave.topologies.shaping import TokenBucket, bridge_loss_rules, counting_queue
 
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
@@ -178,6 +178,8 @@ class Namespaces:
             bucket = TokenBucket.of(rate_bps)
             self._tc[node].append(bucket.command(interface))
             self._tc[other].append(bucket.command(port))
+        elif mac is not None:
+            self._tc[node].append(counting_queue(interface))
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 FRAME = 1514  # Ethernet header and MTU
 NFT_SCALE = 1_000_000
+UNSHAPED_LIMIT_PACKETS = 10_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class TokenBucket:
             f"qdisc replace dev {interface} root tbf rate {self.rate_bps}bit "
             f"burst {self.burst_bytes} limit {self.limit_bytes}"
         )
+
+
+def counting_queue(interface: str) -> str:
+    """Return the line for `tc -batch` that gives an unshaped interface a queue, whose counters are wanted."""
+    return f"qdisc replace dev {interface} root pfifo limit {UNSHAPED_LIMIT_PACKETS}"
 
 
 def bridge_loss_rules(loss: float) -> str:
