@@ -48,15 +48,24 @@ class GrpcControl:
 
     def load(self, schema: P4Schema) -> None:
         """Run another program, with nothing left of the one before."""
+        self._delete_groups()
         request = _Config(
             device_id=self._device_id, election_id=self._election_id, action=_Config.VERIFY_AND_COMMIT
         )
         request.config.CopyFrom(schema.get_pipeline_config())
         self._stub.SetForwardingPipelineConfig(request, timeout=DEADLINE_S)
-        # BMv2 keeps multicast groups over a change of program.
+
+    def _delete_groups(self) -> None:
+        """Delete the multicast groups: BMv2 keeps them over a change of program, and no longer shows them."""
         groups = p4r.Entity()
         groups.packet_replication_engine_entry.multicast_group_entry.SetInParent()
-        self.write(p4r.Update(type=p4r.Update.DELETE, entity=group) for group in self.read(groups))
+        try:
+            there = self.read(groups)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:  # no program yet, so no groups
+                return
+            raise
+        self.write(p4r.Update(type=p4r.Update.DELETE, entity=group) for group in there)
 
     def write(self, updates: Iterable[p4r.Update]) -> None:
         request = p4r.WriteRequest(
