@@ -7,26 +7,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import grpc
-from finsy.proto import p4i, p4r, p4r_grpc
+from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused
+from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.ports import PortError, Ports
 
-_MAX_MESSAGE_BYTES = 64 << 20  # a compiled program of many lanes is some megabytes of JSON
 _GRACE_S = 0.5  # for RPCs in progress when the switch ends
-_SERVER_OPTIONS = [
-    ("grpc.so_reuseport", 0),  # a second switch on the same address must fail, not share it
-    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-    # A controller whose machine died is noticed, and its mastership freed.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-]
 
 
 async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
@@ -46,16 +35,10 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
         raise SwitchError(str(error)) from None
     service = Service(options.device_id, ports.use)
     await _load_program(service, options)
-    server = grpc.aio.server(options=_SERVER_OPTIONS)
-    p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
     try:
-        bound = server.add_insecure_port(options.grpc)
-    except RuntimeError:
-        bound = 0
-    if bound == 0:
-        raise SwitchError(
-            f"cannot listen on {options.grpc}: in use, or not an address of this machine; see --grpc"
-        )
+        server = listen(service, options.grpc)
+    except OSError as error:
+        raise SwitchError(f"{error}; see --grpc") from None
     ports.start()
     await server.start()
     try:

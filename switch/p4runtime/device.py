@@ -88,6 +88,8 @@ class Device:
                 return self.registers.read(pattern.register_entry)
             case "packet_replication_engine_entry":
                 return self.replication.read(pattern.packet_replication_engine_entry)
+            case "action_profile_member" | "action_profile_group":
+                return iter(())  # none can be written; clients that wipe a switch ask for them all the same
             case None:
                 raise invalid("the request names no entity")
             case other:

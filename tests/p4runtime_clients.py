@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime server in this process, and two kinds of clients for it: finsy, and bare gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import finsy
+import grpc
+from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch, Switch, SwitchOptions
+from finsy.proto import U128, p4r, p4r_grpc, rpc_status
+from railweave.switch.p4runtime.server import listen
+from railweave.switch.p4runtime.service import Service
+from railweave.switch.pipeline import Pipeline
+
+PROGRAMS = Path(__file__).parent / "dataplane" / "programs"
+JSON, P4INFO = PROGRAMS / "router.json", PROGRAMS / "router.p4info.txtpb"
+DEVICE = 3
+Config = p4r.SetForwardingPipelineConfigRequest
+A, B = 0x020000000001, 0x020000000002
+
+
+class Server:
+    """A served device, restartable on its address; `pipelines` are those that packets went through."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.pipelines: list[Pipeline] = []
+
+    async def start(self) -> None:
+        self._server = listen(Service(DEVICE, self.pipelines.append), self.address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+
+    @asynccontextmanager
+    async def finsy(self, **options: object) -> AsyncIterator[Switch]:
+        chosen = SwitchOptions(P4INFO, JSON, device_id=DEVICE, **options)  # type: ignore[arg-type]
+        async with Switch("s1", self.address, chosen) as switch:
+            yield switch
+
+
+Served = Callable[[Callable[[Server], Awaitable[None]]], None]
+
+
+def to_port(port: int, destination: int = A) -> P4TableEntry:
+    return P4TableEntry(
+        "bridge", match=P4TableMatch(destination=destination), action=P4TableAction("to_port", port=port)
+    )
+
+
+class Client:
+    """A bare client: its stream, and requests with its election id."""
+
+    def __init__(self, channel: grpc.aio.Channel, election_id: int) -> None:
+        self.stub = p4r_grpc.P4RuntimeStub(channel)
+        self.election_id = U128.encode(election_id)
+        self.stream = self.stub.StreamChannel()
+
+    async def arbitrate(
+        self, election_id: int | None = None, device: int = DEVICE
+    ) -> p4r.MasterArbitrationUpdate:
+        if election_id is not None:
+            self.election_id = U128.encode(election_id)
+        update = p4r.MasterArbitrationUpdate(device_id=device, election_id=self.election_id)
+        await self.stream.write(p4r.StreamMessageRequest(arbitration=update))
+        return await self.hear()
+
+    async def hear(self) -> p4r.MasterArbitrationUpdate:
+        response = await self.stream.read()
+        assert isinstance(response, p4r.StreamMessageResponse)
+        return response.arbitration
+
+    async def set_pipeline(self, action: int, json: bytes | None = None, cookie: int = 0) -> None:
+        request = Config(device_id=DEVICE, election_id=self.election_id, action=action)  # type: ignore[arg-type]
+        if action != Config.COMMIT:
+            config = P4Schema(P4INFO, JSON).get_pipeline_config()
+            request.config.CopyFrom(config)
+            request.config.p4_device_config = JSON.read_bytes() if json is None else json
+            request.config.cookie.cookie = cookie
+        await self.stub.SetForwardingPipelineConfig(request)
+
+    async def write(self, *updates: p4r.Update, **fields: object) -> list[p4r.Error]:
+        """Per-update errors; empty if all went well."""
+        request = p4r.WriteRequest(device_id=DEVICE, election_id=self.election_id, updates=updates, **fields)  # type: ignore[arg-type]
+        try:
+            await self.stub.Write(request)
+        except grpc.aio.AioRpcError as error:
+            if error.code() != grpc.StatusCode.UNKNOWN:
+                raise
+            [details] = [
+                value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin"
+            ]
+            status = rpc_status.Status.FromString(details)
+            errors = [p4r.Error() for _ in status.details]
+            for any_, parsed in zip(status.details, errors, strict=True):
+                assert any_.Unpack(parsed)
+            assert len(errors) == len(updates)
+            return errors
+        return []
+
+
+@asynccontextmanager
+async def client(server: Server, election_id: int = 1, *, load: bool = False) -> AsyncIterator[Client]:
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        made = Client(channel, election_id)
+        if load:
+            assert (await made.arbitrate()).status.code == 0
+            await made.set_pipeline(Config.VERIFY_AND_COMMIT)
+        yield made
+        made.stream.cancel()
+
+
+def codes(errors: list[p4r.Error]) -> list[str]:
+    names = {code.value[0]: code.name for code in grpc.StatusCode}
+    return [names[error.canonical_code] for error in errors]
+
+
+SCHEMA = P4Schema(P4INFO)
+
+
+def update(kind: str, entity: finsy.P4Entity | p4r.Entity) -> p4r.Update:
+    encoded = entity if isinstance(entity, p4r.Entity) else entity.encode(SCHEMA)  # type: ignore[union-attr]
+    return p4r.Update(type=p4r.Update.Type.Value(kind), entity=encoded)  # type: ignore[arg-type]
