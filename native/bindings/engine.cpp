@@ -7,7 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -58,18 +58,24 @@ nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std
   return list;
 }
 
-/// Processes the (port, packet) list `rounds` times; gives nanoseconds taken and packets emitted.
+/// Nanoseconds of processor time of this thread: other processes on the machine do not count.
+double thread_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+/// Processes the (port, packet) list `rounds` times; gives nanoseconds of processor time and packets emitted.
 std::pair<double, std::uint64_t> benchmark(Engine& engine,
                                            const std::vector<std::pair<std::uint16_t, nb::bytes>>& packets,
                                            std::uint32_t rounds) {
   Counter out;
   const auto guard = engine.lock();
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = thread_nanoseconds();
   for (std::uint32_t round = 0; round < rounds; ++round) {
     for (const auto& [port, packet] : packets) engine.process(port, as_bytes(packet), round, out);
   }
-  const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
-  return {taken.count(), out.packets};
+  return {thread_nanoseconds() - begin, out.packets};
 }
 
 Match make_match(Words value, Words mask, const std::vector<RangeTuple>& ranges, std::int64_t priority) {

@@ -30,6 +30,9 @@ Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
   vectors_.assign(std::size_t{plan_.vectors} * plan_.lanes, 0);
   key_.assign(plan_.key_words + plan_.limbs, 0);
+  std::size_t most = kMaxPacketBytes;
+  for (const auto header : plan_.order) most += plan_.headers[header].bytes;
+  output_.resize(most);
   for (const auto& bank : plan_.banks) banks_.emplace_back(std::size_t{bank.rows} * bank.words);
   for (const auto size : plan_.counters) counters_.emplace_back(size);
   for (const auto& meter : plan_.meters) meters_.emplace_back(meter.size);
@@ -239,18 +242,18 @@ void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {
   }
 }
 
-Bytes Engine::deparse(Pass& pass) {
-  output_.clear();
-  const auto append = [this](const std::byte* from, std::size_t bytes) {
-    output_.insert(output_.end(), from, from + bytes);
-  };
+Bytes Engine::deparse(const Pass& pass) {
+  std::byte* to = output_.data();
   for (const auto index : plan_.order) {
     const HeaderPlan& header = plan_.headers[index];
-    if (pass.byte(header.valid)) append(&pass.phv[header.image], header.bytes);
+    if (pass.phv[header.valid] == std::byte{0}) continue;
+    std::memcpy(to, &pass.phv[header.image], header.bytes);
+    to += header.bytes;
   }
   const Bytes payload = pass.payload();
-  append(payload.data(), payload.size());
-  return Bytes(output_).first(std::min(output_.size(), pass.truncate));
+  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+  const auto size = static_cast<std::size_t>(to - output_.data()) + payload.size();
+  return Bytes(output_).first(std::min(size, pass.truncate));
 }
 
 void Engine::recirculate(const Pass& pass, Bytes packet) {

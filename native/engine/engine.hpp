@@ -104,7 +104,7 @@ class Engine {
   void clone_ingress(const Pass& pass, OutputSink& sink);
   void clone_egress(const Pass& pass, OutputSink& sink);
   void recirculate(const Pass& pass, Bytes packet);
-  Bytes deparse(Pass& pass);
+  Bytes deparse(const Pass& pass);
   void start(Pass& pass) const;
   void keep_fields(const Pass& from, Pass& to, std::uint64_t list, std::uint64_t instance_type) const;
   void set(Pass& pass, Intrinsic field, std::uint64_t value) const;

@@ -117,6 +117,12 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   case Op::name:                                                                      \
     lanes::apply(lanes::Binary::operation, lane(in.d), lane(in.a), lane(in.b), in.c); \
     break;
+#define COMPARE(name, condition)                  \
+  case Op::name: {                                \
+    const std::uint64_t a = r[in.d], b = r[in.a]; \
+    if (condition) JUMP(in.b);                    \
+    break;                                        \
+  }
 #define JUMP(target)                           \
   do {                                         \
     const std::uint32_t to = (target);         \
@@ -142,6 +148,12 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
       case Op::JNZ:
         if (r[in.d] != 0) JUMP(in.a);
         break;
+        COMPARE(JEQ, a == b)
+        COMPARE(JNE, a != b)
+        COMPARE(JLTU, a < b)
+        COMPARE(JLEU, a <= b)
+        COMPARE(JLTS, as_signed(a) < as_signed(b))
+        COMPARE(JLES, as_signed(a) <= as_signed(b))
       case Op::CALL:
         back = pc;
         JUMP(in.a);
@@ -513,8 +525,8 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
         JUMP(plan.parsed);
         break;
 
-      case Op::KEY_CLEAR:
-        for (std::uint32_t i = 0; i < in.a; ++i) key[i] = 0;
+      case Op::KEY_SET:
+        key[in.a] = r[in.d] << (in.b - 1);
         break;
       case Op::KEY:
         key[in.a] |= r[in.d] << (in.b - 1);
@@ -622,6 +634,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     }
   }
 #undef BINARY
+#undef COMPARE
 #undef LANES
 #undef JUMP
 }

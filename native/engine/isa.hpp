@@ -18,8 +18,10 @@ namespace railweave::engine {
   /* control */                                                                                              \
   X(END, "----")                                                                                             \
   X(RET, "----")                                                                                             \
-  X(JMP, "-p--") X(JZ, "rp--") X(JNZ, "rp--") X(CALL, "-p--") X(TABLE, "-t--")                               \
-      X(EXIT, "----") /* loads and stores */                                                                 \
+  X(JMP, "-p--")                                                                                             \
+  X(JZ, "rp--")                                                                                              \
+  X(JNZ, "rp--") X(JEQ, "rrp-") X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-")               \
+      X(JLES, "rrp-") X(CALL, "-p--") X(TABLE, "-t--") X(EXIT, "----") /* loads and stores */                \
       X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--")                 \
           X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--")         \
               X(ST_BE16, "ro--") X(ST_BE32, "ro--") X(ST_BE64, "ro--") X(ST_BITS, "rox-") X(ST_N32, "ro--")  \
@@ -46,8 +48,8 @@ namespace railweave::engine {
       X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") X(STACK_PUSH, "-sr-")   \
           X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(STACK_LAST, "Rs--") /* parser */                      \
       X(EXTRACT, "-h--") X(EXTRACT_NEXT, "-s--") X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-")                     \
-          X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--")    /* keys of tables */                              \
-      X(KEY_CLEAR, "-y--") X(KEY, "ryw-") X(W_KEY, "Wyi-") /* externs */                                     \
+          X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--")  /* keys of tables */                                \
+      X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") /* externs */                                       \
       X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrr-")                \
           X(HASH, "Rkrr") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--")    \
               X(CHECKSUM, "Rk--")

@@ -217,7 +217,7 @@ class _Lowering:
             )
             self.expressions.parameters = ()
             pieces = [
-                _Piece(block, summarise(self.graph, block) if pure else None)
+                _Piece(block, summarise(self.graph, block) if pure and len(block) > 1 else None)
                 for pure, block in split(statements)
             ]
             exits = any(isinstance(s, Effect) and s.kind == "EXIT" for s in statements)

@@ -318,7 +318,7 @@ class Pipeline:
         """The node's code; what follows, first what its code runs into."""
         if name in self.conditionals:
             condition, true_next, false_next = self.conditionals[name]
-            out.op("JZ", out.number(condition), self.label(false_next))
+            out.branch(condition, self.label(false_next), when=False)
             return [true_next, *([false_next] if false_next is not None else [])]
         if name in self.calls:
             return self._call(out, *self.calls[name], actions)
@@ -329,11 +329,9 @@ class Pipeline:
             return self._call(
                 out, direct, table.on_miss if table.by_hit else table.next_by_action[position], actions
             )
-        if table.key:
-            out.op("KEY_CLEAR", 0, table.info.key_words)
         for part, node in zip(table.info.key, table.key, strict=True):
             if part.bitwidth <= 64:
-                out.op("KEY", out.number(node), part.word, part.shift + 1)
+                out.op("KEY" if part.shift else "KEY_SET", out.number(node), part.word, part.shift + 1)
             else:
                 out.op("W_KEY", out.wide(node), part.word, part.bitwidth)
         out.op("TABLE", 0, table.info.index)

@@ -127,6 +127,34 @@ class Emitter:
             self._numbers[node.number] = found
         return found
 
+    def branch(self, node: Expr, target: Label, when: bool) -> None:
+        """Go to `target` if the truth value of `node` is `when`; both sides of `and`, `or` only where needed."""
+        if node.op == "not":
+            self.branch(node.args[0], target, not when)
+        elif node.op in {"and", "or"} and node.number not in self._numbers:
+            if (node.op == "or") == when:
+                self.branch(node.args[0], target, when)
+                self.branch(node.args[1], target, when)
+            else:
+                skip = Label()
+                self.branch(node.args[0], skip, not when)
+                known = dict(self._numbers), dict(self._wides)  # what the second side computes may be skipped
+                self.branch(node.args[1], target, when)
+                self._numbers, self._wides = known
+                self.place(skip)
+        elif node.op in {"==", "<", "<="} and self._native(node):
+            a, b = (self.number(arg) for arg in node.args)
+            suffix = "U" if all(arg.fits_unsigned64 for arg in node.args) else "S"
+            if node.op == "==":
+                self.op("JEQ" if when else "JNE", a, b, target)
+            elif when:
+                self.op(("JLT" if node.op == "<" else "JLE") + suffix, a, b, target)
+            else:  # not a < b: b <= a
+                self.op(("JLE" if node.op == "<" else "JLT") + suffix, b, a, target)
+        else:
+            inner = node.args[0] if node.op == "d2b" and self._native(node) else node
+            self.op("JNZ" if when else "JZ", self.number(inner), target)
+
     def _from_wide(self, node: Expr) -> Operand:
         result = self.fresh()
         if node.op in {"==", "<", "<=", "d2b"}:
@@ -360,7 +388,7 @@ class Emitter:
             if statement.condition is None:
                 self.op("JMP", 0, target)
             else:
-                self.op("JZ", self.number(statement.condition), target)
+                self.branch(statement.condition, target, when=False)
         else:
             self._effect(statement)
 
@@ -432,10 +460,8 @@ class Emitter:
     def fused(self, fused: Fused, indexes: list[tuple[Register, Expr]], fallback: Label) -> None:
         """A summarised piece. Goes to `fallback`, with nothing done, if an index is out of range."""
         for size, index in dict.fromkeys((array.size, index) for array, index in indexes):
-            low = self.number(self.graph.binary("&", index, self.graph.const(mask(32))))
-            inside = self.fresh()
-            self.op("LTU", inside, low, self.constant(size))
-            self.op("JZ", inside, fallback)
+            low = self.graph.binary("&", index, self.graph.const(mask(32)))
+            self.branch(self.graph.binary("<", low, self.graph.const(size)), fallback, when=False)
         vectors = [(store, self.vector(store.value, len(store.targets), fallback)) for store in fused.vectors]
         fields = [(member, node, self._ready(member, node)) for member, node in fused.fields.items()]
         cells = [(array, index, value) for array, (index, value) in fused.registers.items()]

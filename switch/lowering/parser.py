@@ -120,7 +120,7 @@ class ParserLowering:
     def _verify(self, out: Emitter, params: list[Any], place: str) -> None:
         good = Label()
         condition = self.graph.to_bool(self._value(params[0], place))
-        out.op("JNZ", out.number(condition), good)
+        out.branch(condition, good, when=True)
         out.op("PARSE_ERROR", 0, out.number(self._value(params[1], place)))
         out.place(good)
 
@@ -186,7 +186,7 @@ class ParserLowering:
             condition = equal if condition is None else self.graph.logic("and", condition, equal)
         if condition is None:
             raise InvalidProgram(f"{place}: a value, but no key")
-        out.op("JNZ", out.number(condition), target)
+        out.branch(condition, target, when=True)
 
 
 class ChecksumLowering:
@@ -232,9 +232,9 @@ class ChecksumLowering:
             skip = Label()
             header = self.expressions.headers.by_name[target.header]
             valid = self.graph.to_bool(self.expressions.initial(header.fields["$valid$"]))
-            out.op("JZ", out.number(valid), skip)
+            out.branch(valid, skip, when=False)
             if condition is not None:
-                out.op("JZ", out.number(condition), skip)
+                out.branch(condition, skip, when=False)
             computed, equal = out.fresh(), out.fresh()
             out.op("CHECKSUM", computed, calculation)
             out.op("EQ", equal, computed, out.number(self._initial(target)))
@@ -251,7 +251,7 @@ class ChecksumLowering:
             out.scope()
             skip = Label()
             if condition is not None:
-                out.op("JZ", out.number(condition), skip)
+                out.branch(condition, skip, when=False)
             computed = out.fresh()
             out.op("CHECKSUM", computed, calculation)
             out.store_register(target, computed)
