@@ -25,6 +25,7 @@ from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    distinct,
     get,
     name_of,
     natural,
@@ -109,7 +110,7 @@ class _Lowering:
 
     def _registers(self) -> list[Register]:
         result = []
-        for index, item in enumerate(objects(self.root, "register_arrays")):
+        for index, item in enumerate(distinct(objects(self.root, "register_arrays"), "register array")):
             name = name_of(item, "register array")
             place = where(item, f"register array {name!r}")
             width = natural(item, "bitwidth", place, MAX_BITS)
@@ -120,7 +121,7 @@ class _Lowering:
 
     def _counters(self) -> list[ArrayInfo]:
         result: list[ArrayInfo] = []
-        for item in objects(self.root, "counter_arrays"):
+        for item in distinct(objects(self.root, "counter_arrays"), "counter array"):
             name = name_of(item, "counter array")
             if not item.get("is_direct", False):
                 size = natural(item, "size", where(item, f"counter array {name!r}"), MAX_ARRAY)
@@ -129,7 +130,7 @@ class _Lowering:
 
     def _meters(self) -> list[MeterInfo]:
         result: list[MeterInfo] = []
-        for item in objects(self.root, "meter_arrays"):
+        for item in distinct(objects(self.root, "meter_arrays"), "meter array"):
             name = name_of(item, "meter array")
             place = where(item, f"meter array {name!r}")
             unit = get(item, "type", str, place)

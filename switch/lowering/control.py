@@ -14,6 +14,7 @@ from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import (
     Json,
     check,
+    distinct,
     get,
     hexstr,
     name_of,
@@ -305,8 +306,9 @@ class Pipeline:
                 waiting += others
                 if name == NOWHERE:
                     break
+                target = self.label(name)
                 if name is None or name in done:
-                    out.op("JMP", 0, self.label(name))
+                    out.op("JMP", 0, target)
         for label in self.labels.values():
             if label.pc is None:
                 out.place(label)  # of nodes that nothing leads to
@@ -353,6 +355,7 @@ class Pipeline:
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:
     """Ingress and egress."""
     found: dict[str, Pipeline] = {}
+    distinct([table for item in objects(root, "pipelines") for table in objects(item, "tables")], "table")
     count = 0
     for item in objects(root, "pipelines"):
         pipeline = Pipeline(item, tables, count)

@@ -128,7 +128,7 @@ class Emitter:
         return found
 
     def branch(self, node: Expr, target: Label, when: bool) -> None:
-        """Go to `target` if the truth value of `node` is `when`; both sides of `and`, `or` only where needed."""
+        """Go to `target` if the truth of `node` is `when`; second sides of `and`, `or` only where needed."""
         if node.op == "not":
             self.branch(node.args[0], target, not when)
         elif node.op in {"and", "or"} and node.number not in self._numbers:

@@ -16,6 +16,7 @@ from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    distinct,
     get,
     name_of,
     natural,
@@ -181,11 +182,11 @@ def read_headers(root: Json) -> Headers:
 
 
 def _read_stacks(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
-    for item in objects(root, "header_stacks"):
+    for item in distinct(objects(root, "header_stacks"), "header stack"):
         name = name_of(item, "header stack")
         place = f"header stack {name!r}"
         members = get(item, "header_ids", list, place)
-        if not members or any(number not in by_id for number in members):
+        if not members or any(not isinstance(number, int) or number not in by_id for number in members):
             raise InvalidProgram(f"{place}: unknown header")
         headers = tuple(by_id[number] for number in members)
         if any(header.metadata or header.bits != headers[0].bits for header in headers):

@@ -13,6 +13,7 @@ from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    distinct,
     get,
     hexstr,
     name_of,
@@ -153,9 +154,9 @@ class ParserLowering:
     def _transitions(self, out: Emitter, state: Json, place: str, done: Label) -> None:
         key = self._key(state, place)
         default = done
-        for item in get(state, "transitions", list, place):
-            following = item.get("next_state") if isinstance(item, dict) else None
-            if following is not None and following not in self.labels:
+        for item in objects(state, "transitions"):
+            following = item.get("next_state")
+            if following is not None and (not isinstance(following, str) or following not in self.labels):
                 raise InvalidProgram(f"{place}: no state {following!r}")
             target = done if following is None else self.labels[following]
             kind = item.get("type", "hexstr")
@@ -261,7 +262,7 @@ class ChecksumLowering:
 def read_calculations(root: Json, expressions: ExpressionReader, algorithms: list[str]) -> dict[str, Any]:
     """Calculations by name: (algorithm, inputs); an input is (kind, what it is)."""
     result: dict[str, Any] = {}
-    for item in objects(root, "calculations"):
+    for item in distinct(objects(root, "calculations"), "calculation"):
         name = name_of(item, "calculation")
         place = where(item, f"calculation {name!r}")
         algorithm = get(item, "algo", str, place)

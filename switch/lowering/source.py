@@ -57,6 +57,14 @@ def objects(root: Json, key: str) -> list[Json]:
     return [check(item, dict, key) for item in check(root.get(key, []), list, key)]
 
 
+def distinct(items: list[Json], what: str) -> list[Json]:
+    """The same objects, whose names must differ."""
+    names = [name_of(item, what) for item in items]
+    if len(set(names)) != len(names):
+        raise InvalidProgram(f"two objects of the kind {what} have the same name")
+    return items
+
+
 def name_of(item: Json, place: str) -> str:
     """The `name` member."""
     return get(item, "name", str, place)

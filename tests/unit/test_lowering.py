@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lowering refuses, what it fuses, and that it never breaks on nonsense."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railweave._native.engine import Engine, InvalidPlan
+from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
+from railweave.switch.lowering import lower
+from railweave.switch.lowering.expr import Graph
+from railweave.switch.pipeline import Pipeline
+
+PROGRAMS = Path(__file__).parent / "engine_programs"
+NAMES = ("arithmetic", "parsing", "tables", "state", "control", "lanes")
+
+
+def source(name: str) -> dict[str, Any]:
+    root: dict[str, Any] = json.loads((PROGRAMS / f"{name}.json").read_text())
+    return root
+
+
+def lowered(root: dict[str, Any]) -> Pipeline:
+    return Pipeline.load(json.dumps(root).encode())
+
+
+def action(root: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(item for item in root["actions"] if item["name"] == name)
+
+
+# Refusals name the construct and its place.
+
+
+def test_unknown_primitive_is_named_with_its_line() -> None:
+    root = source("control")
+    primitive = action(root, "forward")["primitives"][0]
+    primitive["op"] = "frobnicate"
+    with pytest.raises(UnsupportedConstruct, match=r"control\.p4:\d+: the primitive 'frobnicate'") as caught:
+        lowered(root)
+    assert caught.value.where == f"control.p4:{primitive['source_info']['line']}"
+
+
+@pytest.mark.parametrize(
+    ("change", "construct"),
+    [
+        (lambda root: root["header_types"][2]["fields"].append(["rest", "*"]), "variable-length field"),
+        (lambda root: root.update(header_unions=[{"name": "u", "id": 0}]), "header union"),
+        (lambda root: root.update(extern_instances=[{"name": "x", "type": "ext"}]), "extern of type 'ext'"),
+        (lambda root: root.update(parse_vsets=[{"name": "v", "id": 0}]), "parser value set"),
+        (lambda root: root["pipelines"][0]["tables"][0].update(type="indirect"), "table of type 'indirect'"),
+        (lambda root: root["pipelines"][0]["tables"][0].update(support_timeout=True), "idle time-outs"),
+        (lambda root: root["parsers"].append(root["parsers"][0]), "2 parsers"),
+        (lambda root: root["deparsers"][0].update(primitives=[{"op": "x"}]), "statements in the deparser"),
+    ],
+)
+def test_unknown_constructs_are_refused(change: Any, construct: str) -> None:
+    root = source("control")
+    change(root)
+    with pytest.raises(UnsupportedConstruct, match=construct):
+        lowered(root)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"pipelines": 1, "header_types": 2}']
+)
+def test_what_is_no_program(text: bytes) -> None:
+    with pytest.raises(InvalidProgram):
+        lower(text)
+
+
+def test_references_to_nothing() -> None:
+    for change in (
+        lambda root: root["pipelines"][0].update(init_table="nowhere"),
+        lambda root: root["deparsers"][0].update(order=["nothing"]),
+        lambda root: root["parsers"][0].update(init_state="nowhere"),
+        lambda root: root["pipelines"][0]["tables"][0]["action_ids"].append(999),
+    ):
+        root = source("control")
+        change(root)
+        with pytest.raises(InvalidProgram):
+            lowered(root)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mutilated_programs_are_refused_or_run(name: str) -> None:
+    """Drop, copy or replace any part of the JSON: never another exception than ours, and packets do no harm."""
+    rng = random.Random(name)
+    original = source(name)
+    survivors = 0
+    for _ in range(60):
+        root = copy.deepcopy(original)
+        for _ in range(rng.randint(1, 3)):
+            _mutilate(rng, root)
+        try:
+            pipeline = lowered(root)
+        except InvalidProgram:
+            continue
+        survivors += 1
+        for size in (0, 1, 20, 60, 400):
+            pipeline.inject(rng.randrange(512), rng.randbytes(size))
+    assert survivors < 60
+
+
+def _mutilate(rng: random.Random, root: Any) -> None:
+    node = root
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        key = rng.choice(keys)
+        if isinstance(node[key], dict | list) and node[key] and rng.random() < 0.85:
+            node = node[key]
+            continue
+        break
+    junk = [None, True, -1, 0, 7, 1 << 40, "", "0x1", "-0x5", "standard_metadata", [], {}, ["scalars", "x"]]
+    if rng.random() < 0.3:
+        del node[key]
+    elif rng.random() < 0.3 and isinstance(node, list):
+        node.append(copy.deepcopy(rng.choice(node)))
+    else:
+        node[key] = rng.choice(junk)
+
+
+def test_damaged_plans_are_refused_or_harmless() -> None:
+    """Plans come from the lowering; still the engine trusts none of their numbers."""
+    rng = random.Random(7)
+    plans = [lower((PROGRAMS / f"{name}.json").read_bytes())[1] for name in NAMES]
+    refused = 0
+    for _ in range(300):
+        plan = bytearray(rng.choice(plans))
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(plan) // 4) * 4
+            struct.pack_into("<I", plan, at, rng.choice((0, 1, 0xFFFFFFFF, 1 << 31, rng.randrange(1 << 16))))
+        try:
+            engine = Engine(bytes(plan[: rng.choice((len(plan), len(plan), rng.randrange(len(plan))))]))
+        except InvalidPlan:
+            refused += 1
+            continue
+        except MemoryError:
+            continue
+        for size in (0, 14, 64, 300):
+            engine.inject(1, rng.randbytes(size))
+    assert refused > 50
+
+
+# Fusion.
+
+
+def lane_packet(op: int, slot: int, lanes: list[int]) -> bytes:
+    return (
+        bytes([op]) + slot.to_bytes(2, "big") + b"".join((x & 0xFFFFFFFF).to_bytes(4, "big") for x in lanes)
+    )
+
+
+def signed(value: int) -> int:
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+OPERATIONS = {
+    0: lambda held, x: x,
+    1: lambda held, x: held + x,
+    2: lambda held, x: max(signed(held), signed(x)),
+    3: lambda held, x: max(signed(held), signed(x)),
+    4: lambda held, x: min(held & 0xFFFFFFFF, x & 0xFFFFFFFF),
+    5: lambda held, x: min(max(signed(held) + signed(x), -(1 << 31)), (1 << 31) - 1),
+    6: lambda held, x: (held ^ (x << 3)) & ~(x >> 5),
+}
+
+
+def test_lanes_are_fused() -> None:
+    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    fused = {fusion.action: fusion.vectors for fusion in pipeline.program.fusions}
+    for name in ("put", "add", "greatest", "greatest_if", "least", "saturate", "mix"):
+        assert {lanes for _, lanes in fused[f"I.{name}"]} == {16}, name
+    assert {op for op, _ in fused["I.greatest"]} == {"V_MAXS"}
+    assert {op for op, _ in fused["I.saturate"]} == {"V_ADDSS"}
+
+
+def test_fused_lanes_compute_what_the_lanes_say() -> None:
+    rng = random.Random(3)
+    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    held = {slot: [0] * 16 for slot in range(4)}
+    edges = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x80000001)
+    for _ in range(500):
+        op, slot = rng.randrange(7), rng.randrange(4)
+        given = [rng.choice(edges) if rng.random() < 0.5 else rng.randrange(1 << 32) for _ in range(16)]
+        held[slot] = [OPERATIONS[op](a, b) & 0xFFFFFFFF for a, b in zip(held[slot], given, strict=True)]
+        assert pipeline.inject(1, lane_packet(op, slot, given)) == [(1, lane_packet(op, slot, held[slot]))]
+    assert [[pipeline.register(f"I.r{lane}", slot) for lane in range(16)] for slot in range(4)] == list(
+        held.values()
+    )
+
+
+def test_an_index_out_of_range_touches_nothing() -> None:
+    """BMv2 checks the index of every access: nothing is written, and what was to be read keeps its value."""
+    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    pipeline.inject(1, lane_packet(0, 63, list(range(16))))
+    assert pipeline.inject(1, lane_packet(0, 64, [5] * 16)) == [(1, lane_packet(0, 64, [5] * 16))]
+    assert pipeline.inject(1, lane_packet(7, 64, [6] * 16)) == [(1, lane_packet(7, 64, [6] * 16))]
+    assert pipeline.inject(1, lane_packet(7, 63, [6] * 16)) == [(1, lane_packet(7, 63, list(range(16))))]
+
+
+# Ranges of expressions.
+
+
+def test_ranges_enclose_every_value() -> None:
+    rng = random.Random(5)
+    graph = Graph()
+    for _ in range(3000):
+        values = [rng.randint(-(1 << 20), 1 << 20), rng.randint(-(1 << 9), 1 << 9)]
+        nodes = []
+        for value in values:
+            width = max(value.bit_length() + rng.randint(0, 3), 1) + 1
+            leaf = graph.leaf("field", (value, width, rng.random()), width, signed=value < 0)
+            nodes.append(leaf)
+        a, b = values
+        count = abs(b) % 40
+        shift = graph.leaf("field", ("count", count, rng.random()), 6)
+        cases = {
+            "+": a + b,
+            "-": a - b,
+            "*": a * b,
+            "&": a & b,
+            "|": a | b,
+            "^": a ^ b,
+            "<<": a << count,
+            ">>": a >> count,
+        }
+        for op, value in cases.items():
+            node = graph.binary(op, nodes[0], shift if op in {"<<", ">>"} else nodes[1])
+            assert node.low is not None
+            assert node.high is not None
+            assert node.low <= value <= node.high, (op, a, b)
+        inverted = graph.invert(nodes[0])
+        assert inverted.fits(~(1 << 24), 1 << 24)
+        assert inverted.low is not None
+        assert inverted.low <= ~a
