@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from railweave._native.engine import Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
@@ -90,7 +89,7 @@ def test_references_to_nothing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mutilated_programs_are_refused_or_run(name: str) -> None:
-    """Drop, copy or replace any part of the JSON: never another exception than ours, and packets do no harm."""
+    """Drop, copy or replace any part of the JSON: no exception but ours, and packets do no harm."""
     rng = random.Random(name)
     original = source(name)
     survivors = 0
