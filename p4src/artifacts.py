@@ -11,7 +11,9 @@ from typing import Final
 from railweave.p4src.config import SOURCE_ROOT
 
 BUILD_ROOT: Final = SOURCE_ROOT / "build"
-SOURCES_RECORD: Final = BUILD_ROOT / "sources.sha256"
+SOURCES_RECORD: Final = "sources.sha256"
+"""File beside the compiled programs: which compiler made them, of which sources; `sha256sum -c` reads it."""
+
 PROFILES: Final = (256, 64)
 """Lanes per packet of the programs that are compiled."""
 
@@ -25,11 +27,11 @@ class Artifact:
     p4info_path: Path
 
 
-def artifact(lanes: int) -> Artifact:
+def artifact(lanes: int, root: Path = BUILD_ROOT) -> Artifact:
     """Return the program compiled for that many lanes per packet; ValueError names the profiles there are."""
     if lanes not in PROFILES:
         raise ValueError(f"no program is compiled for {lanes} lanes; there are {sorted(PROFILES)}")
-    folder = BUILD_ROOT / "bmv2" / f"lanes{lanes}"
+    folder = root / "bmv2" / f"lanes{lanes}"
     return Artifact(lanes, folder / "railweave.json", folder / "p4info.txtpb")
 
 

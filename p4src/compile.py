@@ -11,7 +11,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from railweave.p4src.artifacts import PROFILES, SOURCES_RECORD, Artifact, artifact, source_hashes
+from railweave.p4src.artifacts import (
+    BUILD_ROOT,
+    PROFILES,
+    SOURCES_RECORD,
+    Artifact,
+    artifact,
+    source_hashes,
+)
 from railweave.p4src.config import SOURCE_ROOT
 
 COMPILER: Final = "p4c-bm2-ss"
@@ -22,39 +29,42 @@ class CompileError(Exception):
     """The compiler is missing, or it refused the sources."""
 
 
-def compile_all() -> list[Artifact]:
-    """Compile every profile into `build/` and record the hashes of the sources; raises CompileError."""
+def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
+    """Compile every profile into a folder and record compiler and sources there; raises CompileError."""
     if shutil.which(COMPILER) is None:
         raise CompileError(
             f"{COMPILER} is not on PATH: install p4c (github.com/p4lang/p4c) to change the P4 program; "
             "to run it as it is, nothing needs compiling"
         )
-    built = [_compile(artifact(lanes)) for lanes in PROFILES]
-    SOURCES_RECORD.write_text(source_hashes(), encoding="utf-8")
+    built = [_compile(artifact(lanes, root)) for lanes in PROFILES]
+    record = f"# {compiler_version()}\n{source_hashes()}"
+    (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built
+
+
+def compiler_version() -> str:
+    """Return the compiler's name and version, as it gives them (on its standard error)."""
+    return " ".join(_run([COMPILER, "--version"]).split())
 
 
 def _compile(target: Artifact) -> Artifact:
     target.json_path.parent.mkdir(parents=True, exist_ok=True)
+    options = ["--std", "p4-16", "--Werror", "--Wdisable=unused", "-I.", f"-DLANES={target.lanes}"]
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "raw.json"
-        command = [
-            COMPILER,
-            "--std",
-            "p4-16",
-            "--Wdisable=unused",
-            "--Werror",
-            "-I.",
-            f"-DLANES={target.lanes}",
-        ]
-        command += ["--p4runtime-files", str(target.p4info_path), "-o", str(raw), TOP]
-        # Relative paths, because p4c copies them into its output.
-        done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CompileError(f"{' '.join(command)}\n{done.stderr}")
+        output = ["--p4runtime-files", str(target.p4info_path.absolute()), "-o", str(raw)]
+        _run([COMPILER, *options, *output, TOP])
         program = json.loads(raw.read_text(encoding="utf-8"))
     target.json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
     return target
+
+
+def _run(command: list[str]) -> str:
+    """Run the compiler among the sources: it copies the paths that it is given into what it writes."""
+    done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CompileError(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout + done.stderr
 
 
 def _shorten(node: Any) -> Any:
