@@ -126,8 +126,8 @@ def workers(namespaces: list[str], options: list[dict[str, Any]]) -> Iterator[li
 
 def measure(
     kind: str, program: bytes, prepare: Callable[[Pipeline], None], options: list[dict[str, Any]], limit: int
-) -> list[dict[str, float]]:
-    """Results of all workers but reflectors."""
+) -> dict[str, Any]:
+    """Datagrams per second of all workers together, and what a received packet costs the switch."""
     with network(len(options)) as (switch, hosts):
         pipeline = Pipeline.load(program)
         prepare(pipeline)
@@ -141,18 +141,33 @@ def measure(
 
         ports = in_namespace(switch, start)
         with workers(hosts, options) as children:
+            began = thread_cpu_s()
             active = [c for c, o in zip(children, options, strict=True) if o["kind"] != "reflect"]
             for child in active:
                 assert child.stdin  # noqa: S101
                 child.stdin.write("\n")
                 child.stdin.flush()
             results = [json.loads(child.stdout.readline() or "null") for child in active if child.stdout]
+        cpu_s = thread_cpu_s() - began
         ports.stop()
         if None in results:
             for counters in ports.counters():
                 print(counters, file=sys.stderr)
             raise SystemExit("a worker failed")
-        return results
+        packets = sum(counters.rx_packets for counters in ports.counters())
+        return {
+            "pps": round(sum(result.get("pps", 0.0) for result in results)),
+            "switch_cpu_ns_per_packet": round(cpu_s * 1e9 / packets),
+            "workers": results,
+        }
+
+
+def thread_cpu_s() -> float:
+    """CPU time so far of the switch's packet thread: what a packet costs, whoever else uses the machine."""
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "railweave-ports":
+            return int((task / "schedstat").read_text().split()[0]) / 1e9
+    return 0.0
 
 
 def main() -> None:
@@ -196,11 +211,8 @@ def main() -> None:
             results = measure(
                 "aggregate", program, partial(configure, workers=count), options, arguments.super_packet_bytes
             )
-        print(
-            json.dumps(
-                {"what": arguments.what, "segments": segments, "lanes": arguments.lanes, "results": results}
-            )
-        )
+        row = {"what": arguments.what, "lanes": arguments.lanes, "segments": segments} | results
+        print(json.dumps(row))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host of the benchmark: sends super-packets, one window at a time, and prints what came back.
 
-`aggregate` contributes to the slots of a group, and counts results; `echo` sends to its peer, which `reflect`s.
+`drive` contributes to the slots of a group for a time, `latency` one datagram at a time, and `reflect` sends
+everything back until it is killed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Contributions:
         round_, place = divmod(number, len(self._packets))
         array = self._packets[place]
         array[:, ROUND_OFFSET : ROUND_OFFSET + 4] = np.frombuffer(struct.pack(">I", round_), np.uint8)
-        return memoryview(array).cast("B")
+        return array.data.cast("B")
 
     @property
     def window(self) -> int:

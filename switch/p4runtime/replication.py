@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from finsy.proto import p4r
 from railweave.switch.p4runtime import bytestrings
@@ -17,7 +17,7 @@ _MAX_GROUP = (1 << 16) - 1  # its mcast_grp has 16 bits
 _MAX_SESSION = (1 << 15) - 1  # BMv2 keeps the upper half of 16 bits for itself
 
 _Entry = p4r.PacketReplicationEngineEntry
-_Kind = p4r.Update.Type.ValueType
+_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 _T = TypeVar("_T")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Any, NoReturn
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
@@ -37,13 +38,19 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return self._config
 
     async def Capabilities(  # noqa: N802 - gRPC's name
-        self, request: p4r.CapabilitiesRequest, context: grpc.aio.ServicerContext
+        self,
+        request: p4r.CapabilitiesRequest,
+        context: grpc.aio.ServicerContext[p4r.CapabilitiesRequest, p4r.CapabilitiesResponse],
     ) -> p4r.CapabilitiesResponse:
         """Say which version of the specification is served."""
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
-        self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+        self,
+        request: p4r.SetForwardingPipelineConfigRequest,
+        context: grpc.aio.ServicerContext[
+            p4r.SetForwardingPipelineConfigRequest, p4r.SetForwardingPipelineConfigResponse
+        ],
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a program."""
         try:
@@ -55,7 +62,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
-        self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+        self,
+        request: p4r.GetForwardingPipelineConfigRequest,
+        context: grpc.aio.ServicerContext[
+            p4r.GetForwardingPipelineConfigRequest, p4r.GetForwardingPipelineConfigResponse
+        ],
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Give the committed program back."""
         try:
@@ -66,7 +77,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.GetForwardingPipelineConfigResponse(config=config)
 
     async def Write(  # noqa: N802 - gRPC's name
-        self, request: p4r.WriteRequest, context: grpc.aio.ServicerContext
+        self,
+        request: p4r.WriteRequest,
+        context: grpc.aio.ServicerContext[p4r.WriteRequest, p4r.WriteResponse],
     ) -> p4r.WriteResponse:
         """Carry out updates in order, the rest also when one fails."""
         try:
@@ -88,7 +101,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.WriteResponse()
 
     async def Read(  # noqa: N802 - gRPC's name
-        self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext
+        self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext[p4r.ReadRequest, p4r.ReadResponse]
     ) -> AsyncIterator[p4r.ReadResponse]:
         """Stream everything that fits any of the request's patterns."""
         try:
@@ -107,7 +120,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
             await _abort(context, refusal)
 
     async def StreamChannel(  # noqa: N802 - gRPC's name
-        self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: grpc.aio.ServicerContext
+        self,
+        request_iterator: AsyncIterator[p4r.StreamMessageRequest],
+        context: grpc.aio.ServicerContext[p4r.StreamMessageRequest, p4r.StreamMessageResponse],
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Serve one controller until it leaves."""
         stream = Stream()
@@ -133,10 +148,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         require(device_id == self._device_id, not_found, f"this is device {self._device_id}, not {device_id}")
 
 
-async def _abort(context: grpc.aio.ServicerContext, refusal: Refused) -> None:
-    """End the RPC with the refusal's status. Raises always; grpcio does not say so in its types."""
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refused) -> NoReturn:
+    """End the RPC with the refusal's status."""
     await context.abort(refusal.code.grpc, refusal.message)
-    raise AssertionError("unreachable")
 
 
 def _attempt(write: Callable[[p4r.Update], None], update: p4r.Update) -> Refused | None:

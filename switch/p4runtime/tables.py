@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
 from railweave.switch.p4runtime import actions, matches
@@ -12,7 +13,7 @@ from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import CounterValue, Entry, Match, Pipeline
 
 _Update = p4r.Update
-_Kind = p4r.Update.Type.ValueType
+_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
 class Tables:

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave switch` as people meet it: what it says, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from dataplane import wire
+from dataplane.harness import STOP_S, process
+from dataplane.programs import PATCH, ROUTER
+
+DEADLINE_S = 20.0
+PR_CAPBSET_DROP, CAP_NET_RAW = 24, 13
+COMMAND = [sys.executable, "-m", "railweave.switch"]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and raw sockets need root")
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    with wire.namespace("daemon") as name:
+        for pair in ("1", "2"):
+            wire.ip("-n", name, "link", "add", f"s{pair}", "type", "veth", "peer", "name", f"h{pair}")
+        yield name
+
+
+def refused(namespace: str, *arguments: str, before: Callable[[], None] | None = None) -> str:
+    """The message of a switch that does not start."""
+    done = subprocess.run(
+        ["ip", "netns", "exec", namespace, *COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        preexec_fn=before,
+        check=False,
+    )
+    assert done.returncode not in (0, -6, -11)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ["--interface", "PORT@INTERFACE"]),
+        (("-i", "s1"), ["'s1'", "PORT@INTERFACE"]),
+        (("-i", "one@s1"), ["'one@s1'", "PORT@INTERFACE"]),
+        (("-i", "511@s1"), ["511", "drop"]),
+        (("-i", "1@s1", "-i", "1@s2"), ["port 1", "twice", "s1", "s2"]),
+        (("-i", "1@s1", "-i", "2@s1"), ["s1", "twice"]),
+        (("-i", "1@nowhere"), ["nowhere", "No such device"]),
+        (("-i", "1@s1", "--target", "tofino9"), ["tofino9", "embedded", "bmv2"]),
+        (("-i", "1@s1", "--device-id", "0"), ["--device-id"]),
+        (("-i", "1@s1", "--grpc", "10.99.99.99:9559"), ["10.99.99.99:9559", "--grpc"]),
+        (("-i", "1@s1", "--program", str(PATCH.json)), ["--p4info"]),
+        (("-i", "1@s1", "--program", "/nowhere.json", "--p4info", str(PATCH.p4info)), ["/nowhere.json"]),
+        (("-i", "1@s1", "--program", str(PATCH.p4info), "--p4info", str(PATCH.p4info)), ["patch.p4info"]),
+        (("-i", "1@s1", "--program", str(PATCH.json), "--p4info", str(PATCH.json)), ["not a P4Info"]),
+        (("-i", "1@s1", "--program", str(PATCH.json), "--p4info", str(ROUTER.p4info)), ["table", "lacks"]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(
+    namespace: str, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    message = refused(namespace, *arguments)
+    for word in words:
+        assert word in message
+
+
+def test_without_the_right_to_raw_sockets_it_says_so(namespace: str) -> None:
+    def drop() -> None:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0)
+
+    assert "root" in refused(namespace, "-i", "1@s1", before=drop)
+
+
+def test_an_address_in_use_is_named(namespace: str) -> None:
+    def occupy() -> socket.socket:
+        return socket.create_server(("127.0.0.1", 9559))
+
+    with wire.in_namespace(namespace, occupy):
+        assert "127.0.0.1:9559" in refused(namespace, "-i", "1@s1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly_on_signals(namespace: str, number: signal.Signals, tmp_path: Path) -> None:
+    command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", "-i", "2@s2"]
+    with process(command, tmp_path / "log") as child:
+        child.send_signal(number)
+        assert child.wait(STOP_S) == 0
+    assert (tmp_path / "log").read_text() == ""
