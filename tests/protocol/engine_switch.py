@@ -11,10 +11,11 @@ import ipaddress
 import struct
 from dataclasses import dataclass
 
-from railweave.p4src.artifacts import artifact
-from railweave.switch.pipeline import Pipeline, Replica, exact
-
 from protocol.switch_model import PARENT, Membership, Output, Port
+from railweave.p4src.artifacts import artifact
+from railweave.switch.lowering import lower
+from railweave.switch.pipeline import Pipeline, Replica, exact
+from railweave.switch.program import Program
 
 UDP_PORT = 5257
 PARENT_PORT = 100
@@ -61,15 +62,15 @@ def frame(source: Station, target: Station, payload: bytes) -> bytes:
 
 
 @functools.cache
-def _program(lanes: int) -> bytes:
-    return artifact(lanes).json_path.read_bytes()
+def _lowered(lanes: int) -> tuple[Program, bytes]:
+    return lower(artifact(lanes).json_path.read_bytes())
 
 
 class EngineSwitch:
     """One switch with one group, configured as the controller would."""
 
     def __init__(self, lanes: int, member: Membership, rack: int | None = None, below: str = "hosts") -> None:
-        self.pipeline = Pipeline.load(_program(lanes))
+        self.pipeline = Pipeline(*_lowered(lanes))
         self.member = member
         self.me = switch_station(rack)
         self.children = [

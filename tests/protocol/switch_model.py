@@ -17,7 +17,7 @@ HEADER = struct.Struct(">BBHBBHII")
 CONTRIBUTE, RESULT, PROBE = 0, 1, 2
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
-SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH  # of the chunk; the others are of one packet
+SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH  # the others belong to one packet
 PARENT = "parent"
 
 Port = int | str
@@ -89,8 +89,11 @@ class SwitchModel:
         member = packet and self.groups.get(packet.group)
         if packet is None or member is None:
             return self._refuse()
+        if not self._from_member(packet, member, port):
+            return self._refuse()
         if packet.kind == PROBE:
-            return [(port, data)]
+            is_root = member.child_at_parent is None
+            return [(port, data)] if is_root or not packet.flags & TO_ROOT else []
         if not self._well_formed(packet, member, port):
             return self._refuse()
         index = member.base + packet.slot
@@ -99,14 +102,17 @@ class SwitchModel:
             return self._from_parent(packet, member, index, age)
         return self._contribute(packet, member, index, age)
 
+    def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
+        return packet.child == (member.child_at_parent if port == PARENT else port) and packet.op in (
+            SUM,
+            MAX,
+        )
+
     def _well_formed(self, packet: Packet, member: Membership, port: Port) -> bool:
-        from_parent = port == PARENT
         return (
             len(packet.lanes) == 4 * self.lanes
             and packet.slot < 2 * member.slots
-            and packet.kind == (RESULT if from_parent else CONTRIBUTE)
-            and packet.child == (member.child_at_parent if from_parent else port)
-            and packet.op in (SUM, MAX)
+            and packet.kind == (RESULT if port == PARENT else CONTRIBUTE)
         )
 
     def _refuse(self) -> list[Output]:
@@ -122,26 +128,28 @@ class SwitchModel:
         again = age == 0 and bool(self.seen[index] & bit)
         if age > 0:
             self.tag[index] = (member.start + packet.round) & 0xFFFFFFFF
-            self.seen[index] = bit
-            self.present[index] = False
-            self.mark[index], self.flags[index], self.values[index] = (
-                packet.mark,
-                packet.flags & SLOT_FLAGS,
-                lanes,
-            )
-        elif again:
+            self.seen[index], self.present[index] = bit, False
+            self.mark[index], self.flags[index], self.values[index] = packet.mark, 0, lanes
+        packet = self._with_slots_mark_and_flags(packet, index)
+        if again:
             self.retransmissions += 1
         else:
+            self.flags[index] = packet.flags
+        if age == 0 and not again:
             self.seen[index] |= bit
-            self.flags[index] |= self._flags_of(packet, index)
             merge = np.add if packet.op == SUM else np.maximum
             self.values[index] = merge(self.values[index], lanes)
         return self._answer(packet, member, index, again)
 
+    def _with_slots_mark_and_flags(self, packet: Packet, index: int) -> Packet:
+        mismatch = MISMATCH if packet.mark != self.mark[index] else 0
+        flags = int(self.flags[index]) | packet.flags & SLOT_FLAGS | mismatch
+        return replace(packet, mark=int(self.mark[index]), flags=flags)
+
     def _answer(self, packet: Packet, member: Membership, index: int, again: bool) -> list[Output]:
         if self.seen[index] != (1 << member.children) - 1:
             return []
-        if member.child_at_parent is not None and not self.present[index]:
+        if member.child_at_parent is not None and not (again and self.present[index]):
             up = replace(packet, child=member.child_at_parent)
             return [(PARENT, self._filled(up, CONTRIBUTE, index))]
         if again:
@@ -152,7 +160,8 @@ class SwitchModel:
         if age != 0 or self.present[index]:
             self.stale += 1
             return []
-        self.flags[index] = self._flags_of(packet, index)
+        packet = self._with_slots_mark_and_flags(packet, index)
+        self.flags[index] = packet.flags
         self.values[index] = np.frombuffer(packet.lanes, ">i4")
         self.present[index] = True
         return self._multicast(packet, member, index)
@@ -164,14 +173,9 @@ class SwitchModel:
             for child in range(member.children)
         ]
 
-    def _flags_of(self, packet: Packet, index: int) -> int:
-        differs = self.mark[index] != packet.mark
-        return packet.flags & SLOT_FLAGS | (MISMATCH if differs else 0)
-
     def _filled(self, packet: Packet, kind: int, index: int) -> bytes:
         lanes = self.values[index].astype(">i4").tobytes()
-        flags, mark = int(self.flags[index]), int(self.mark[index])
-        return replace(packet, kind=kind, flags=flags, mark=mark, lanes=lanes).encode()
+        return replace(packet, kind=kind, lanes=lanes).encode()
 
 
 def _serial_difference(a: int, b: int) -> int:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In-network aggregation, hosts and a model switch over bad links in virtual time."""
+"""In-network aggregation in virtual time: hosts and switches over bad links, held to the oracle's bits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from protocol.network import MICROSECOND, MILLISECOND, SECOND, Link, Network, bu
 from protocol.oracle import Array, expected
 
 OPS = ("sum", "max", "min", "avg")
+BOUND = 300 * SECOND
 
 
 def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype: str) -> list[Array]:
@@ -23,18 +25,31 @@ def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype:
     return [(generator.standard_normal(count) * scales).astype(np.float32) for _ in range(hosts)]
 
 
+def spoil(generator: np.random.Generator, inputs: Sequence[Array], fraction: float) -> None:
+    """Put NaN and Inf into some places, different ones on each host."""
+    for values in inputs:
+        chosen = generator.random(len(values)) < fraction
+        values[chosen] = generator.choice(np.float32([np.nan, np.inf, -np.inf]), chosen.sum())
+
+
 def start_all(
-    network: Network, op_index: int, op: str, inputs: Sequence[Array], delays: Sequence[int] = ()
+    network: Network,
+    op_index: int,
+    op: str,
+    inputs: Sequence[Array],
+    delays: Sequence[int] = (),
+    in_place: bool = False,
 ) -> list[Array]:
     """Start one call on every host, now or after its delay; the outputs, to be read once it is done."""
-    outputs = [np.zeros_like(values) for values in inputs]
+    inputs = [values.copy() for values in inputs]
+    outputs = inputs if in_place else [np.zeros_like(values) for values in inputs]
 
     def start(host: int) -> None:
         network.endpoints[host].start(op_index, op, inputs[host], outputs[host])
         network.pump(host)
 
     for host in range(len(inputs)):
-        network.at(network.now + (delays[host] if delays else 0), lambda host=host: start(host))  # type: ignore[misc]
+        network.at(network.now + (delays[host] if delays else 0), partial(start, host))
     return outputs
 
 
@@ -47,17 +62,48 @@ def assert_bits(outputs: Sequence[Array], wanted: Array) -> None:
         np.testing.assert_array_equal(output.view(np.uint32), wanted.view(np.uint32))
 
 
-def check(network: Network, op: str, inputs: list[Array], lanes: int = 8, op_index: int = 0) -> None:
-    outputs = start_all(network, op_index, op, inputs)
-    network.run(lambda: all_have(network, op_index), within=60 * SECOND)
+def check(network: Network, op: str, inputs: list[Array], lanes: int = 8, in_place: bool = False) -> None:
+    outputs = start_all(network, 0, op, inputs, in_place=in_place)
+    network.run(lambda: all_have(network, 0), within=BOUND)
     assert_bits(outputs, expected(inputs, op, lanes))
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 65, 1000])
-def test_every_op_and_length(op: str, dtype: str, count: int) -> None:
-    check(build(3), op, random_inputs(np.random.default_rng(count), 3, count, dtype))
+@pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
+def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) -> None:
+    inputs = random_inputs(np.random.default_rng(count), 3, count, dtype)
+    check(build(3), op, inputs, in_place=in_place)
+
+
+@pytest.mark.parametrize("lanes", [64, 256])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> None:
+    inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, dtype)
+    check(build((2, 1), lanes=lanes, engine=True), op, inputs, lanes)
+
+
+@pytest.mark.parametrize("op", ["sum", "avg"])
+@pytest.mark.parametrize("fraction", [0.01, 1.0])
+@pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
+def test_nonfinite_values_keep_their_meaning(op: str, fraction: float, in_place: bool) -> None:
+    generator = np.random.default_rng(5)
+    inputs = random_inputs(generator, 3, 999, "float32")
+    spoil(generator, inputs, fraction)
+    check(build(3), op, inputs, in_place=in_place)
+
+
+def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
+    inputs = [np.ones(640, np.float32) for _ in range(2)]
+    inputs[0][100] = np.nan
+    inputs[1][500] = np.inf
+    network = build(2)
+    check(network, "sum", inputs)
+    segments, chunks, spoilt = 10, 80, 2
+    assert [e.stats()["nonfinite_chunks"] for e in network.endpoints] == [spoilt, spoilt]
+    assert [e.stats()["contributions"] for e in network.endpoints] == [segments + chunks + spoilt] * 2
 
 
 @pytest.mark.parametrize(
@@ -71,39 +117,79 @@ def test_small_messages_take_the_least_round_trips_and_no_timer(dtype: str, op: 
     assert all(e.stats()["timeouts"] == 0 for e in network.endpoints)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_any_schedule_gives_the_oracles_bits(data: st.DataObject) -> None:
-    racks = data.draw(st.sampled_from([1, 2, 3, 5, (2, 2), (1, 3, 2)]), "hosts")
-    hosts = racks if isinstance(racks, int) else sum(racks)
-    lanes = data.draw(st.sampled_from([1, 4, 8]), "lanes")
-    link = Link(
-        loss=data.draw(st.sampled_from([0, 0.01, 0.1, 0.3]), "loss"),
-        duplicate=data.draw(st.sampled_from([0, 0.01, 0.3]), "duplicate"),
-        jitter=data.draw(st.sampled_from([0, 20, 2000]), "jitter") * MICROSECOND,
-    )
-    start = data.draw(st.sampled_from([1, 2**31 - 2, 2**32 - 2]), "start")
-    slots = data.draw(st.sampled_from([1, 2, 8, 32]), "slots")
-    network = build(
-        racks, slots=slots, lanes=lanes, link=link, seed=data.draw(st.integers(0, 2**32)), start=start
-    )
-    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+LINKS = st.builds(
+    Link,
+    loss=st.sampled_from([0, 0.01, 0.1, 0.3]),
+    duplicate=st.sampled_from([0, 0.01, 0.3]),
+    jitter=st.sampled_from([0, 20 * MICROSECOND, 2 * MILLISECOND]),
+)
+STARTS = st.sampled_from([1, 2**31 - 2, 2**32 - 2])
+TREES = st.sampled_from([1, 2, 3, 5, (2, 2), (1, 3, 2)])
+
+
+def run_schedule(data: st.DataObject, network: Network, lanes: int) -> None:
+    """Some calls, each started at its own time on every host; all must give the oracle's bits."""
+    hosts = len(network.endpoints)
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32), "data"))
     wanted = []
     for index in range(data.draw(st.integers(1, 3), "calls")):
         op, dtype = data.draw(st.sampled_from(OPS)), data.draw(st.sampled_from(["float32", "int32"]))
-        inputs = random_inputs(generator, hosts, data.draw(st.integers(1, 120), "count"), dtype)
+        count = data.draw(st.integers(1, 15 * lanes), "count")
+        inputs = random_inputs(generator, hosts, count, dtype)
         if dtype == "float32" and data.draw(st.booleans(), "nonfinite"):
-            for values in inputs:
-                chosen = generator.random(len(values)) < 0.05
-                values[chosen] = generator.choice(np.float32([np.nan, np.inf, -np.inf]), chosen.sum())
-        delays = [data.draw(st.sampled_from([0, 30, 30_000])) * MICROSECOND for _ in range(hosts)]
-        result = expected(inputs, op, lanes)
-        wanted.append((start_all(network, index, op, inputs, sorted_by_call(delays, index)), result))
-    network.run(lambda: all_have(network, *range(len(wanted))), within=300 * SECOND)
+            spoil(generator, inputs, 0.05)
+        # Each call starts on every host after all earlier ones.
+        late = [data.draw(st.sampled_from([0, 30, 30_000]), "late") for _ in range(hosts)]
+        delays = [index * 40 * MILLISECOND + each * MICROSECOND for each in late]
+        outputs = start_all(network, index, op, inputs, delays, in_place=data.draw(st.booleans(), "in place"))
+        wanted.append((outputs, expected(inputs, op, lanes)))
+    network.run(lambda: all_have(network, *range(len(wanted))), within=BOUND)
     for outputs, result in wanted:
         assert_bits(outputs, result)
+    assert [len(events) for events in network.events] == [len(wanted)] * hosts
+    network.drain()  # what comes late must do no harm
+    assert all(endpoint.idle for endpoint in network.endpoints)
 
 
-def sorted_by_call(delays: list[int], index: int) -> list[int]:
-    """Calls start in the same order on every host: each later one a little after all earlier ones."""
-    return [delay + index * 40 * MILLISECOND for delay in delays]
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), tree=TREES, link=LINKS, start=STARTS, seed=st.integers(0, 2**32))
+def test_any_schedule_gives_the_oracles_bits(
+    data: st.DataObject, tree: int | tuple[int, ...], link: Link, start: int, seed: int
+) -> None:
+    lanes = data.draw(st.sampled_from([1, 4, 8]), "lanes")
+    slots = data.draw(st.sampled_from([1, 2, 8, 32]), "slots")
+    run_schedule(data, build(tree, slots=slots, lanes=lanes, link=link, seed=seed, start=start), lanes)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), tree=TREES, link=LINKS, start=STARTS, seed=st.integers(0, 2**32))
+def test_any_schedule_over_the_compiled_program(
+    data: st.DataObject, tree: int | tuple[int, ...], link: Link, start: int, seed: int
+) -> None:
+    network = build(tree, slots=4, lanes=64, link=link, seed=seed, start=start, engine=True)
+    run_schedule(data, network, 64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), tree=st.sampled_from([2, (1, 2)]))
+def test_ranks_that_call_different_things_all_find_out(
+    data: st.DataObject, tree: int | tuple[int, ...]
+) -> None:
+    network = build(tree, link=Link(loss=0.1), seed=data.draw(st.integers(0, 2**32)))
+    hosts = len(network.endpoints)
+    calls = st.tuples(
+        st.integers(0, 2), st.sampled_from(OPS), st.integers(1, 200), st.sampled_from(["f4", "i4"])
+    )
+    usual, other = data.draw(st.lists(calls, min_size=2, max_size=2, unique=True))
+    odd_one = data.draw(st.integers(0, hosts - 1))
+    for host, endpoint in enumerate(network.endpoints):
+        index, op, count, dtype = other if host == odd_one else usual
+        endpoint.start(index, op, np.ones(count, dtype), np.ones(count, dtype))
+        network.pump(host)
+    network.run(lambda: all(network.events), within=10 * SECOND)
+    for events, endpoint in zip(network.events, network.endpoints, strict=True):
+        [(kind, message)] = events
+        assert kind == "mismatch"
+        assert "all ranks must make the same calls" in message
+        assert endpoint.deadline() is None
+        assert endpoint.transmit(network.now) is None
