@@ -126,25 +126,23 @@ class SwitchModel:
         bit = np.uint32(1 << packet.child)
         lanes: NDArray[np.int32] = np.frombuffer(packet.lanes, ">i4").astype(np.int32)
         again = age == 0 and bool(self.seen[index] & bit)
-        if age > 0:
-            self.tag[index] = (member.start + packet.round) & 0xFFFFFFFF
-            self.seen[index], self.present[index] = bit, False
-            self.mark[index], self.flags[index], self.values[index] = packet.mark, 0, lanes
-        packet = self._with_slots_mark_and_flags(packet, index)
         if again:
             self.retransmissions += 1
+        elif age > 0:
+            self.tag[index] = (member.start + packet.round) & 0xFFFFFFFF
+            self.seen[index], self.present[index] = bit, False
+            self.mark[index], self.values[index] = packet.mark, lanes
+            self.flags[index] = packet.flags & SLOT_FLAGS
         else:
-            self.flags[index] = packet.flags
-        if age == 0 and not again:
             self.seen[index] |= bit
+            self.flags[index] |= self._flags_of(packet, index)
             merge = np.add if packet.op == SUM else np.maximum
             self.values[index] = merge(self.values[index], lanes)
         return self._answer(packet, member, index, again)
 
-    def _with_slots_mark_and_flags(self, packet: Packet, index: int) -> Packet:
-        mismatch = MISMATCH if packet.mark != self.mark[index] else 0
-        flags = int(self.flags[index]) | packet.flags & SLOT_FLAGS | mismatch
-        return replace(packet, mark=int(self.mark[index]), flags=flags)
+    def _flags_of(self, packet: Packet, index: int) -> int:
+        differs = self.mark[index] != packet.mark
+        return packet.flags & SLOT_FLAGS | (MISMATCH if differs else 0)
 
     def _answer(self, packet: Packet, member: Membership, index: int, again: bool) -> list[Output]:
         if self.seen[index] != (1 << member.children) - 1:
@@ -160,8 +158,7 @@ class SwitchModel:
         if age != 0 or self.present[index]:
             self.stale += 1
             return []
-        packet = self._with_slots_mark_and_flags(packet, index)
-        self.flags[index] = packet.flags
+        self.flags[index] = self._flags_of(packet, index)
         self.values[index] = np.frombuffer(packet.lanes, ">i4")
         self.present[index] = True
         return self._multicast(packet, member, index)
@@ -175,7 +172,8 @@ class SwitchModel:
 
     def _filled(self, packet: Packet, kind: int, index: int) -> bytes:
         lanes = self.values[index].astype(">i4").tobytes()
-        return replace(packet, kind=kind, lanes=lanes).encode()
+        flags, mark = int(self.flags[index]), int(self.mark[index])
+        return replace(packet, kind=kind, flags=flags, mark=mark, lanes=lanes).encode()
 
 
 def _serial_difference(a: int, b: int) -> int:
