@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from railweave.experiments.errors import OptionError
 from railweave.topologies.lab import Lab
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.processes import Child
@@ -23,6 +24,12 @@ class JobOptions:
     shares: Mapping[str, float] | None = None  # by rail; None: in proportion to what the rails can do
     planes: Sequence[str] | None = None  # the planes to use as rails; None: all
     name: str = ""  # told beside the host's name where several jobs run one after the other
+
+
+def require_peers(topology: Topology) -> None:
+    """Raise OptionError where a collective would have nobody to reduce with."""
+    if len(topology.hosts) < 2:
+        raise OptionError(f"{len(topology.hosts)} hosts given; a collective needs at least 2")
 
 
 async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import DTYPES, LANES, OPS
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.messages import read
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.lab import Lab, LabOptions
@@ -99,6 +99,7 @@ def check(options: BenchOptions) -> None:
         raise OptionError(f"unknown dtype {measurement.dtype!r}; dtypes are {', '.join(DTYPES)}")
     if measurement.op not in OPS:
         raise OptionError(f"unknown op {measurement.op!r}; ops are {', '.join(OPS)}")
+    require_peers(options.topology)
     if measurement.iters < 1 or measurement.warmup < 0:
         raise OptionError("--iters: expected at least 1; --warmup: at least 0")
     for baseline in options.baselines:

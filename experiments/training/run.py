@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from railweave.experiments.accounting import RailAccount, account, chunks_of
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
@@ -170,6 +170,7 @@ def check(options: DemoOptions) -> None:
     """Raise OptionError where options do not go together."""
     if options.training.steps < 1:
         raise OptionError(f"--steps {options.training.steps}: expected at least 1")
+    require_peers(options.topology)
     if options.training.batch < len(options.topology.hosts):
         raise OptionError(
             f"{len(options.topology.hosts)} hosts share batches of {options.training.batch} images"

@@ -31,7 +31,8 @@ Rates = Annotated[
     str, typer.Option("--rate", help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped.")
 ]
 Loss = Annotated[
-    str, typer.Option(help="Probability that a datagram is lost on ina and rdma planes: 0.01, ina=0.02.")
+    str,
+    typer.Option(help="Probability that a switch drops a datagram, on ina and rdma planes: 0.01, ina=0.02."),
 ]
 Shares = Annotated[
     str | None,

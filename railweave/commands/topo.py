@@ -10,8 +10,11 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
+from railweave.topologies.errors import TopologyError
 
 app = typer.Typer(no_args_is_help=True)
+
+YAML = (".yaml", ".yml")
 
 Out = Annotated[
     Path | None, typer.Option(help="Draw to FILE.png, .svg or .pdf, or write the topology to FILE.yaml.")
@@ -54,11 +57,15 @@ def file_command(
 def _show(topology: common.Topology, out: Path | None) -> None:
     from railweave.topologies import draw  # noqa: PLC0415
 
+    if out is not None and out.suffix not in (*YAML, *draw.SUFFIXES):
+        raise TopologyError(
+            f"cannot draw to {str(out)!r}; expected a name that ends in {', '.join(draw.SUFFIXES)}"
+        )
     console = common.console(None)
     console.print(draw.tree(topology))
     if out is None:
         return
-    if out.suffix in (".yaml", ".yml"):
+    if out.suffix in YAML:
         out.write_text(topology.to_yaml())
     else:
         draw.picture(topology, out)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes no sense is refused in one line that says what would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "railweave", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("demo", "--rails", "ina,ib"), "unknown rail 'ib'; rails are ina, tcp, rdma"),
+        (("demo", "--rate", "fast"), "rate 'fast'"),
+        (("demo", "--rate", "1M,2M"), "2 rates given for 3 planes"),
+        (("demo", "--hosts", "40"), "40 hosts given; from 1 to 31"),
+        (("demo", "--hosts", "1"), "at least 2"),
+        (("demo", "--steps", "0"), "--steps 0"),
+        (("demo", "--shares", "1,2"), "2 given for 3 rails"),
+        (("demo", "--loss", "2"), "loss '2'"),
+        (("demo", "--switch", "asic"), "unknown switch target 'asic'; targets are embedded, bmv2"),
+        (("bench", "all-reduce", "--sizes", "5M:1M"), "turn them round"),
+        (("bench", "all-reduce", "--sizes", "3"), "multiple of 4 bytes"),
+        (("bench", "all-reduce", "--topology", "torus"), "unknown topology 'torus'; expected planes"),
+        (("bench", "all-reduce", "--dtype", "float64"), "unknown dtype 'float64'; dtypes are float32, int32"),
+        (("bench", "all-reduce", "--op", "prod"), "unknown op 'prod'"),
+        (("bench", "all-reduce", "--iters", "0"), "--iters"),
+        (("bench", "all-reduce", "--baseline", "nccl"), "unknown baseline 'nccl'"),
+        (("topo", "planes", "--out", "net.gif"), "cannot draw to 'net.gif'"),
+        (("topo", "file", "absent.yaml"), "absent.yaml"),
+    ],
+)
+def test_refused_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
+    code, complaint = railweave(*arguments)
+    assert code == 1
+    assert expected in complaint
+    assert complaint.startswith("railweave: ")
+    assert len(complaint.strip().splitlines()) == 1
+
+
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
+    for tool in ("ip", "tc", "nft", "setpriv"):
+        found = shutil.which(tool)
+        assert found is not None
+        (tmp_path / tool).symlink_to(found)
+    code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
+    assert code == 1
+    assert complaint == "railweave: mnexec is missing; install it with: apt-get install mininet\n"
+
+
+def test_without_root_nothing_is_tried() -> None:
+    script = "import os; from railweave.topologies.namespaces import require_tools; os.setuid(65534); require_tools()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "network namespaces need root; run the command again with sudo" in done.stderr
+
+
+def test_doctor_says_what_there_is() -> None:
+    code, _ = railweave("doctor")
+    assert code == 0

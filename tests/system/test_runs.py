@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short runs of what users run, over all rails, and their JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from system.command import Command
+
+Start = Callable[..., Command]
+RAIL_KEYS = {"name", "agent_bytes", "interface_bytes", "goodput_bps", "share", "retransmissions"}
+ROW_KEYS = {
+    *("bytes", "dtype", "op", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
+    *("limit_bps", "limit_fraction", "shares"),
+}
+
+
+def result_of(start: Start, tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    path = tmp_path / "result.json"
+    code, complaint = start(*arguments, "--json", str(path)).end()
+    assert code == 0, complaint
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
+
+
+def test_demo_over_three_rails(start: Start, tmp_path: Path) -> None:
+    result = result_of(start, tmp_path, "demo", "--hosts", "3", "--steps", "3")
+    assert result["ok"]
+    assert (result["hosts"], result["switch"], result["steps"]) == (3, "embedded", 3)
+    assert result["max_abs_diff"] <= result["max_abs_diff_bound"] < 1e-5
+    assert result["accuracy"] == result["accuracy_one_process"]
+    assert [rail["name"] for rail in result["rails"]] == ["ina", "tcp", "rdma"]
+    for rail in result["rails"]:
+        assert set(rail) == RAIL_KEYS
+        assert rail["share"] > 0.2
+        assert rail["agent_bytes"] == pytest.approx(rail["interface_bytes"], rel=0.01)
+    # 43 % of a million float32 in chunks of 256, three times, with their exponents, and the rendezvous
+    assert 4000 < result["switch_results"] < 6000
+    trace = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
+    assert {event["cat"] for event in trace if event["ph"] == "X"} == {"compute", "ina", "tcp", "rdma"}
+    assert (tmp_path / "out" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_over_lossy_planes(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        start, tmp_path, "demo", "--hosts", "2", "--steps", "2", "--rails", "ina,rdma", "--loss", "0.02"
+    )
+    assert result["ok"]
+    for rail in result["rails"]:
+        assert rail["retransmissions"] > 0
+
+
+def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "4,1K:2K,256K", "--iters", "3"),
+        *("--rate", "1G,0,500M", "--each-alone"),
+    )
+    assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
+    for row in result["rows"]:
+        assert set(row) == ROW_KEYS
+        assert row["wrong"] == 0
+        assert row["limit_fraction"] is None  # the tcp plane is unshaped
+    assert set(result["alone"]) == {"ina", "tcp", "rdma"}
+    (row,) = (row for row in result["alone"]["ina"] if row["bytes"] == 262144)
+    assert 0.05 < row["limit_fraction"] <= 1.05
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("int32", "sum"), ("int32", "avg"), ("float32", "max"), ("float32", "min")]
+)
+def test_bench_of_other_types_and_ops(start: Start, tmp_path: Path, dtype: str, op: str) -> None:
+    result = result_of(
+        *(
+            start,
+            tmp_path,
+            "bench",
+            "all-reduce",
+            "--hosts",
+            "2",
+            "--sizes",
+            "100K",
+            "--iters",
+            "2",
+            "--rate",
+            "0",
+        ),
+        *("--dtype", dtype, "--op", op),
+    )
+    (row,) = result["rows"]
+    assert row["wrong"] == 0
+
+
+def test_shares_are_followed(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "256K", "--iters", "2"),
+        *("--rails", "tcp,tcp,tcp", "--shares", "tcp1=3,tcp2=1", "--rate", "0"),
+    )
+    assert result["rows"][0]["shares"] == pytest.approx({"tcp0": 0, "tcp1": 0.75, "tcp2": 0.25}, abs=0.01)
