@@ -144,8 +144,10 @@ def _jobs(options: BenchOptions) -> list[tuple[JobOptions, tuple[str, ...]]]:
     """Return what runs after one another, and on which rails."""
     arguments = options.measurement.arguments()
     worker = "railweave.experiments.allreduce.worker"
-    alone = [(rail,) for rail in options.rails] if options.each_alone and len(options.rails) > 1 else []
-    jobs = [
+    alone: list[tuple[str, ...]] = (
+        [(rail,) for rail in options.rails] if options.each_alone and len(options.rails) > 1 else []
+    )
+    jobs: list[tuple[JobOptions, tuple[str, ...]]] = [
         (JobOptions("bench-" + rails[0], worker, arguments, planes=rails, name=rails[0]), rails)
         for rails in alone
     ]

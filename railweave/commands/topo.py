@@ -11,6 +11,7 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Topology
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -54,7 +55,7 @@ def file_command(
         _show(load(path), out)
 
 
-def _show(topology: common.Topology, out: Path | None) -> None:
+def _show(topology: Topology, out: Path | None) -> None:
     from railweave.topologies import draw  # noqa: PLC0415
 
     if out is not None and out.suffix not in (*YAML, *draw.SUFFIXES):

@@ -65,7 +65,12 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
 
 
 def test_without_root_nothing_is_tried() -> None:
-    script = "import os; from railweave.topologies.namespaces import require_tools; os.setuid(65534); require_tools()"
+    script = """
+import os
+from railweave.topologies.namespaces import require_tools
+os.setuid(65534)
+require_tools()
+"""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "network namespaces need root; run the command again with sudo" in done.stderr
 
