@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 OPS = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "avg": ReduceOp.AVG}
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
-LEFT_GRACE_S = 2.0  # what is pending when a rank leaves has its last packets under way
 PLANS = 256  # calls whose cut is remembered
 KEPT = 64  # calls in flight before finished ones are looked for
 
@@ -99,11 +97,11 @@ class Communicator:
         self._agent = Agent(options.rank, options.world_size)
         self._buffers: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
         self._why: dict[str, str] = {}
-        self._left: set[int] = set()
         self._rails: list[Opening] = []
         self._shares: Mapping[str, float] = {}
         self._membership: Membership | None = None
-        self._close = weakref.finalize(self, _close, self._agent, (held := []))
+        held: list[Membership] = []
+        self._close = weakref.finalize(self, _close, self._agent, held)
         if options.world_size == 1:
             return
         try:
@@ -188,8 +186,6 @@ class Communicator:
         return Call(DTYPES[dtype], op, count), self._striper.parts(count, 4)
 
     def _submit(self, source: Array, target: Array, op: ReduceOp, start_now: bool) -> int:
-        if self._left:
-            raise PeerLost(min(self._left), "it has left the job and takes part in no further collective")
         call, parts = self._plan(source.dtype.char, op, source.size)
         if len(self._buffers) > KEPT:
             self._buffers = {
@@ -235,25 +231,14 @@ class Communicator:
         match event:
             case bootstrap.MemberLost(rank, reason):
                 self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
-            case bootstrap.MemberLeft(rank):
-                self._left.add(rank)
-                timer = threading.Timer(LEFT_GRACE_S, self._fail_what_is_left, [rank])
-                timer.daemon = True
-                timer.start()
             case bootstrap.PlaneDown(plane, reason):
                 self._rail_down(plane, reason)
             case bootstrap.LeaseLost(reason):
                 for rail in self._rails:
                     if rail.spec.kind == "ina" and rail.spec.name not in self._why:
                         self._rail_down(rail.spec.name, reason)
-            case bootstrap.PlaneUp():
-                pass
-
-    def _fail_what_is_left(self, rank: int) -> None:
-        if any(not self._agent.done(index) for index in list(self._buffers)):
-            self._agent.fail(
-                Failure(FailureKind.PEER_LOST, rank, "it has left the job without taking part in this")
-            )
+            case bootstrap.MemberLeft() | bootstrap.PlaneUp():
+                pass  # the rails notice by themselves whether somebody is missing
 
     def _rail_down(self, name: str, reason: str) -> None:
         self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, name))

@@ -70,20 +70,25 @@ def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeou
     offers = _offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp":
-            token = _token(job, offers)
-            missing = agent.connect_tcp(rail.index, token, [(o.address, o.port) for o in offers], timeout_s)
-            if missing and agent.failure() is None:
-                ranks = ", ".join(map(str, missing))
-                raise JoinTimeout(
-                    f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s"
-                )
+            _connect_tcp(agent, rail, job, offers, timeout_s)
         case "ina":
-            group = members.ina[rail.spec.name]
+            place = members.ina[rail.spec.name]
             agent.attach_ina(
-                rail.index, group.group, group.virtual_address, group.child, group.slots, group.lanes
+                rail.index, place.group, place.virtual_address, place.child, place.slots, place.lanes
             )
+            _connect_tcp(agent, rail, job, offers, timeout_s)
         case "rdma":
             agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
+
+
+def _connect_tcp(
+    agent: Agent, rail: Opening, job: str, offers: Sequence[RailOffer], timeout_s: float
+) -> None:
+    places = [(offer.address, offer.port) for offer in offers]
+    missing = agent.connect_tcp(rail.index, _token(job, offers), places, timeout_s)
+    if missing and agent.failure() is None:
+        ranks = ", ".join(map(str, missing))
+        raise JoinTimeout(f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s")
 
 
 def _offers_of(name: str, members: Members) -> list[RailOffer]:

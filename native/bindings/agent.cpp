@@ -12,8 +12,10 @@
 
 #include <cmath>
 #include <map>
+#include <system_error>
 #include <tuple>
 
+#include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
@@ -23,6 +25,8 @@ namespace nb = nanobind;
 
 namespace railweave {
 namespace {
+
+constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is given back
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
@@ -98,15 +102,30 @@ class PythonAgent {
 
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
                                                 std::uint64_t rate_bps) {
+    const InaRailOptions options{.address = address, .interface = interface, .rate_bps = rate_bps};
     InaRail* rail = nullptr;
+    TcpTransport* control = nullptr;
     const std::size_t index =
         agent_.add_rail(std::move(name), [&](std::size_t place, EventLoop& loop, RailListener& listener) {
-          const InaRailOptions options{.address = address, .interface = interface, .rate_bps = rate_bps};
-          auto made = std::make_unique<InaRail>(place, loop, options, listener);
-          rail = made.get();
-          return made;
+          auto guarded = std::make_unique<GuardedRail>(place, listener);
+          for (int attempt = 1;; ++attempt) {
+            auto made = std::make_unique<InaRail>(place, loop, options, guarded->listener());
+            try {
+              // One offer, one port: TCP listens where UDP results arrive.
+              auto beside = std::make_unique<TcpTransport>(
+                  loop, TcpTransportOptions{.local = {.address = address, .interface = interface},
+                                            .port = made->port()});
+              rail = made.get();
+              control = beside.get();
+              guarded->adopt(std::move(made), std::move(beside));
+              return guarded;
+            } catch (const std::system_error& error) {
+              if (error.code() != std::errc::address_in_use || attempt == kPortAttempts) throw;
+            }
+          }
         });
     ina_[index] = rail;
+    tcp_[index] = control;
     return {index, rail->port()};
   }
 
@@ -229,7 +248,9 @@ void bind_agent(nb::module_& m) {
            nb::arg("rate_bps") = 0, Release(), "Open a TCP rail that listens on the address; (rail, port)")
       .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
            nb::arg("timeout_s"), Release(),
-           "Connect to all ranks' (address, port); the ranks still missing at the end")
+           "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
+           "still missing at "
+           "the end")
       .def("add_rdma", &PythonAgent::add_rdma, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
            nb::arg("rate_bps") = 0, Release(),
            "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")

@@ -17,6 +17,8 @@ class TransportListener {
   virtual void sent(int peer, Time now) = 0;
   /// The oldest unfinished receive from `peer` is done: its buffer holds the message.
   virtual void received(int peer, Time now) = 0;
+  /// The peer has said goodbye: it will post nothing more. What it is still to send or take will fail.
+  virtual void left(int, Time) {}
   /// The transport has given up, once and for all; nothing completes after this. `failure.rank` is the peer
   /// concerned.
   virtual void failed(const Failure& failure, Time now) = 0;

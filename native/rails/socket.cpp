@@ -34,14 +34,14 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-Socket bound(const LocalInterface& local) {
+Socket bound(const LocalInterface& local, std::uint16_t port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise("socket");
   if (!local.interface.empty() && setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
                                              static_cast<socklen_t>(local.interface.size())) < 0) {
     raise("cannot use interface '" + local.interface + "'");
   }
-  const sockaddr_in at = ipv4(local.address, 0);
+  const sockaddr_in at = ipv4(local.address, port);
   if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
     raise("cannot use address " + local.address + " on interface '" + local.interface + "'");
   }
@@ -61,14 +61,14 @@ Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
 }
 
-Socket listen_on(const LocalInterface& local) {
-  Socket socket = bound(local);
+Socket listen_on(const LocalInterface& local, std::uint16_t port) {
+  Socket socket = bound(local, port);
   if (listen(socket.fd(), kBacklog) < 0) raise("cannot listen on " + local.address);
   return socket;
 }
 
 Socket dial(const LocalInterface& local, const SocketAddress& remote) {
-  Socket socket = bound(local);
+  Socket socket = bound(local, 0);
   const sockaddr_in to = ipv4(remote.address, remote.port);
   if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
     raise("cannot connect to " + to_string(remote) + " from " + local.address);

@@ -311,7 +311,7 @@ void TcpConnection::end_frame(Time now) {
     }
     case FrameType::kGoodbye:
       peer_left_ = true;
-      return;
+      return listener_.left(peer_, now);
   }
 }
 

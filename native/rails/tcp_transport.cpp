@@ -34,7 +34,10 @@ TcpHandshake::Heard TcpHandshake::hear() {
 }
 
 TcpTransport::TcpTransport(EventLoop& loop, const TcpTransportOptions& options)
-    : loop_(loop), options_(options), listening_(listen_on(options.local)), port_(port_of(listening_)) {}
+    : loop_(loop),
+      options_(options),
+      listening_(listen_on(options.local, options.port)),
+      port_(port_of(listening_)) {}
 
 TcpTransport::~TcpTransport() {
   for (const auto& handshake : handshakes_) loop_.unwatch(handshake->socket().fd());

@@ -17,6 +17,7 @@ namespace railweave {
 
 struct TcpTransportOptions {
   LocalInterface local;
+  std::uint16_t port = 0;                // to listen on; 0: any free one
   Duration user_timeout = 30 * kSecond;  // a peer that acknowledges nothing for so long is lost
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };
@@ -90,6 +91,7 @@ class TcpTransport final : public Transport,
  private:
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
+  void left(int peer, Time now) override { listener_->left(peer, now); }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
   void handshake_ready(TcpHandshake& handshake, std::uint32_t events) override;

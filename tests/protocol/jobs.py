@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from railweave.hosts.bootstrap import Event, InaGroup, RailOffer
@@ -33,8 +33,11 @@ class StaticMembership:
 class StaticJob:
     """Stands where the controller stands: `join` waits for all ranks and tells each what the others offer."""
 
-    def __init__(self, size: int, refusals: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, size: int, refusals: dict[str, str] | None = None, ina: Sequence[InaGroup] = ()
+    ) -> None:
         self.size = size
+        self.ina = ina  # of rank 0; the others differ in `child`
         self.refusals = refusals or {}
         self.offers: dict[int, Sequence[RailOffer]] = {}
         self.memberships: dict[int, StaticMembership] = {}
@@ -55,7 +58,12 @@ class StaticJob:
         assert size == self.size
         self.offers[rank] = rails
         self._all_in.wait(DEADLINE_S)
-        self.memberships[rank] = StaticMembership(self.offers, self.refusals, on_event)
+        self.memberships[rank] = StaticMembership(
+            self.offers,
+            self.refusals,
+            on_event,
+            {group.rail: replace(group, child=rank) for group in self.ina},
+        )
         return self.memberships[rank]
 
     def meet(self) -> None:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import array
 import importlib.util
 import signal
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from protocol.jobs import DEADLINE_S, StaticJob
 from railweave.hosts.bootstrap import MemberLost, PlaneDown
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import (
@@ -24,9 +23,6 @@ from railweave.hosts.errors import (
     RailweaveError,
     UnsupportedDType,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from jobs import DEADLINE_S, StaticJob
 
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 

@@ -3,52 +3,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.oracle import Array, expected
-from protocol.switch_model import Membership, SwitchModel
 from railweave._native import ina
-
-GROUP, SLOTS, LANES = 9, 64, 16
-POLL_S = 0.05
-
-
-class LoopbackSwitch:
-    """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute."""
-
-    def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
-        self.model = SwitchModel(LANES, [Membership(GROUP, hosts, SLOTS)])
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind((address, ina.UDP_PORT))
-        self.socket.settimeout(POLL_S)
-        self.children: dict[int, tuple[str, int]] = {}
-        self.refuse_every = refuse_every
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._serve)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        number = 0
-        while not self.stopping.is_set():
-            try:
-                data, sender = self.socket.recvfrom(65536)
-            except TimeoutError:
-                continue
-            number += 1
-            if self.refuse_every and number % self.refuse_every == 0:
-                continue
-            self.children[data[4]] = sender
-            for child, packet in self.model.process(data[4], data):
-                self.socket.sendto(packet, self.children[int(child)])
-
-    def close(self) -> None:
-        self.stopping.set()
-        self.thread.join()
-        self.socket.close()
 
 
 @pytest.fixture

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/guarded_rail.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+constexpr Duration kShowTime = kSecond;  // then what the rail alone has found must do
+// A peer that leaves in good order has the results of all its calls. If this rank's do not come in so long,
+// they are of calls that the peer has not made.
+constexpr Duration kLeftGrace = kSecond;
+
+}  // namespace
+
+void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control) {
+  rail_ = std::move(rail);
+  control_ = std::move(control);
+  control_->set_listener(this);
+}
+
+void GuardedRail::start(const Slice& slice, Time now) {
+  if (ended_ || show_until_ != kNever) return;
+  labels_.push_back({.call = slice.call, .slice_count = slice.count});
+  if (left_ >= 0) grace_until_ = std::min(grace_until_, now + kLeftGrace);
+  rail_->start(slice, now);
+}
+
+void GuardedRail::slice_done(std::size_t, std::uint32_t op_index, Time now) {
+  std::erase_if(labels_, [op_index](const MessageLabel& label) { return label.call.op_index == op_index; });
+  if (labels_.empty()) grace_until_ = kNever;
+  listener_.slice_done(index_, op_index, now);
+}
+
+void GuardedRail::rail_failed(std::size_t, const Failure& failure, Time now) {
+  const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
+  if (other_side_unknown && !labels_.empty() && !ended_) return show_labels(failure, now);
+  failed(failure, now);
+}
+
+// One byte to and from everybody, under this rank's label: the transport finds labels that differ.
+void GuardedRail::show_labels(const Failure& failure, Time now) {
+  if (show_until_ != kNever) return;
+  mismatch_ = failure;
+  show_until_ = now + kShowTime;
+  rail_->abort();
+  const int ranks = control_->world_size();
+  unseen_ = ranks - 1;
+  control_->begin(labels_.front(), now);
+  for (int peer = 0; peer < ranks && !ended_; ++peer) {
+    if (peer == control_->rank()) continue;
+    control_->post_receive(peer, in_, now);
+    control_->post_send(peer, out_, now);
+  }
+}
+
+void GuardedRail::received(int, Time now) {
+  if (--unseen_ == 0) failed(mismatch_, now);  // all alike after all: the rail's word stands
+}
+
+void GuardedRail::left(int peer, Time now) {
+  if (left_ < 0) left_ = peer;
+  if (!labels_.empty()) grace_until_ = std::min(grace_until_, now + kLeftGrace);
+}
+
+void GuardedRail::failed(const Failure& failure, Time now) {
+  show_until_ = grace_until_ = kNever;
+  if (!std::exchange(ended_, true)) listener_.rail_failed(index_, failure, now);
+}
+
+Time GuardedRail::deadline() const {
+  return std::min({rail_->deadline(), control_->deadline(), show_until_, grace_until_});
+}
+
+void GuardedRail::expire(Time now) {
+  if (rail_->deadline() <= now) rail_->expire(now);
+  if (control_->deadline() <= now) control_->expire(now);
+  if (show_until_ <= now) failed(mismatch_, now);
+  if (grace_until_ <= now) {
+    const std::string message = "rank " + std::to_string(left_) + " has closed its communicator";
+    failed({.kind = FailureKind::kPeerLost, .rank = left_, .message = message}, now);
+  }
+}
+
+void GuardedRail::abort() {
+  ended_ = true;
+  show_until_ = grace_until_ = kNever;
+  rail_->abort();
+  control_->abort();
+  labels_.clear();
+}
+
+void GuardedRail::close(Time now) {
+  rail_->close(now);
+  control_->close(now);
+}
+
+RailStats GuardedRail::stats() const {
+  RailStats stats = rail_->stats();
+  const RailStats control = control_->stats();
+  stats.bytes_sent += control.bytes_sent;
+  stats.bytes_received += control.bytes_received;
+  stats.packets_sent += control.packets_sent;
+  stats.packets_received += control.packets_received;
+  stats.malformed += control.malformed;
+  return stats;
+}
+
+}  // namespace railweave

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rail whose own protocol has no words for failures, beside a transport that has.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <memory>
+
+#include "collectives/transport.hpp"
+#include "rails/rail.hpp"
+
+namespace railweave {
+
+/// The switch of an in-network rail tells its group that marks differ, not whose and how, and cannot tell
+/// that a rank has died. The control transport, on the same plane, carries why a rank gives up, notices when
+/// one goes, and on a mismatch lets the ranks show each other their labels, so that each has both
+/// descriptions.
+class GuardedRail final : public Rail, private RailListener, private TransportListener {
+ public:
+  GuardedRail(std::size_t index, RailListener& listener) : index_(index), listener_(listener) {}
+
+  /// Where the rail within is to report.
+  RailListener& listener() { return *this; }
+  /// Once, before anything else.
+  void adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control);
+
+  std::string_view kind() const override { return rail_->kind(); }
+  void start(const Slice& slice, Time now) override;
+  Time deadline() const override;
+  void expire(Time now) override;
+  void abort() override;
+  void announce(const Failure& failure, Time now) override { control_->announce(failure, now); }
+  void close(Time now) override;
+  bool closed() const override { return rail_->closed() && control_->closed(); }
+  RailStats stats() const override;
+
+ private:
+  void slice_done(std::size_t, std::uint32_t op_index, Time now) override;
+  void rail_failed(std::size_t, const Failure& failure, Time now) override;
+  void sent(int, Time) override {}
+  void received(int peer, Time now) override;
+  void left(int peer, Time now) override;
+  void failed(const Failure& failure, Time now) override;
+  void show_labels(const Failure& failure, Time now);
+
+  const std::size_t index_;
+  RailListener& listener_;
+  std::unique_ptr<Rail> rail_;
+  std::unique_ptr<Transport> control_;
+  std::deque<MessageLabel> labels_;  // of the slices in progress, in order
+  Failure mismatch_{};               // what the rail has found, while the ranks show their labels
+  Time show_until_ = kNever;
+  int unseen_ = 0;  // peers whose label has not come yet
+  int left_ = -1;   // the first peer that has said goodbye
+  Time grace_until_ = kNever;
+  std::array<std::byte, 1> out_{};
+  std::array<std::byte, 1> in_{};
+  bool ended_ = false;
+};
+
+}  // namespace railweave
