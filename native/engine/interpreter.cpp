@@ -97,7 +97,6 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   const auto lane = [&](std::uint32_t number) {
     return engine.vectors_.data() + number * std::size_t{plan.lanes};
   };
-  const auto phv_lanes = [&](std::uint32_t offset) { return reinterpret_cast<std::uint32_t*>(phv + offset); };
   const auto fail = [&](CoreError error) { pass.error = plan.errors[static_cast<std::size_t>(error)]; };
   const auto extract = [&](const HeaderPlan& header) {
     if (pass.packet.size() - pass.cursor < header.bytes) return false;
@@ -360,10 +359,10 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
         break;
 
       case Op::V_LD_BE:
-        lanes::swap(lane(in.d), phv_lanes(in.a), in.c);
+        lanes::load_be(lane(in.d), phv + in.a, in.c);
         break;
       case Op::V_ST_BE:
-        lanes::swap(phv_lanes(in.a), lane(in.d), in.c);
+        lanes::store_be(phv + in.a, lane(in.d), in.c);
         break;
       case Op::V_LD_N:
         std::memcpy(lane(in.d), phv + in.a, 4 * std::size_t{in.c});

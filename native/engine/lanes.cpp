@@ -78,8 +78,19 @@ void apply(Binary op, std::uint32_t* to, const std::uint32_t* a, const std::uint
   kFunctions[static_cast<int>(op)](to, a, b, n);
 }
 
-RAILWEAVE_SIMD void swap(std::uint32_t* to, const std::uint32_t* from, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) to[i] = __builtin_bswap32(from[i]);
+RAILWEAVE_SIMD void load_be(std::uint32_t* to, const std::byte* from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, from + 4 * i, 4);
+    to[i] = __builtin_bswap32(word);
+  }
+}
+
+RAILWEAVE_SIMD void store_be(std::byte* to, const std::uint32_t* from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t word = __builtin_bswap32(from[i]);
+    __builtin_memcpy(to + 4 * i, &word, 4);
+  }
 }
 
 RAILWEAVE_SIMD void broadcast(std::uint32_t* to, std::uint32_t value, std::size_t n) {

@@ -27,8 +27,9 @@ enum class Binary {
   kSubSS
 };
 
-/// Copies `n` words, swapping the bytes of each.
-void swap(std::uint32_t* to, const std::uint32_t* from, std::size_t n);
+/// `n` words in network order, at any alignment, to lanes and back.
+void load_be(std::uint32_t* to, const std::byte* from, std::size_t n);
+void store_be(std::byte* to, const std::uint32_t* from, std::size_t n);
 void broadcast(std::uint32_t* to, std::uint32_t value, std::size_t n);
 /// Comparisons give 0 or all ones.
 void apply(Binary op, std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, std::size_t n);
