@@ -80,8 +80,8 @@ void pop(Pass& pass, const Plan& plan, const StackPlan& stack, std::uint64_t cou
 
 }  // namespace
 
-// The loop is one function on purpose: the program counter and the bases of the register files stay in
-// machine registers. Everything that is more than a few lines is called.
+// One function on purpose: the instruction pointer and the bases of the register files stay in machine
+// registers. Everything that is more than a few lines is called.
 bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   const Plan& plan = engine.plan_;
   const Instruction* const code = plan.code.data();
@@ -90,7 +90,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   std::uint64_t* const key = engine.key_.data();
   const std::size_t limbs = plan.limbs;
   const std::uint64_t* parameters = nullptr;
-  std::uint32_t back = 0;  // where RET goes; actions do not nest
+  const Instruction* back = code;  // where RET goes; actions do not nest
   std::uint32_t jumps = kMaxJumps;
 
   const auto wide = [&](std::uint32_t number) { return engine.wides_.data() + number * limbs; };
@@ -106,536 +106,612 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     return true;
   };
 
-#define BINARY(name, expression)                      \
-  case Op::name: {                                    \
-    const std::uint64_t a = r[in.a], b = r[in.b];     \
-    r[in.d] = static_cast<std::uint64_t>(expression); \
-    break;                                            \
+#define BINARY(name, expression)                       \
+  OP(name) {                                           \
+    const std::uint64_t a = r[in->a], b = r[in->b];    \
+    r[in->d] = static_cast<std::uint64_t>(expression); \
+    NEXT;                                              \
   }
-#define LANES(name, operation)                                                        \
-  case Op::name:                                                                      \
-    lanes::apply(lanes::Binary::operation, lane(in.d), lane(in.a), lane(in.b), in.c); \
-    break;
-#define COMPARE(name, condition)                  \
-  case Op::name: {                                \
-    const std::uint64_t a = r[in.d], b = r[in.a]; \
-    if (condition) JUMP(in.b);                    \
-    break;                                        \
+#define LANES(name, operation)                                                            \
+  OP(name) {                                                                              \
+    lanes::apply(lanes::Binary::operation, lane(in->d), lane(in->a), lane(in->b), in->c); \
+    NEXT;                                                                                 \
   }
-#define JUMP(target)                           \
+#define COMPARE(name, condition)                    \
+  OP(name) {                                        \
+    const std::uint64_t a = r[in->d], b = r[in->a]; \
+    if (condition) JUMP(in->b);                     \
+    NEXT;                                           \
+  }
+#define GO(where)                              \
   do {                                         \
-    const std::uint32_t to = (target);         \
-    if (to < pc && --jumps == 0) return false; \
-    pc = to;                                   \
+    const Instruction* const to = (where);     \
+    if (to < ip && --jumps == 0) return false; \
+    ip = to;                                   \
+  } while (false)
+#define JUMP(target) GO(code + (target))
+// Threaded code: every operation jumps to the next one itself, which saves the way back to a common loop.
+#define OP(name) op_##name:
+#define NEXT                                         \
+  do {                                               \
+    in = ip++;                                       \
+    goto* kLabels[static_cast<std::size_t>(in->op)]; \
   } while (false)
 
-  for (;;) {
-    const Instruction& in = code[pc++];
-    switch (in.op) {
-      case Op::END:
-        return true;
-      case Op::RET:
-        if (pass.exited) return true;
-        JUMP(back);
-        break;
-      case Op::JMP:
-        JUMP(in.a);
-        break;
-      case Op::JZ:
-        if (r[in.d] == 0) JUMP(in.a);
-        break;
-      case Op::JNZ:
-        if (r[in.d] != 0) JUMP(in.a);
-        break;
-        COMPARE(JEQ, a == b)
-        COMPARE(JNE, a != b)
-        COMPARE(JLTU, a < b)
-        COMPARE(JLEU, a <= b)
-        COMPARE(JLTS, as_signed(a) < as_signed(b))
-        COMPARE(JLES, as_signed(a) <= as_signed(b))
-      case Op::CALL:
-        back = pc;
-        JUMP(in.a);
-        break;
-      case Op::EXIT:
-        pass.exited = true;
-        break;
-      case Op::TABLE: {
-        Table& table = *engine.tables_[in.a];
-        const TablePlan& shape = table.plan();
-        Entry* hit = table.lookup(key);
-        if (hit) {
-          hit->counter.packets += 1;
-          hit->counter.bytes += pass.ingress_length;
-          if (shape.meter != kNone) {
-            auto& cell = engine.meters_[shape.meter].at(hit->slot);
-            store<std::uint32_t>(phv + shape.meter_result.offset,
-                                 engine.execute_meter(cell, plan.meters[shape.meter], pass.ingress_length) &
-                                     low_bits(shape.meter_result.width));
-          }
-        }
-        const Entry& entry = hit ? *hit : table.fallback();
-        if (entry.action == kNone) {
-          JUMP(shape.miss);
-          break;
-        }
-        back = shape.hit == kNone ? shape.next[entry.action] : hit ? shape.hit : shape.miss;
-        parameters = entry.parameters.data();
-        JUMP(shape.actions[entry.action]);
-        break;
-      }
+  static const void* const kLabels[] = {
+#define X(name, signature) &&op_##name,
+      RAILWEAVE_ENGINE_OPS(X)
+#undef X
+  };
+  const Instruction* ip = code + pc;
+  const Instruction* in = nullptr;
 
-      case Op::MOV:
-        r[in.d] = r[in.a];
-        break;
-      case Op::PARAM:
-        r[in.d] = parameters ? parameters[in.a] : 0;
-        break;
-      case Op::LD_U8:
-        r[in.d] = static_cast<std::uint64_t>(phv[in.a]);
-        break;
-      case Op::LD_BE16:
-        r[in.d] = load_be<std::uint16_t>(phv + in.a);
-        break;
-      case Op::LD_BE32:
-        r[in.d] = load_be<std::uint32_t>(phv + in.a);
-        break;
-      case Op::LD_BE64:
-        r[in.d] = load_be<std::uint64_t>(phv + in.a);
-        break;
-      case Op::LD_BITS:
-        r[in.d] = (load_be<std::uint64_t>(phv + in.a) >> (in.b & 0xff)) & low_bits(in.b >> 8);
-        break;
-      case Op::LD_N32:
-        r[in.d] = load<std::uint32_t>(phv + in.a);
-        break;
-      case Op::LD_N64:
-        r[in.d] = load<std::uint64_t>(phv + in.a);
-        break;
-      case Op::ST_U8:
-        phv[in.a] = static_cast<std::byte>(r[in.d]);
-        break;
-      case Op::ST_BE16:
-        store_be(phv + in.a, static_cast<std::uint16_t>(r[in.d]));
-        break;
-      case Op::ST_BE32:
-        store_be(phv + in.a, static_cast<std::uint32_t>(r[in.d]));
-        break;
-      case Op::ST_BE64:
-        store_be(phv + in.a, r[in.d]);
-        break;
-      case Op::ST_BITS: {
-        const std::uint64_t mask = low_bits(in.b >> 8) << (in.b & 0xff);
-        const std::uint64_t old = load_be<std::uint64_t>(phv + in.a);
-        store_be(phv + in.a, (old & ~mask) | ((r[in.d] << (in.b & 0xff)) & mask));
-        break;
+  NEXT;
+  OP(END) { return true; }
+  OP(RET) {
+    if (pass.exited) return true;
+    GO(back);
+    NEXT;
+  }
+  OP(JMP) {
+    JUMP(in->a);
+    NEXT;
+  }
+  OP(JZ) {
+    if (r[in->d] == 0) JUMP(in->a);
+    NEXT;
+  }
+  OP(JNZ) {
+    if (r[in->d] != 0) JUMP(in->a);
+    NEXT;
+  }
+  COMPARE(JEQ, a == b)
+  COMPARE(JNE, a != b)
+  COMPARE(JLTU, a < b)
+  COMPARE(JLEU, a <= b)
+  COMPARE(JLTS, as_signed(a) < as_signed(b))
+  COMPARE(JLES, as_signed(a) <= as_signed(b))
+  OP(CALL) {
+    back = ip;
+    JUMP(in->a);
+    NEXT;
+  }
+  OP(EXIT) {
+    pass.exited = true;
+    NEXT;
+  }
+  OP(TABLE) {
+    Table& table = *engine.tables_[in->a];
+    const TablePlan& shape = table.plan();
+    Entry* hit = table.lookup(key);
+    if (hit) {
+      hit->counter.packets += 1;
+      hit->counter.bytes += pass.ingress_length;
+      if (shape.meter != kNone) {
+        auto& cell = engine.meters_[shape.meter].at(hit->slot);
+        store<std::uint32_t>(phv + shape.meter_result.offset,
+                             engine.execute_meter(cell, plan.meters[shape.meter], pass.ingress_length) &
+                                 low_bits(shape.meter_result.width));
       }
-      case Op::ST_N32:
-        store<std::uint32_t>(phv + in.a, r[in.d]);
-        break;
-      case Op::ST_N64:
-        store<std::uint64_t>(phv + in.a, r[in.d]);
-        break;
-
-        BINARY(ADD, a + b)
-        BINARY(SUB, a - b)
-        BINARY(MUL, a * b)
-        BINARY(DIV, b ? a / b : 0)
-        BINARY(MOD, b ? a % b : 0)
-        BINARY(AND, a & b)
-        BINARY(OR, a | b)
-        BINARY(XOR, a ^ b)
-        BINARY(SHL, b < 64 ? a << b : 0)
-        BINARY(SHR, b < 64 ? a >> b : 0)
-        BINARY(SAR, as_signed(a) >> std::min<std::uint64_t>(b, 63))
-        BINARY(EQ, a == b)
-        BINARY(NE, a != b)
-        BINARY(LTU, a < b)
-        BINARY(LEU, a <= b)
-        BINARY(LTS, as_signed(a) < as_signed(b))
-        BINARY(LES, as_signed(a) <= as_signed(b))
-      case Op::NOT:
-        r[in.d] = ~r[in.a];
-        break;
-      case Op::LNOT:
-        r[in.d] = r[in.a] == 0;
-        break;
-      case Op::BOOL:
-        r[in.d] = r[in.a] != 0;
-        break;
-      case Op::SEXT:
-        r[in.d] = sign_extend(r[in.a], in.b);
-        break;
-      case Op::USAT:
-        r[in.d] = saturate_unsigned(r[in.a], in.b);
-        break;
-      case Op::SSAT:
-        r[in.d] = saturate_signed(r[in.a], in.b);
-        break;
-      case Op::SELECT:
-        r[in.d] = r[in.a] ? r[in.b] : r[in.c];
-        break;
-
-      case Op::W_LD:
-        wide::load_bits(wide(in.d), limbs, reinterpret_cast<unsigned char*>(phv), in.a, in.b);
-        break;
-      case Op::W_ST:
-        wide::store_bits(wide(in.d), limbs, reinterpret_cast<unsigned char*>(phv), in.a, in.b);
-        break;
-      case Op::W_PARAM: {
-        const std::size_t words = (in.b + 63) / 64;
-        for (std::size_t i = 0; i < limbs; ++i) {
-          wide(in.d)[i] = parameters && i < words ? parameters[in.a + i] : 0;
-        }
-        break;
-      }
-      case Op::W_CONST: {
-        const auto& constant = plan.wide_constants[in.a];
-        const bool sign = wide::negative(constant.data(), constant.size());
-        for (std::size_t i = 0; i < limbs; ++i) {
-          wide(in.d)[i] = i < constant.size() ? constant[i] : sign ? ~0ull : 0;
-        }
-        break;
-      }
-      case Op::W_FROM_U:
-        wide::set(wide(in.d), limbs, r[in.a], false);
-        break;
-      case Op::W_FROM_S:
-        wide::set(wide(in.d), limbs, r[in.a], as_signed(r[in.a]) < 0);
-        break;
-      case Op::W_TO:
-        r[in.d] = wide(in.a)[0];
-        break;
-      case Op::W_ADD:
-      case Op::W_SUB:
-        wide::add(wide(in.d), wide(in.a), wide(in.b), limbs, in.op == Op::W_SUB);
-        break;
-      case Op::W_MUL:
-        wide::multiply(wide(in.d), wide(in.a), wide(in.b), limbs);
-        break;
-      case Op::W_AND:
-        for (std::size_t i = 0; i < limbs; ++i) wide(in.d)[i] = wide(in.a)[i] & wide(in.b)[i];
-        break;
-      case Op::W_OR:
-        for (std::size_t i = 0; i < limbs; ++i) wide(in.d)[i] = wide(in.a)[i] | wide(in.b)[i];
-        break;
-      case Op::W_XOR:
-        for (std::size_t i = 0; i < limbs; ++i) wide(in.d)[i] = wide(in.a)[i] ^ wide(in.b)[i];
-        break;
-      case Op::W_NOT:
-        for (std::size_t i = 0; i < limbs; ++i) wide(in.d)[i] = ~wide(in.a)[i];
-        break;
-      case Op::W_SHL:
-        wide::shift_left(wide(in.d), wide(in.a), std::min<std::uint64_t>(r[in.b], 64 * limbs), limbs);
-        break;
-      case Op::W_SHR:
-        wide::shift_right(wide(in.d), wide(in.a), std::min<std::uint64_t>(r[in.b], 64 * limbs), limbs);
-        break;
-      case Op::W_ZEXT:
-      case Op::W_SEXT:
-        wide::extend(wide(in.d), wide(in.a), in.b, in.op == Op::W_SEXT, limbs);
-        break;
-      case Op::W_USAT:
-      case Op::W_SSAT:
-        wide::saturate(wide(in.d), wide(in.a), std::max(in.b, 1u), in.op == Op::W_SSAT, limbs);
-        break;
-      case Op::W_EQ:
-        r[in.d] = wide::compare(wide(in.a), wide(in.b), limbs) == 0;
-        break;
-      case Op::W_LT:
-        r[in.d] = wide::compare(wide(in.a), wide(in.b), limbs) < 0;
-        break;
-      case Op::W_BOOL:
-        r[in.d] = !wide::is_zero(wide(in.a), limbs);
-        break;
-      case Op::W_SELECT:
-        std::memmove(wide(in.d), r[in.a] ? wide(in.b) : wide(in.c), 8 * limbs);
-        break;
-      case Op::W_DIV:
-        wide::divide(wide(in.d), engine.key_.data() + plan.key_words, wide(in.a), wide(in.b), limbs);
-        break;
-      case Op::W_MOD:
-        wide::divide(engine.key_.data() + plan.key_words, wide(in.d), wide(in.a), wide(in.b), limbs);
-        break;
-
-      case Op::V_LD_BE:
-        lanes::load_be(lane(in.d), phv + in.a, in.c);
-        break;
-      case Op::V_ST_BE:
-        lanes::store_be(phv + in.a, lane(in.d), in.c);
-        break;
-      case Op::V_LD_N:
-        std::memcpy(lane(in.d), phv + in.a, 4 * std::size_t{in.c});
-        break;
-      case Op::V_ST_N:
-        std::memcpy(phv + in.a, lane(in.d), 4 * std::size_t{in.c});
-        break;
-      case Op::V_BCAST:
-        lanes::broadcast(lane(in.d), static_cast<std::uint32_t>(r[in.a]), in.c);
-        break;
-      case Op::V_LD_REG:
-      case Op::V_ST_REG: {
-        const SlicePlan& slice = plan.slices[in.a];
-        const BankPlan& bank = plan.banks[slice.bank];
-        const std::uint32_t row = static_cast<std::uint32_t>(r[in.b]);
-        if (row >= bank.rows) {
-          if (in.op == Op::V_LD_REG) JUMP(in.c);
-          break;
-        }
-        std::uint32_t* cells = engine.banks_[slice.bank].data() + std::size_t{row} * bank.words + slice.word;
-        if (in.op == Op::V_LD_REG) {
-          std::memcpy(lane(in.d), cells, 4 * std::size_t{slice.lanes});
-        } else {
-          std::memcpy(cells, lane(in.d), 4 * std::size_t{slice.lanes});
-        }
-        break;
-      }
-      case Op::V_MOV:
-        std::memmove(lane(in.d), lane(in.a), 4 * std::size_t{in.c});
-        break;
-        LANES(V_ADD, kAdd)
-        LANES(V_SUB, kSub)
-        LANES(V_MUL, kMul)
-        LANES(V_AND, kAnd)
-        LANES(V_OR, kOr)
-        LANES(V_XOR, kXor)
-        LANES(V_EQ, kEq)
-        LANES(V_LTU, kLtU)
-        LANES(V_LTS, kLtS)
-        LANES(V_MINU, kMinU)
-        LANES(V_MAXU, kMaxU)
-        LANES(V_MINS, kMinS)
-        LANES(V_MAXS, kMaxS)
-        LANES(V_ADDUS, kAddUS)
-        LANES(V_SUBUS, kSubUS)
-        LANES(V_ADDSS, kAddSS)
-        LANES(V_SUBSS, kSubSS)
-      case Op::V_NOT:
-        lanes::invert(lane(in.d), lane(in.a), in.c);
-        break;
-      case Op::V_SHL:
-        lanes::shift_left(lane(in.d), lane(in.a), in.b & 31, in.c);
-        break;
-      case Op::V_SHR:
-        lanes::shift_right(lane(in.d), lane(in.a), in.b & 31, in.c);
-        break;
-      case Op::V_SAR:
-        lanes::shift_right_signed(lane(in.d), lane(in.a), in.b & 31, in.c);
-        break;
-      case Op::V_SELECT:
-        lanes::select(lane(in.d), lane(in.a), lane(in.b), in.c);
-        break;
-      case Op::V_LAST:
-        r[in.d] = in.c ? lane(in.a)[in.c - 1] : 0;
-        break;
-
-      case Op::HDR_ADD: {
-        const HeaderPlan& header = plan.headers[in.a];
-        if (pass.byte(header.valid)) break;
-        std::memset(phv + header.image, 0, header.bytes);
-        pass.byte(header.valid) = 1;
-        pass.length += header.bytes;
-        break;
-      }
-      case Op::HDR_REMOVE: {
-        const HeaderPlan& header = plan.headers[in.a];
-        if (!pass.byte(header.valid)) break;
-        pass.byte(header.valid) = 0;
-        pass.length -= header.bytes;
-        break;
-      }
-      case Op::HDR_COPY:
-        copy_header(pass, plan.headers[in.a], plan.headers[in.b]);
-        break;
-      case Op::HDR_EQ: {
-        const HeaderPlan &a = plan.headers[in.a], &b = plan.headers[in.b];
-        const bool valid = pass.byte(a.valid);
-        r[in.d] = a.bytes == b.bytes && valid == static_cast<bool>(pass.byte(b.valid)) &&
-                  (!valid || std::memcmp(phv + a.image, phv + b.image, a.bytes) == 0);
-        break;
-      }
-      case Op::STACK_PUSH:
-        push(pass, plan, plan.stacks[in.a], r[in.b]);
-        break;
-      case Op::STACK_POP:
-        pop(pass, plan, plan.stacks[in.a], r[in.b]);
-        break;
-      case Op::STACK_COPY: {
-        const StackPlan &to = plan.stacks[in.a], &from = plan.stacks[in.b];
-        store<std::uint32_t>(phv + to.next, load<std::uint32_t>(phv + from.next));
-        for (std::size_t i = 0; i < std::min(to.headers.size(), from.headers.size()); ++i) {
-          copy_header(pass, plan.headers[to.headers[i]], plan.headers[from.headers[i]]);
-        }
-        break;
-      }
-      case Op::STACK_LAST: {  // index of the last header extracted
-        r[in.d] = load<std::uint32_t>(phv + plan.stacks[in.a].next) - 1ull;
-        break;
-      }
-
-      case Op::EXTRACT:
-        if (!extract(plan.headers[in.a])) {
-          fail(CoreError::kPacketTooShort);
-          JUMP(plan.parsed);
-        }
-        break;
-      case Op::EXTRACT_NEXT: {
-        const StackPlan& stack = plan.stacks[in.a];
-        const std::uint32_t next = load<std::uint32_t>(phv + stack.next);
-        if (next >= stack.headers.size()) {
-          fail(CoreError::kStackOutOfBounds);
-          JUMP(plan.parsed);
-        } else if (!extract(plan.headers[stack.headers[next]])) {
-          fail(CoreError::kPacketTooShort);
-          JUMP(plan.parsed);
-        } else {
-          store<std::uint32_t>(phv + stack.next, next + 1);
-        }
-        break;
-      }
-      case Op::ADVANCE: {
-        const std::uint64_t bits = r[in.a];
-        if (bits % 8 || pass.packet.size() - pass.cursor < bits / 8) {
-          fail(bits % 8 ? CoreError::kParserInvalidArgument : CoreError::kPacketTooShort);
-          JUMP(plan.parsed);
-        } else {
-          pass.cursor += bits / 8;
-        }
-        break;
-      }
-      case Op::LOOKAHEAD:
-      case Op::W_LOOKAHEAD: {
-        const std::uint64_t end = (std::uint64_t{in.a} + in.b + 7) / 8;
-        if (pass.packet.size() - pass.cursor < end) {
-          fail(CoreError::kPacketTooShort);
-          JUMP(plan.parsed);
-          break;
-        }
-        const auto* bytes = reinterpret_cast<const unsigned char*>(pass.packet.data() + pass.cursor);
-        if (in.op == Op::LOOKAHEAD) {
-          wide::load_bits(&r[in.d], 1, bytes, in.a, in.b);
-        } else {
-          wide::load_bits(wide(in.d), limbs, bytes, in.a, in.b);
-        }
-        break;
-      }
-      case Op::PARSE_ERROR:
-        pass.error = r[in.a];
-        JUMP(plan.parsed);
-        break;
-
-      case Op::KEY_SET:
-        key[in.a] = r[in.d] << (in.b - 1);
-        break;
-      case Op::KEY:
-        key[in.a] |= r[in.d] << (in.b - 1);
-        break;
-      case Op::W_KEY:
-        for (std::size_t i = 0; i < (in.b + 63ull) / 64 && in.a + i < plan.key_words; ++i) {
-          key[in.a + i] = i < limbs ? wide(in.d)[i] : 0;
-        }
-        break;
-
-      case Op::REG_RD: {
-        const RegisterPlan& array = plan.arrays[in.a];
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= array.size) {
-          JUMP(in.c);
-          break;
-        }
-        const std::uint32_t* cell = engine.register_row(array, index);
-        r[in.d] = array.width <= 32 ? cell[0] : cell[0] | std::uint64_t{cell[1]} << 32;
-        break;
-      }
-      case Op::REG_WR: {
-        const RegisterPlan& array = plan.arrays[in.a];
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= array.size) break;
-        std::uint32_t* cell = engine.register_row(array, index);
-        const std::uint64_t value = array.width < 64 ? r[in.d] & low_bits(array.width) : r[in.d];
-        cell[0] = static_cast<std::uint32_t>(value);
-        if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
-        break;
-      }
-      case Op::W_REG_RD: {
-        const RegisterPlan& array = plan.arrays[in.a];
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= array.size) {
-          JUMP(in.c);
-          break;
-        }
-        const std::uint32_t* cell = engine.register_row(array, index);
-        const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
-        for (std::size_t i = 0; i < limbs; ++i) {
-          const std::uint64_t low = 2 * i < words ? cell[2 * i] : 0;
-          wide(in.d)[i] = low | (2 * i + 1 < words ? std::uint64_t{cell[2 * i + 1]} << 32 : 0);
-        }
-        break;
-      }
-      case Op::W_REG_WR: {
-        const RegisterPlan& array = plan.arrays[in.a];
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= array.size) break;
-        std::uint32_t* cell = engine.register_row(array, index);
-        const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
-        wide::extend(wide(in.d), wide(in.d), array.width, false, limbs);
-        for (std::size_t i = 0; i < words; ++i) {
-          cell[i] = i / 2 < limbs ? static_cast<std::uint32_t>(wide(in.d)[i / 2] >> (32 * (i % 2))) : 0;
-        }
-        break;
-      }
-      case Op::COUNT: {
-        auto& cells = engine.counters_[in.a];
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= cells.size()) break;
-        cells[index].packets += 1;
-        cells[index].bytes += pass.ingress_length;
-        break;
-      }
-      case Op::METER: {
-        const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-        if (index >= engine.meters_[in.a].size()) {
-          JUMP(in.c);
-          break;
-        }
-        r[in.d] = engine.execute_meter(engine.meters_[in.a][index], plan.meters[in.a], pass.ingress_length);
-        break;
-      }
-      case Op::RANDOM: {
-        const std::uint64_t low = r[in.a], high = r[in.b];
-        r[in.d] = std::uniform_int_distribution<std::uint64_t>(std::min(low, high), high)(engine.random_);
-        break;
-      }
-      case Op::HASH: {
-        const std::uint64_t size = r[in.c];
-        const std::uint64_t hash = calculate(plan, plan.calculations[in.a], pass, engine.input_);
-        r[in.d] = hash % (size ? size : 1) + r[in.b];
-        break;
-      }
-      case Op::CHECKSUM:
-        r[in.d] = calculate(plan, plan.calculations[in.a], pass, engine.input_);
-        break;
-      case Op::CLONE:
-        pass.clone_session = (r[in.a] & 0xffff) | kCloneRequested;
-        pass.clone_fields = r[in.b] & 0xffff;
-        break;
-      case Op::RESUBMIT:
-        pass.resubmit_fields = r[in.a] & 0xffff;
-        break;
-      case Op::RECIRCULATE:
-        pass.recirculate_fields = r[in.a] & 0xffff;
-        break;
-      case Op::TRUNCATE:
-        pass.truncate = std::min<std::size_t>(pass.truncate, r[in.a]);
-        break;
-      case Op::kCount:
-        return false;
     }
+    const Entry& entry = hit ? *hit : table.fallback();
+    if (entry.action == kNone) {
+      JUMP(shape.miss);
+      NEXT;
+    }
+    back = code + (shape.hit == kNone ? shape.next[entry.action] : hit ? shape.hit : shape.miss);
+    parameters = entry.parameters.data();
+    JUMP(shape.actions[entry.action]);
+    NEXT;
+  }
+
+  OP(MOV) {
+    r[in->d] = r[in->a];
+    NEXT;
+  }
+  OP(PARAM) {
+    r[in->d] = parameters ? parameters[in->a] : 0;
+    NEXT;
+  }
+  OP(LD_U8) {
+    r[in->d] = static_cast<std::uint64_t>(phv[in->a]);
+    NEXT;
+  }
+  OP(LD_BE16) {
+    r[in->d] = load_be<std::uint16_t>(phv + in->a);
+    NEXT;
+  }
+  OP(LD_BE32) {
+    r[in->d] = load_be<std::uint32_t>(phv + in->a);
+    NEXT;
+  }
+  OP(LD_BE64) {
+    r[in->d] = load_be<std::uint64_t>(phv + in->a);
+    NEXT;
+  }
+  OP(LD_BITS) {
+    r[in->d] = (load_be<std::uint64_t>(phv + in->a) >> (in->b & 0xff)) & low_bits(in->b >> 8);
+    NEXT;
+  }
+  OP(LD_N32) {
+    r[in->d] = load<std::uint32_t>(phv + in->a);
+    NEXT;
+  }
+  OP(LD_N64) {
+    r[in->d] = load<std::uint64_t>(phv + in->a);
+    NEXT;
+  }
+  OP(ST_U8) {
+    phv[in->a] = static_cast<std::byte>(r[in->d]);
+    NEXT;
+  }
+  OP(ST_BE16) {
+    store_be(phv + in->a, static_cast<std::uint16_t>(r[in->d]));
+    NEXT;
+  }
+  OP(ST_BE32) {
+    store_be(phv + in->a, static_cast<std::uint32_t>(r[in->d]));
+    NEXT;
+  }
+  OP(ST_BE64) {
+    store_be(phv + in->a, r[in->d]);
+    NEXT;
+  }
+  OP(ST_BITS) {
+    const std::uint64_t mask = low_bits(in->b >> 8) << (in->b & 0xff);
+    const std::uint64_t old = load_be<std::uint64_t>(phv + in->a);
+    store_be(phv + in->a, (old & ~mask) | ((r[in->d] << (in->b & 0xff)) & mask));
+    NEXT;
+  }
+  OP(ST_N32) {
+    store<std::uint32_t>(phv + in->a, r[in->d]);
+    NEXT;
+  }
+  OP(ST_N64) {
+    store<std::uint64_t>(phv + in->a, r[in->d]);
+    NEXT;
+  }
+  BINARY(ADD, a + b)
+  BINARY(SUB, a - b)
+  BINARY(MUL, a * b)
+  BINARY(DIV, b ? a / b : 0)
+  BINARY(MOD, b ? a % b : 0)
+  BINARY(AND, a & b)
+  BINARY(OR, a | b)
+  BINARY(XOR, a ^ b)
+  BINARY(SHL, b < 64 ? a << b : 0)
+  BINARY(SHR, b < 64 ? a >> b : 0)
+  BINARY(SAR, as_signed(a) >> std::min<std::uint64_t>(b, 63))
+  BINARY(EQ, a == b)
+  BINARY(NE, a != b)
+  BINARY(LTU, a < b)
+  BINARY(LEU, a <= b)
+  BINARY(LTS, as_signed(a) < as_signed(b))
+  BINARY(LES, as_signed(a) <= as_signed(b))
+  OP(NOT) {
+    r[in->d] = ~r[in->a];
+    NEXT;
+  }
+  OP(LNOT) {
+    r[in->d] = r[in->a] == 0;
+    NEXT;
+  }
+  OP(BOOL) {
+    r[in->d] = r[in->a] != 0;
+    NEXT;
+  }
+  OP(SEXT) {
+    r[in->d] = sign_extend(r[in->a], in->b);
+    NEXT;
+  }
+  OP(USAT) {
+    r[in->d] = saturate_unsigned(r[in->a], in->b);
+    NEXT;
+  }
+  OP(SSAT) {
+    r[in->d] = saturate_signed(r[in->a], in->b);
+    NEXT;
+  }
+  OP(SELECT) {
+    r[in->d] = r[in->a] ? r[in->b] : r[in->c];
+    NEXT;
+  }
+  OP(W_LD) {
+    wide::load_bits(wide(in->d), limbs, reinterpret_cast<unsigned char*>(phv), in->a, in->b);
+    NEXT;
+  }
+  OP(W_ST) {
+    wide::store_bits(wide(in->d), limbs, reinterpret_cast<unsigned char*>(phv), in->a, in->b);
+    NEXT;
+  }
+  OP(W_PARAM) {
+    const std::size_t words = (in->b + 63) / 64;
+    for (std::size_t i = 0; i < limbs; ++i) {
+      wide(in->d)[i] = parameters && i < words ? parameters[in->a + i] : 0;
+    }
+    NEXT;
+  }
+  OP(W_CONST) {
+    const auto& constant = plan.wide_constants[in->a];
+    const bool sign = wide::negative(constant.data(), constant.size());
+    for (std::size_t i = 0; i < limbs; ++i) {
+      wide(in->d)[i] = i < constant.size() ? constant[i] : sign ? ~0ull : 0;
+    }
+    NEXT;
+  }
+  OP(W_FROM_U) {
+    wide::set(wide(in->d), limbs, r[in->a], false);
+    NEXT;
+  }
+  OP(W_FROM_S) {
+    wide::set(wide(in->d), limbs, r[in->a], as_signed(r[in->a]) < 0);
+    NEXT;
+  }
+  OP(W_TO) {
+    r[in->d] = wide(in->a)[0];
+    NEXT;
+  }
+  OP(W_ADD) OP(W_SUB) {
+    wide::add(wide(in->d), wide(in->a), wide(in->b), limbs, in->op == Op::W_SUB);
+    NEXT;
+  }
+  OP(W_MUL) {
+    wide::multiply(wide(in->d), wide(in->a), wide(in->b), limbs);
+    NEXT;
+  }
+  OP(W_AND) {
+    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] & wide(in->b)[i];
+    NEXT;
+  }
+  OP(W_OR) {
+    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] | wide(in->b)[i];
+    NEXT;
+  }
+  OP(W_XOR) {
+    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] ^ wide(in->b)[i];
+    NEXT;
+  }
+  OP(W_NOT) {
+    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = ~wide(in->a)[i];
+    NEXT;
+  }
+  OP(W_SHL) {
+    wide::shift_left(wide(in->d), wide(in->a), std::min<std::uint64_t>(r[in->b], 64 * limbs), limbs);
+    NEXT;
+  }
+  OP(W_SHR) {
+    wide::shift_right(wide(in->d), wide(in->a), std::min<std::uint64_t>(r[in->b], 64 * limbs), limbs);
+    NEXT;
+  }
+  OP(W_ZEXT) OP(W_SEXT) {
+    wide::extend(wide(in->d), wide(in->a), in->b, in->op == Op::W_SEXT, limbs);
+    NEXT;
+  }
+  OP(W_USAT) OP(W_SSAT) {
+    wide::saturate(wide(in->d), wide(in->a), std::max(in->b, 1u), in->op == Op::W_SSAT, limbs);
+    NEXT;
+  }
+  OP(W_EQ) {
+    r[in->d] = wide::compare(wide(in->a), wide(in->b), limbs) == 0;
+    NEXT;
+  }
+  OP(W_LT) {
+    r[in->d] = wide::compare(wide(in->a), wide(in->b), limbs) < 0;
+    NEXT;
+  }
+  OP(W_BOOL) {
+    r[in->d] = !wide::is_zero(wide(in->a), limbs);
+    NEXT;
+  }
+  OP(W_SELECT) {
+    std::memmove(wide(in->d), r[in->a] ? wide(in->b) : wide(in->c), 8 * limbs);
+    NEXT;
+  }
+  OP(W_DIV) {
+    wide::divide(wide(in->d), engine.key_.data() + plan.key_words, wide(in->a), wide(in->b), limbs);
+    NEXT;
+  }
+  OP(W_MOD) {
+    wide::divide(engine.key_.data() + plan.key_words, wide(in->d), wide(in->a), wide(in->b), limbs);
+    NEXT;
+  }
+  OP(V_LD_BE) {
+    lanes::load_be(lane(in->d), phv + in->a, in->c);
+    NEXT;
+  }
+  OP(V_ST_BE) {
+    lanes::store_be(phv + in->a, lane(in->d), in->c);
+    NEXT;
+  }
+  OP(V_LD_N) {
+    std::memcpy(lane(in->d), phv + in->a, 4 * std::size_t{in->c});
+    NEXT;
+  }
+  OP(V_ST_N) {
+    std::memcpy(phv + in->a, lane(in->d), 4 * std::size_t{in->c});
+    NEXT;
+  }
+  OP(V_BCAST) {
+    lanes::broadcast(lane(in->d), static_cast<std::uint32_t>(r[in->a]), in->c);
+    NEXT;
+  }
+  OP(V_LD_REG) OP(V_ST_REG) {
+    const SlicePlan& slice = plan.slices[in->a];
+    const BankPlan& bank = plan.banks[slice.bank];
+    const std::uint32_t row = static_cast<std::uint32_t>(r[in->b]);
+    if (row >= bank.rows) {
+      if (in->op == Op::V_LD_REG) JUMP(in->c);
+      NEXT;
+    }
+    std::uint32_t* cells = engine.banks_[slice.bank].data() + std::size_t{row} * bank.words + slice.word;
+    if (in->op == Op::V_LD_REG) {
+      std::memcpy(lane(in->d), cells, 4 * std::size_t{slice.lanes});
+    } else {
+      std::memcpy(cells, lane(in->d), 4 * std::size_t{slice.lanes});
+    }
+    NEXT;
+  }
+  OP(V_MOV) {
+    std::memmove(lane(in->d), lane(in->a), 4 * std::size_t{in->c});
+    NEXT;
+  }
+  LANES(V_ADD, kAdd)
+  LANES(V_SUB, kSub)
+  LANES(V_MUL, kMul)
+  LANES(V_AND, kAnd)
+  LANES(V_OR, kOr)
+  LANES(V_XOR, kXor)
+  LANES(V_EQ, kEq)
+  LANES(V_LTU, kLtU)
+  LANES(V_LTS, kLtS)
+  LANES(V_MINU, kMinU)
+  LANES(V_MAXU, kMaxU)
+  LANES(V_MINS, kMinS)
+  LANES(V_MAXS, kMaxS)
+  LANES(V_ADDUS, kAddUS)
+  LANES(V_SUBUS, kSubUS)
+  LANES(V_ADDSS, kAddSS)
+  LANES(V_SUBSS, kSubSS)
+  OP(V_NOT) {
+    lanes::invert(lane(in->d), lane(in->a), in->c);
+    NEXT;
+  }
+  OP(V_SHL) {
+    lanes::shift_left(lane(in->d), lane(in->a), in->b & 31, in->c);
+    NEXT;
+  }
+  OP(V_SHR) {
+    lanes::shift_right(lane(in->d), lane(in->a), in->b & 31, in->c);
+    NEXT;
+  }
+  OP(V_SAR) {
+    lanes::shift_right_signed(lane(in->d), lane(in->a), in->b & 31, in->c);
+    NEXT;
+  }
+  OP(V_SELECT) {
+    lanes::select(lane(in->d), lane(in->a), lane(in->b), in->c);
+    NEXT;
+  }
+  OP(V_LAST) {
+    r[in->d] = in->c ? lane(in->a)[in->c - 1] : 0;
+    NEXT;
+  }
+  OP(HDR_ADD) {
+    const HeaderPlan& header = plan.headers[in->a];
+    if (pass.byte(header.valid)) NEXT;
+    std::memset(phv + header.image, 0, header.bytes);
+    pass.byte(header.valid) = 1;
+    pass.length += header.bytes;
+    NEXT;
+  }
+  OP(HDR_REMOVE) {
+    const HeaderPlan& header = plan.headers[in->a];
+    if (!pass.byte(header.valid)) NEXT;
+    pass.byte(header.valid) = 0;
+    pass.length -= header.bytes;
+    NEXT;
+  }
+  OP(HDR_COPY) {
+    copy_header(pass, plan.headers[in->a], plan.headers[in->b]);
+    NEXT;
+  }
+  OP(HDR_EQ) {
+    const HeaderPlan &a = plan.headers[in->a], &b = plan.headers[in->b];
+    const bool valid = pass.byte(a.valid);
+    r[in->d] = a.bytes == b.bytes && valid == static_cast<bool>(pass.byte(b.valid)) &&
+               (!valid || std::memcmp(phv + a.image, phv + b.image, a.bytes) == 0);
+    NEXT;
+  }
+  OP(STACK_PUSH) {
+    push(pass, plan, plan.stacks[in->a], r[in->b]);
+    NEXT;
+  }
+  OP(STACK_POP) {
+    pop(pass, plan, plan.stacks[in->a], r[in->b]);
+    NEXT;
+  }
+  OP(STACK_COPY) {
+    const StackPlan &to = plan.stacks[in->a], &from = plan.stacks[in->b];
+    store<std::uint32_t>(phv + to.next, load<std::uint32_t>(phv + from.next));
+    for (std::size_t i = 0; i < std::min(to.headers.size(), from.headers.size()); ++i) {
+      copy_header(pass, plan.headers[to.headers[i]], plan.headers[from.headers[i]]);
+    }
+    NEXT;
+  }
+  OP(STACK_LAST) {  // index of the last header extracted
+    r[in->d] = load<std::uint32_t>(phv + plan.stacks[in->a].next) - 1ull;
+    NEXT;
+  }
+
+  OP(EXTRACT) {
+    if (!extract(plan.headers[in->a])) {
+      fail(CoreError::kPacketTooShort);
+      JUMP(plan.parsed);
+    }
+    NEXT;
+  }
+  OP(EXTRACT_NEXT) {
+    const StackPlan& stack = plan.stacks[in->a];
+    const std::uint32_t next = load<std::uint32_t>(phv + stack.next);
+    if (next >= stack.headers.size()) {
+      fail(CoreError::kStackOutOfBounds);
+      JUMP(plan.parsed);
+    } else if (!extract(plan.headers[stack.headers[next]])) {
+      fail(CoreError::kPacketTooShort);
+      JUMP(plan.parsed);
+    } else {
+      store<std::uint32_t>(phv + stack.next, next + 1);
+    }
+    NEXT;
+  }
+  OP(ADVANCE) {
+    const std::uint64_t bits = r[in->a];
+    if (bits % 8 || pass.packet.size() - pass.cursor < bits / 8) {
+      fail(bits % 8 ? CoreError::kParserInvalidArgument : CoreError::kPacketTooShort);
+      JUMP(plan.parsed);
+    } else {
+      pass.cursor += bits / 8;
+    }
+    NEXT;
+  }
+  OP(LOOKAHEAD) OP(W_LOOKAHEAD) {
+    const std::uint64_t end = (std::uint64_t{in->a} + in->b + 7) / 8;
+    if (pass.packet.size() - pass.cursor < end) {
+      fail(CoreError::kPacketTooShort);
+      JUMP(plan.parsed);
+      NEXT;
+    }
+    const auto* bytes = reinterpret_cast<const unsigned char*>(pass.packet.data() + pass.cursor);
+    if (in->op == Op::LOOKAHEAD) {
+      wide::load_bits(&r[in->d], 1, bytes, in->a, in->b);
+    } else {
+      wide::load_bits(wide(in->d), limbs, bytes, in->a, in->b);
+    }
+    NEXT;
+  }
+  OP(PARSE_ERROR) {
+    pass.error = r[in->a];
+    JUMP(plan.parsed);
+    NEXT;
+  }
+  OP(KEY_SET) {
+    key[in->a] = r[in->d] << (in->b - 1);
+    NEXT;
+  }
+  OP(KEY) {
+    key[in->a] |= r[in->d] << (in->b - 1);
+    NEXT;
+  }
+  OP(W_KEY) {
+    for (std::size_t i = 0; i < (in->b + 63ull) / 64 && in->a + i < plan.key_words; ++i) {
+      key[in->a + i] = i < limbs ? wide(in->d)[i] : 0;
+    }
+    NEXT;
+  }
+  OP(REG_RD) {
+    const RegisterPlan& array = plan.arrays[in->a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= array.size) {
+      JUMP(in->c);
+      NEXT;
+    }
+    const std::uint32_t* cell = engine.register_row(array, index);
+    r[in->d] = array.width <= 32 ? cell[0] : cell[0] | std::uint64_t{cell[1]} << 32;
+    NEXT;
+  }
+  OP(REG_WR) {
+    const RegisterPlan& array = plan.arrays[in->a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= array.size) NEXT;
+    std::uint32_t* cell = engine.register_row(array, index);
+    const std::uint64_t value = array.width < 64 ? r[in->d] & low_bits(array.width) : r[in->d];
+    cell[0] = static_cast<std::uint32_t>(value);
+    if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
+    NEXT;
+  }
+  OP(W_REG_RD) {
+    const RegisterPlan& array = plan.arrays[in->a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= array.size) {
+      JUMP(in->c);
+      NEXT;
+    }
+    const std::uint32_t* cell = engine.register_row(array, index);
+    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
+    for (std::size_t i = 0; i < limbs; ++i) {
+      const std::uint64_t low = 2 * i < words ? cell[2 * i] : 0;
+      wide(in->d)[i] = low | (2 * i + 1 < words ? std::uint64_t{cell[2 * i + 1]} << 32 : 0);
+    }
+    NEXT;
+  }
+  OP(W_REG_WR) {
+    const RegisterPlan& array = plan.arrays[in->a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= array.size) NEXT;
+    std::uint32_t* cell = engine.register_row(array, index);
+    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
+    wide::extend(wide(in->d), wide(in->d), array.width, false, limbs);
+    for (std::size_t i = 0; i < words; ++i) {
+      cell[i] = i / 2 < limbs ? static_cast<std::uint32_t>(wide(in->d)[i / 2] >> (32 * (i % 2))) : 0;
+    }
+    NEXT;
+  }
+  OP(COUNT) {
+    auto& cells = engine.counters_[in->a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= cells.size()) NEXT;
+    cells[index].packets += 1;
+    cells[index].bytes += pass.ingress_length;
+    NEXT;
+  }
+  OP(METER) {
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
+    if (index >= engine.meters_[in->a].size()) {
+      JUMP(in->c);
+      NEXT;
+    }
+    r[in->d] = engine.execute_meter(engine.meters_[in->a][index], plan.meters[in->a], pass.ingress_length);
+    NEXT;
+  }
+  OP(RANDOM) {
+    const std::uint64_t low = r[in->a], high = r[in->b];
+    r[in->d] = std::uniform_int_distribution<std::uint64_t>(std::min(low, high), high)(engine.random_);
+    NEXT;
+  }
+  OP(HASH) {
+    const std::uint64_t size = r[in->c];
+    const std::uint64_t hash = calculate(plan, plan.calculations[in->a], pass, engine.input_);
+    r[in->d] = hash % (size ? size : 1) + r[in->b];
+    NEXT;
+  }
+  OP(CHECKSUM) {
+    r[in->d] = calculate(plan, plan.calculations[in->a], pass, engine.input_);
+    NEXT;
+  }
+  OP(CLONE) {
+    pass.clone_session = (r[in->a] & 0xffff) | kCloneRequested;
+    pass.clone_fields = r[in->b] & 0xffff;
+    NEXT;
+  }
+  OP(RESUBMIT) {
+    pass.resubmit_fields = r[in->a] & 0xffff;
+    NEXT;
+  }
+  OP(RECIRCULATE) {
+    pass.recirculate_fields = r[in->a] & 0xffff;
+    NEXT;
+  }
+  OP(TRUNCATE) {
+    pass.truncate = std::min<std::size_t>(pass.truncate, r[in->a]);
+    NEXT;
   }
 #undef BINARY
 #undef COMPARE
 #undef LANES
 #undef JUMP
+#undef GO
+#undef OP
+#undef NEXT
 }
 
 }  // namespace railweave::engine
