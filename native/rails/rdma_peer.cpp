@@ -56,12 +56,20 @@ void RdmaPeer::post_send(Bytes data, Time now) {
   if (let_go_) return;
   sends_.push_back({.label = label_, .data = data});
   match(now);
+  check_peer_is_there(now);
 }
 
-void RdmaPeer::post_receive(MutableBytes into) {
+void RdmaPeer::post_receive(MutableBytes into, Time now) {
   if (let_go_) return;
   receives_.push_back({.label = label_, .into = into});
   clear_receives();
+  check_peer_is_there(now);
+}
+
+/// What it has said goodbye before will never come.
+void RdmaPeer::check_peer_is_there(Time now) {
+  const bool needed = !receives_.empty() || written_ < sends_.size();
+  if (peer_left_ && needed) fail(FailureKind::kPeerLost, "has closed its communicator", now);
 }
 
 void RdmaPeer::clear_receives() {
@@ -169,6 +177,7 @@ void RdmaPeer::take_control(Bytes message, Time now) {
     fail(*farewell, now);
   } else if (type == ControlType::kGoodbye) {
     peer_left_ = true;
+    check_peer_is_there(now);
   } else {
     fail(FailureKind::kInternal, "sent a control message that makes no sense: is it of the same version?",
          now);
@@ -202,6 +211,7 @@ void RdmaPeer::let_go() {
 }
 
 void RdmaPeer::announce(const Failure& failure) {
+  if (said_goodbye_) return;
   let_go();  // else the farewell would queue behind data that nobody will use
   send_control(encode(ControlType::kAbort, encode_failure(failure)));
 }

@@ -25,7 +25,7 @@ class RdmaPeer {
 
   void begin(const MessageLabel& label, Time now);
   void post_send(Bytes data, Time now);
-  void post_receive(MutableBytes into);
+  void post_receive(MutableBytes into, Time now);
   /// Takes what the queue pair has completed; false if that was nothing.
   bool drain(Time now);
 
@@ -51,6 +51,7 @@ class RdmaPeer {
   };
 
   void clear_receives();
+  void check_peer_is_there(Time now);
   void match(Time now);
   bool agrees(const Outgoing& send, const ClearToSend& clearance, Time now);
   void check_waiting_clearance(Time now);

@@ -177,7 +177,7 @@ void RdmaTransport::post_send(int peer, Bytes data, Time now) {
 }
 
 void RdmaTransport::post_receive(int peer, MutableBytes into, Time now) {
-  peers_[static_cast<std::size_t>(peer)]->post_receive(into);
+  peers_[static_cast<std::size_t>(peer)]->post_receive(into, now);
   pump(now);
 }
 

@@ -32,7 +32,7 @@ constexpr Table make_table() {
 constexpr Table kTable = make_table();
 
 #if defined(__x86_64__)
-constexpr std::size_t kFoldMin = 64;
+constexpr std::size_t kFoldMin = 32;  // below, the table is as fast
 
 // One step of folding: `value` moved on by the distance that `constants` stand for, then `next` added.
 __attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i value, __m128i constants, __m128i next) {
@@ -47,7 +47,7 @@ __attribute__((target("pclmul,sse4.1"))) inline __m128i load(const std::byte* fr
 
 // Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009:
 // four lanes of 128 bits folded over 512, then over 128, then Barrett reduction; constants for the reflected
-// polynomial from its table. `size` is a multiple of 16 and at least 64.
+// polynomial from its table. `size` is a multiple of 16 and not 0.
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_by_folding(std::uint32_t state,
                                                                          const std::byte* at,
                                                                          std::size_t size) {
@@ -57,15 +57,18 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_by_folding(std::ui
   const __m128i barrett = _mm_set_epi64x(0x01'f701'1641, 0x01'db71'0641);
   const __m128i mask = _mm_setr_epi32(~0, 0, ~0, 0);
 
-  __m128i x0 = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(state)));
-  __m128i x1 = load(at + 16), x2 = load(at + 32), x3 = load(at + 48);
-  for (at += 64, size -= 64; size >= 64; at += 64, size -= 64) {
-    x0 = fold(x0, by_512, load(at));
-    x1 = fold(x1, by_512, load(at + 16));
-    x2 = fold(x2, by_512, load(at + 32));
-    x3 = fold(x3, by_512, load(at + 48));
+  __m128i x = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(state)));
+  at += 16, size -= 16;
+  if (size >= 48) {
+    __m128i x1 = load(at), x2 = load(at + 16), x3 = load(at + 32);
+    for (at += 48, size -= 48; size >= 64; at += 64, size -= 64) {
+      x = fold(x, by_512, load(at));
+      x1 = fold(x1, by_512, load(at + 16));
+      x2 = fold(x2, by_512, load(at + 32));
+      x3 = fold(x3, by_512, load(at + 48));
+    }
+    x = fold(fold(fold(x, by_128, x1), by_128, x2), by_128, x3);
   }
-  __m128i x = fold(fold(fold(x0, by_128, x1), by_128, x2), by_128, x3);
   for (; size >= 16; at += 16, size -= 16) x = fold(x, by_128, load(at));
 
   x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, by_128, 0x10));

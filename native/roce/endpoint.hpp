@@ -19,9 +19,10 @@ struct EndpointOptions {
       48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
 };
 
+/// Bytes are counted as the interface counts them: Ethernet header included, a super-packet's headers once.
 struct EndpointStats {
-  std::uint64_t frames_sent = 0, bytes_sent = 0;          // as they are on the wire, Ethernet header included
-  std::uint64_t frames_received = 0, bytes_received = 0;  // likewise, all of RoCEv2 for this address
+  std::uint64_t frames_sent = 0, bytes_sent = 0;
+  std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address
   std::uint64_t refused = 0;    // malformed, wrong ICRC, or not from the queue pair's peer
   std::uint64_t strangers = 0;  // for queue pairs that are not here
 };

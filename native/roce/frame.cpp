@@ -14,9 +14,14 @@ constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::uint8_t kTtl = 64;
 constexpr std::uint8_t kProtocolUdp = 17;
 
+// In the byte order of memory: a sum of ones' complement is the same in either.
 std::uint16_t ipv4_checksum(const std::byte* header) {
-  std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < kIpv4Size; i += 2) sum += load_be<std::uint16_t>(header + i);
+  std::array<std::uint32_t, kIpv4Size / 4> words;
+  std::memcpy(words.data(), header, kIpv4Size);
+  std::uint64_t sum = 0;
+  for (const std::uint32_t word : words) sum += word;
+  sum = (sum & 0xffff'ffff) + (sum >> 32);
+  sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
   sum = (sum & 0xffff) + (sum >> 16);
   sum = (sum & 0xffff) + (sum >> 16);
   return static_cast<std::uint16_t>(~sum);
@@ -44,7 +49,8 @@ std::uint32_t icrc(Bytes network, Bytes transport) {
 void set_ipv4_length(std::byte* ip, std::size_t length) {
   store_be(ip + 2, static_cast<std::uint16_t>(length));
   store_be(ip + 10, std::uint16_t{0});
-  store_be(ip + 10, ipv4_checksum(ip));
+  const std::uint16_t checksum = ipv4_checksum(ip);
+  std::memcpy(ip + 10, &checksum, sizeof checksum);
 }
 
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size) {

@@ -6,6 +6,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <netinet/udp.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -109,6 +110,7 @@ int open_silencer(const std::string& interface, Ipv4Address address) {
   std::array<sock_filter, 1> drop{{BPF_STMT(BPF_RET | BPF_K, 0)}};
   attach(fd, drop);
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, on, "SO_REUSEADDR");
+  set_option(fd, SOL_UDP, UDP_GRO, on, "UDP_GRO");  // or super-packets are cut up before they are dropped
   setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), static_cast<socklen_t>(interface.size()));
   sockaddr_in local{};
   local.sin_family = AF_INET;
@@ -190,6 +192,7 @@ bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
       Slot& slot = in_[static_cast<std::size_t>(i)];
       const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
       if (size <= sizeof slot.how) continue;
+      bytes_received_ += size - sizeof slot.how;
       const std::size_t segment = slot.how.gso_type == 0 ? 0 : slot.how.segment_size;
       cut(slot.bytes.data(), size - sizeof slot.how, segment, handle);
     }

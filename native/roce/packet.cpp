@@ -6,32 +6,6 @@
 namespace railweave::roce {
 namespace {
 
-constexpr std::size_t kOpcodes = 0x12;
-
-// clang-format off
-constexpr std::array<OpcodeShape, kOpcodes> kShapes{{
-    //                              starts ends   reth   aeth   imm
-    {Operation::kSend,              true,  false, false, false, false},
-    {Operation::kSend,              false, false, false, false, false},
-    {Operation::kSend,              false, true,  false, false, false},
-    {Operation::kSend,              false, true,  false, false, true},
-    {Operation::kSend,              true,  true,  false, false, false},
-    {Operation::kSend,              true,  true,  false, false, true},
-    {Operation::kWrite,             true,  false, true,  false, false},
-    {Operation::kWrite,             false, false, false, false, false},
-    {Operation::kWrite,             false, true,  false, false, false},
-    {Operation::kWrite,             false, true,  false, false, true},
-    {Operation::kWrite,             true,  true,  true,  false, false},
-    {Operation::kWrite,             true,  true,  true,  false, true},
-    {Operation::kReadRequest,       true,  true,  true,  false, false},
-    {Operation::kReadResponse,      true,  false, false, true,  false},
-    {Operation::kReadResponse,      false, false, false, false, false},
-    {Operation::kReadResponse,      false, true,  false, true,  false},
-    {Operation::kReadResponse,      true,  true,  false, true,  false},
-    {Operation::kAcknowledge,       true,  true,  false, true,  false},
-}};
-// clang-format on
-
 constexpr std::uint8_t kSolicitedBit = 0x80;
 constexpr std::uint8_t kAckRequestBit = 0x80;
 constexpr std::uint8_t kVersionMask = 0x0f;
@@ -56,13 +30,8 @@ std::uint32_t aeth_word(const Aeth& aeth) {
 
 }  // namespace
 
-std::optional<OpcodeShape> shape_of(std::uint8_t opcode) {
-  if (opcode >= kOpcodes) return std::nullopt;
-  return kShapes[opcode];
-}
-
 Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate) {
-  for (std::size_t i = 0; i < kOpcodes; ++i) {
+  for (std::size_t i = 0; i < kShapes.size(); ++i) {
     const OpcodeShape& shape = kShapes[i];
     if (shape.operation == operation && shape.starts == starts && shape.ends == ends &&
         shape.immediate == immediate) {

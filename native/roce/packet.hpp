@@ -48,8 +48,35 @@ struct OpcodeShape {
   bool reth, aeth, immediate;
 };
 
+// clang-format off
+inline constexpr std::array<OpcodeShape, 0x12> kShapes{{
+    //                              starts ends   reth   aeth   imm
+    {Operation::kSend,              true,  false, false, false, false},
+    {Operation::kSend,              false, false, false, false, false},
+    {Operation::kSend,              false, true,  false, false, false},
+    {Operation::kSend,              false, true,  false, false, true},
+    {Operation::kSend,              true,  true,  false, false, false},
+    {Operation::kSend,              true,  true,  false, false, true},
+    {Operation::kWrite,             true,  false, true,  false, false},
+    {Operation::kWrite,             false, false, false, false, false},
+    {Operation::kWrite,             false, true,  false, false, false},
+    {Operation::kWrite,             false, true,  false, false, true},
+    {Operation::kWrite,             true,  true,  true,  false, false},
+    {Operation::kWrite,             true,  true,  true,  false, true},
+    {Operation::kReadRequest,       true,  true,  true,  false, false},
+    {Operation::kReadResponse,      true,  false, false, true,  false},
+    {Operation::kReadResponse,      false, false, false, false, false},
+    {Operation::kReadResponse,      false, true,  false, true,  false},
+    {Operation::kReadResponse,      true,  true,  false, true,  false},
+    {Operation::kAcknowledge,       true,  true,  false, true,  false},
+}};
+// clang-format on
+
 /// nullopt for opcodes that this implementation does not speak (atomics, other transport services, CNP).
-std::optional<OpcodeShape> shape_of(std::uint8_t opcode);
+constexpr std::optional<OpcodeShape> shape_of(std::uint8_t opcode) {
+  if (opcode >= kShapes.size()) return std::nullopt;
+  return kShapes[opcode];
+}
 /// The opcode of a part of a message.
 Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate);
 
@@ -88,7 +115,7 @@ struct Packet {
   std::uint32_t immediate = 0;
   Bytes payload{};  // without padding
 
-  OpcodeShape shape() const { return *shape_of(static_cast<std::uint8_t>(opcode)); }
+  const OpcodeShape& shape() const { return kShapes[static_cast<std::size_t>(opcode)]; }
 };
 
 /// Reads BTH to padding (no ICRC). nullopt if short, of another version or of an unknown opcode. The payload

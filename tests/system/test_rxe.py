@@ -19,6 +19,7 @@ from railweave._native import roce
 from railweave._native.roce import Completion, CompletionKind, Operation, QueuePair, QueuePairOptions, Status
 from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
+from system.namespaces import inside
 from system.rxe import guest as rxe
 from system.rxe.guest import Guest
 from system.rxe.kernel import KernelMissing, find_kernel
@@ -88,8 +89,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         pytest.skip(f"rxe test has no kernel: {error}")
     folder = tmp_path_factory.mktemp("rxe")
     initramfs = rxe.build_initramfs(kernel, folder)
-    with rxe.namespace() as network, rxe.boot(kernel, initramfs, network, folder / "console") as guest:
-        with rxe.inside(network):
+    with rxe.network() as network, rxe.boot(kernel, initramfs, network, folder / "console") as guest:
+        with inside(network):
             endpoint = roce.Endpoint(rxe.NIC, int(ipaddress.ip_address(rxe.HOST)))
         yield Bench(endpoint, guest, network)
 
@@ -181,7 +182,7 @@ def test_write_with_immediate_both_ways(bench: Bench) -> None:
 
 
 def test_another_path_mtu(bench: Bench) -> None:
-    with rxe.inside(bench.namespace):
+    with inside(bench.namespace):
         small = roce.Endpoint(rxe.NIC, int(ipaddress.ip_address(rxe.HOST)), path_mtu=256)
     other = Bench(small, bench.guest, bench.namespace)
     seed, queue_pair, into = next(seeds), other.connect(path_mtu=256), np.zeros(10_000, np.uint8)
@@ -218,7 +219,7 @@ def test_rxe_refuses_what_it_should_and_so_do_we(bench: Bench) -> None:
 
 
 def test_rxes_packets_bear_the_icrc_that_we_and_scapy_compute(bench: Bench) -> None:
-    with rxe.inside(bench.namespace):
+    with inside(bench.namespace):
         tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE_IPV4))
     with tap:
         tap.bind((rxe.NIC, ETHERTYPE_IPV4))
@@ -265,10 +266,10 @@ def lossy(bench: Bench) -> Iterator[None]:
         f"add rule netdev rxe {device} udp dport {roce.UDP_PORT} numgen random mod 100 < {percent} drop\n"
         for device, percent in ((rxe.PORT, 10), (rxe.NIC, 2))
     )
-    with rxe.inside(bench.namespace):
+    with inside(bench.namespace):
         done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
     if done.returncode != 0:
         pytest.skip("nft cannot drop packets on a device here")
     yield
-    with rxe.inside(bench.namespace):
+    with inside(bench.namespace):
         subprocess.run(["nft", "delete", "table", "netdev", "rxe"], check=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from railweave._native.roce import Endpoint
+from system.namespaces import inside, ip, namespace
 
 from .initramfs import Initramfs, find_program
 from .kernel import Kernel
@@ -24,8 +24,6 @@ GUEST_MAC = "52:54:00:09:00:02"
 TAP, BRIDGE, PORT, NIC = "tap0", "br0", "port0", "nic0"  # machine - bridge - our side
 BOOT_TIMEOUT_S = 90.0  # emulated: about five seconds on an idle machine
 ANSWER_TIMEOUT_S = 60.0
-CLONE_NEWNET = 0x40000000
-OWN_NAMESPACE = "/proc/thread-self/ns/net"
 TOOLS = ("qemu-system-x86_64", "busybox", "rdma", "ip", "setpriv", "gcc", "ldd")
 
 
@@ -76,47 +74,24 @@ def build_initramfs(kernel: Kernel, folder: Path) -> Path:
 
 
 @contextmanager
-def namespace() -> Iterator[int]:
-    """Make a network namespace: NIC - bridge - the machine's tap. Nameless, it goes with its last user."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(OWN_NAMESPACE) as home:  # noqa: PTH123
-        if libc.unshare(CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "cannot make a network namespace")
-        try:
-            descriptor = os.open(OWN_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC)
-            ip("tuntap", "add", TAP, "mode", "tap")
-            ip("link", "add", BRIDGE, "type", "bridge")
-            ip("link", "add", NIC, "type", "veth", "peer", "name", PORT)
-            ip("link", "set", BRIDGE, "arp", "off")  # it would answer for our side's address
-            ip("address", "add", f"{HOST}/{PREFIX}", "dev", NIC)
-            for port in (TAP, PORT):
-                ip("link", "set", port, "master", BRIDGE)
-            for device in (TAP, PORT, BRIDGE, NIC):
-                ip("link", "set", device, "up")
-        finally:
-            libc.setns(home.fileno(), CLONE_NEWNET)
-    try:
+def network() -> Iterator[int]:
+    """Make a network namespace with NIC, bridge, and the machine's tap."""
+    with namespace() as descriptor:
+        with inside(descriptor):
+            _lay_links()
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
-def ip(*command: str) -> None:
-    """Run iproute2's ip, in the namespace of this thread."""
-    subprocess.run(["ip", *command], check=True)
-
-
-@contextmanager
-def inside(namespace: int) -> Iterator[None]:
-    """Have this thread make its sockets and start its processes in the namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(OWN_NAMESPACE) as home:  # noqa: PTH123
-        if libc.setns(namespace, CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
-        try:
-            yield
-        finally:
-            libc.setns(home.fileno(), CLONE_NEWNET)
+def _lay_links() -> None:
+    ip("tuntap", "add", TAP, "mode", "tap")
+    ip("link", "add", BRIDGE, "type", "bridge")
+    ip("link", "add", NIC, "type", "veth", "peer", "name", PORT)
+    ip("link", "set", BRIDGE, "arp", "off")  # it would answer for our side's address
+    ip("address", "add", f"{HOST}/{PREFIX}", "dev", NIC)
+    for port in (TAP, PORT):
+        ip("link", "set", port, "master", BRIDGE)
+    for device in (TAP, PORT, BRIDGE, NIC):
+        ip("link", "set", device, "up")
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces without names: descriptors, which go with their last user however the test ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CLONE_NEWNET = 0x40000000
+_OWN = "/proc/thread-self/ns/net"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def namespace() -> Iterator[int]:
+    """Make a network namespace without IPv6, whose discovery is noise, for as long as the block runs."""
+    with _back_home():
+        if _libc.unshare(CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "cannot make a network namespace")
+        descriptor = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+        for which in ("all", "default"):
+            setting = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+            if setting.exists():
+                setting.write_text("1")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def inside(descriptor: int) -> Iterator[None]:
+    """Have this thread make its sockets and start its processes in the namespace."""
+    with _back_home():
+        _enter(descriptor)
+        yield
+
+
+@contextmanager
+def _back_home() -> Iterator[None]:
+    home = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield
+    finally:
+        _enter(home)
+        os.close(home)
+
+
+def _enter(descriptor: int) -> None:
+    if _libc.setns(descriptor, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path under which `ip … netns` finds the namespace."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+def ip(*command: str) -> None:
+    """Run iproute2's ip in the namespace of this thread."""
+    subprocess.run(["ip", *command], check=True)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts on a bridge, and agents with an RDMA rail on them, all in this process: each rank in a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import DType, ReduceOp
+from system.namespaces import inside, ip, namespace, path_of
+
+NIC = "eth0"
+WAIT_S = 30.0
+RAIL = 0
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Rank r has address 10.3.0.(r+1) on NIC in its namespace; port{r} of the bridge leads to it."""
+
+    namespaces: tuple[int, ...]
+    switch: int
+
+    def address(self, rank: int) -> str:
+        return f"10.3.0.{rank + 1}"
+
+    def mac(self, rank: int) -> str:
+        return f"02:00:00:03:00:{rank + 1:02x}"
+
+    def bytes_sent(self, rank: int) -> int:
+        with inside(self.namespaces[rank]):
+            lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
+        (counters,) = (line.split(":")[1].split() for line in lines if line.strip().startswith(f"{NIC}:"))
+        return int(counters[8])
+
+
+@contextmanager
+def bridged(count: int) -> Iterator[Hosts]:
+    """Lay links of `count` hosts to a bridge."""
+    with ExitStack() as stack:
+        switch = stack.enter_context(namespace())
+        hosts = Hosts(tuple(stack.enter_context(namespace()) for _ in range(count)), switch)
+        with inside(switch):
+            ip("link", "add", "bridge", "type", "bridge")
+            ip("link", "set", "bridge", "up")
+            for rank, host in enumerate(hosts.namespaces):
+                peer = ("peer", "name", NIC, "address", hosts.mac(rank), "netns", path_of(host))
+                ip("link", "add", f"port{rank}", "type", "veth", *peer)
+                ip("link", "set", f"port{rank}", "master", "bridge", "up")
+        for rank, host in enumerate(hosts.namespaces):
+            with inside(host):
+                ip("address", "add", f"{hosts.address(rank)}/24", "dev", NIC)
+                ip("link", "set", NIC, "up")
+        yield hosts
+
+
+class Job:
+    """Agents of all ranks with one RDMA rail each, joined."""
+
+    def __init__(self, hosts: Hosts, rate_bps: int = 0) -> None:
+        self.size = len(hosts.namespaces)
+        self.agents = [Agent(rank, self.size) for rank in range(self.size)]
+        numbers = []
+        for rank, agent in enumerate(self.agents):
+            with inside(hosts.namespaces[rank]):
+                _, queue_pairs = agent.add_rdma("rdma", hosts.address(rank), NIC, rate_bps)
+            numbers.append(queue_pairs)
+        members = [(hosts.address(rank), hosts.mac(rank), numbers[rank]) for rank in range(self.size)]
+        for agent in self.agents:
+            agent.connect_rdma(RAIL, members)
+
+    def on_every_rank(self, work: Callable[[int], Result]) -> list[Result]:
+        """Run `work` with each rank in a thread of its own."""
+        with ThreadPoolExecutor(self.size) as pool:
+            return list(pool.map(work, range(self.size)))
+
+    def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
+        call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
+        return self.agents[rank].submit(call, x, out, [(RAIL, 0, x.size)])
+
+    def all_reduce(self, rank: int, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Sum `x` over all ranks. AssertionError with the agent's message if it fails."""
+        out = np.empty_like(x)
+        op = self.submit(rank, x, out)
+        assert self.agents[rank].wait(op, WAIT_S), "the time is up"
+        failure = self.agents[rank].failure_of(op)
+        assert failure is None, failure.message
+        return out
+
+    def close(self, linger_s: float = 2.0) -> None:
+        self.on_every_rank(lambda rank: self.agents[rank].close(linger_s))
+
+
+@contextmanager
+def job(hosts: Hosts, rate_bps: int = 0) -> Iterator[Job]:
+    """A job that is closed in the end."""
+    made = Job(hosts, rate_bps)
+    try:
+        yield made
+    finally:
+        made.close()
