@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP rail against strangers, hostile peers and a peer that is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from railweave._native.agent import Agent, Call, FailureKind
+from railweave._native.collectives import DType, ReduceOp
+
+DEADLINE_S = 30.0
+TOKEN = 0x1122334455667788
+MAGIC, VERSION = 0x52575450, 1
+DATA, ABORT, GOODBYE = 1, 2, 3
+COUNT = 100  # elements of the call that the peer disturbs
+
+
+def hello(rank: int, token: int = TOKEN, size: int = 2, magic: int = MAGIC, version: int = VERSION) -> bytes:
+    return struct.pack("!IIQIIQ", magic, version, token, rank, size, 0)
+
+
+def label(op_index: int = 0, dtype: int = 0, op: int = 0, count: int = COUNT) -> bytes:
+    return struct.pack("!IBBBBQQ", op_index, 0, dtype, op, 0, count, count)
+
+
+def frame(kind: int, payload: bytes, about: bytes = bytes(24), length: int | None = None) -> bytes:
+    return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
+
+
+class Host:
+    """Rank 0 of two; the test is rank 1."""
+
+    def __init__(self) -> None:
+        self.agent = Agent(0, 2)
+        self.rail, self.port = self.agent.add_tcp("tcp", "127.0.0.1", "lo")
+
+    def dial(self, greeting: bytes) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)
+        connection.sendall(greeting)
+        return connection
+
+    def connect(self) -> socket.socket:
+        with ThreadPoolExecutor(1) as pool:
+            places = [("127.0.0.1", self.port), ("127.0.0.1", 1)]
+            missing = pool.submit(self.agent.connect_tcp, self.rail, TOKEN, places, DEADLINE_S)
+            peer = self.dial(hello(1))
+            assert peer.recv(32, socket.MSG_WAITALL) == hello(0)
+            assert missing.result(DEADLINE_S) == []
+        return peer
+
+    def start(self) -> int:
+        self.arrays = np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32)
+        call = Call(DType.FLOAT32, ReduceOp.SUM, COUNT)
+        return self.agent.submit(call, *self.arrays, [(self.rail, 0, COUNT)])
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host()
+    yield made
+    made.agent.close(0)
+
+
+def test_a_peer_that_behaves(host: Host) -> None:
+    with host.connect() as peer:
+        op = host.start()
+        sent = peer.recv(32 + 4 * COUNT, socket.MSG_WAITALL)
+        assert sent == frame(DATA, np.ones(COUNT, np.float32).tobytes(), label())
+        for byte in frame(DATA, np.full(COUNT, 2, np.float32).tobytes(), label()):
+            peer.send(bytes([byte]))  # streams may be cut anywhere
+        assert host.agent.wait(op, DEADLINE_S)
+        assert host.agent.failure() is None
+        np.testing.assert_array_equal(host.arrays[1], 3)
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"GET / HTTP/1.1\r\nHost: rail\r\n\r\n....",
+        hello(1, token=TOKEN + 1),
+        hello(1, magic=MAGIC + 1),
+        hello(1, version=2),
+        hello(1, size=3),
+        hello(0),
+        hello(2),
+        hello(0xFFFFFFFF),
+    ],
+)
+def test_strangers_are_closed_and_counted_and_the_peer_still_gets_in(host: Host, greeting: bytes) -> None:
+    with host.dial(greeting) as stranger, host.connect():
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+        assert host.agent.stats()[0].malformed == 1
+
+
+def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
+    with host.connect(), host.dial(hello(1)) as second:
+        with contextlib.suppress(ConnectionResetError):
+            assert second.recv(1) == b""
+        assert host.agent.stats()[0].malformed == 1
+        assert host.agent.failure() is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "message"),
+    [
+        (
+            frame(DATA, bytes(400), label(op=1)),
+            FailureKind.MISMATCH,
+            "rank 1 calls all_reduce #0 of 100 float32, max",
+        ),
+        (frame(DATA, bytes(400), label(op_index=1)), FailureKind.MISMATCH, "rank 1 calls all_reduce #1"),
+        (frame(DATA, bytes(396), label()), FailureKind.MISMATCH, "396 bytes where this rank expects 400"),
+        (frame(DATA, b"", label(), length=2**32 - 1), FailureKind.MISMATCH, "expects 400"),
+        (frame(DATA, bytes(400), label(dtype=9)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
+        (frame(DATA, b"", label()), FailureKind.RAIL_DOWN, "no frame of this protocol"),
+        (frame(77, bytes(400)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
+        (frame(ABORT, b"", length=1 << 20), FailureKind.RAIL_DOWN, "no frame of this protocol"),
+        (
+            frame(ABORT, struct.pack("!BiB", 0, 1, 3) + b"tcpit \x1b[2J burns"),
+            FailureKind.PEER_LOST,
+            r"it \?\[2J burns",
+        ),
+        (frame(ABORT, struct.pack("!BiB", 0, 1, 99) + b"short"), FailureKind.RAIL_DOWN, "without a reason"),
+        (frame(GOODBYE, b""), FailureKind.PEER_LOST, "has closed its communicator"),
+        (b"", FailureKind.PEER_LOST, "has closed the connection"),
+    ],
+)
+def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
+    host: Host, sent: bytes, kind: FailureKind, message: str
+) -> None:
+    with host.connect() as peer:
+        op = host.start()
+        peer.recv(32 + 4 * COUNT, socket.MSG_WAITALL)
+        peer.sendall(sent)
+        peer.shutdown(socket.SHUT_WR)
+        assert host.agent.wait(op, DEADLINE_S)
+        failure = host.agent.failure_of(op)
+        assert failure is not None
+        assert (failure.kind, failure.rank, failure.rail) == (kind, 1, "tcp")
+        with pytest.raises(AssertionError, match=message):
+            raise AssertionError(failure.message)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=200), st.builds(frame, st.integers(0, 4), st.binary(max_size=500))),
+        max_size=8,
+    )
+)
+def test_no_stream_hangs_or_crashes_a_rank(pieces: list[bytes]) -> None:
+    host = Host()
+    with contextlib.closing(host.agent), host.connect() as peer:
+        op = host.start()
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                peer.sendall(piece)
+            peer.shutdown(socket.SHUT_WR)
+        assert host.agent.wait(op, DEADLINE_S)
+        failure = host.agent.failure_of(op)
+        assert failure is not None
+        assert failure.message
+
+
+PEER = """
+import sys
+import numpy as np
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import DType, ReduceOp
+agent = Agent(1, 2)
+rail, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
+print(port, flush=True)
+places = [("127.0.0.1", int(sys.argv[2])), ("127.0.0.1", port)]
+assert agent.connect_tcp(rail, int(sys.argv[1]), places, 30) == []
+x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
+while True:
+    op = agent.submit(Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
+    assert agent.wait(op, 30)
+    assert agent.failure() is None, agent.failure().message
+"""
+
+
+def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> None:
+    arguments = [sys.executable, "-c", PEER, str(TOKEN), str(host.port)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as peer:
+        assert peer.stdout is not None
+        port = int(peer.stdout.readline())
+        assert (
+            host.agent.connect_tcp(host.rail, TOKEN, [("127.0.0.1", host.port), ("127.0.0.1", port)], 30)
+            == []
+        )
+        x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
+        killed = 0.0
+        for number in range(10_000):
+            op = host.agent.submit(
+                Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(host.rail, 0, x.size)]
+            )
+            if number == 20:
+                peer.kill()
+                killed = time.monotonic()
+            assert host.agent.wait(op, DEADLINE_S)
+            failure = host.agent.failure_of(op)
+            if failure is not None:
+                break
+        assert failure is not None
+        assert time.monotonic() - killed < 5
+        assert (failure.kind, failure.rank) == (FailureKind.PEER_LOST, 1)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.options import Options, RailSpec, options_from
+
+ENVIRONMENT = {
+    "RANK": "2",
+    "WORLD_SIZE": "4",
+    "RAILWEAVE_JOB": "digits",
+    "RAILWEAVE_CONTROLLER": "10.255.0.250:9600",
+    "RAILWEAVE_RAILS": "ina=ina@h3-ina/100000000, fast=tcp@h3-fast/10G,rdma@h3-rdma",
+    "RAILWEAVE_SHARES": "ina=0.5,fast=0.25,rdma=0.25",
+    "RAILWEAVE_TIMEOUT_S": "7.5",
+}
+
+
+def test_everything_from_the_environment() -> None:
+    assert options_from(environment=ENVIRONMENT) == Options(
+        rank=2,
+        world_size=4,
+        rails=(
+            RailSpec("ina", "ina", "h3-ina", 10**8),
+            RailSpec("fast", "tcp", "h3-fast", 10**10),
+            RailSpec("rdma", "rdma", "h3-rdma"),
+        ),
+        job="digits",
+        controller="10.255.0.250:9600",
+        shares={"ina": 0.5, "fast": 0.25, "rdma": 0.25},
+        timeout_s=7.5,
+    )
+
+
+def test_arguments_win() -> None:
+    options = options_from(
+        rank=0, world_size=3, rails=["tcp@eth1"], shares={}, timeout_s=1, job="a", environment=ENVIRONMENT
+    )
+    assert options == Options(
+        0, 3, (RailSpec("tcp", "tcp", "eth1"),), "a", "10.255.0.250:9600", shares={}, timeout_s=1
+    )
+
+
+def test_a_world_of_one_needs_nothing_else() -> None:
+    assert options_from(environment={"RANK": "0", "WORLD_SIZE": "1"}) == Options(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"RANK": "4"}, "rank 4 in a world of 4"),
+        ({"RANK": "first"}, "RANK is 'first'"),
+        ({"RAILWEAVE_RAILS": ""}, "no rails"),
+        ({"RAILWEAVE_RAILS": "tcp"}, "cannot read rail 'tcp'"),
+        ({"RAILWEAVE_RAILS": "a=tcp@eth0/fast"}, "cannot read rail"),
+        ({"RAILWEAVE_RAILS": "a=udp@eth0"}, "unknown kind 'udp'"),
+        ({"RAILWEAVE_RAILS": "a=tcp@eth0,a=ina@eth1"}, "names must differ"),
+        ({"RAILWEAVE_CONTROLLER": ""}, "no controller"),
+        ({"RAILWEAVE_SHARES": "ina=much"}, "cannot read share 'ina=much'"),
+        ({"RAILWEAVE_SHARES": "tcp=1"}, "share for rail 'tcp', but the rails are ina, fast, rdma"),
+        ({"RAILWEAVE_SHARES": "ina=-1"}, "0 or greater"),
+        ({"RAILWEAVE_SHARES": "ina=nan"}, "0 or greater"),
+        ({"RAILWEAVE_SHARES": "ina=0"}, "all shares are 0"),
+        ({"RAILWEAVE_TIMEOUT_S": "0"}, "positive"),
+    ],
+)
+def test_nonsense_is_named(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        options_from(environment={**ENVIRONMENT, **changed})
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InvalidOption, match="RANK is not set"):
+        options_from(environment={})

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.limits import limit_bps, payload_fraction
+from railweave.hosts.striper import ALIGNMENT, SMALL_BYTES, FixedStriper, StripedRail, default_shares
+
+shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
+
+
+def striper(values: list[float]) -> FixedStriper:
+    kinds = ("tcp", "ina", "rdma")
+    return FixedStriper([StripedRail(i, kinds[i % 3], share) for i, share in enumerate(values)])
+
+
+@given(shares, st.integers(1, 10**9))
+def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float], count: int) -> None:
+    parts = striper(values).parts(count, 4)
+    end = 0
+    for rail, offset, size in parts:
+        assert (offset, offset % ALIGNMENT) == (end, 0)
+        assert size > 0
+        assert values[rail] > 0
+        end = offset + size
+    assert end == count
+    if count * 4 > SMALL_BYTES:
+        carried = dict.fromkeys(range(len(values)), 0) | {rail: size for rail, _, size in parts}
+        for rail, share in enumerate(values):
+            assert abs(carried[rail] - count * share / sum(values)) <= ALIGNMENT
+
+
+def test_small_tensors_ride_the_in_network_rail_if_it_has_a_share() -> None:
+    assert striper([0.7, 0.1, 0.2]).parts(SMALL_BYTES // 4, 4) == [(1, 0, SMALL_BYTES // 4)]
+    assert striper([0.3, 0.0, 0.7]).parts(1, 4) == [(2, 0, 1)]
+
+
+def test_default_shares_follow_the_limits() -> None:
+    equal = default_shares({"ina": ("ina", 10**8), "tcp": ("tcp", 10**8)}, hosts=4)
+    assert equal["ina"] / equal["tcp"] == pytest.approx(
+        1.5 * payload_fraction("ina") / payload_fraction("tcp")
+    )
+    assert default_shares({"a": ("tcp", 10**8), "b": ("tcp", 3 * 10**8)}, 2) == pytest.approx(
+        {"a": 0.25, "b": 0.75}
+    )
+    assert default_shares({"a": ("tcp", 0), "b": ("tcp", 10**8)}, 2) == {"a": 0.5, "b": 0.5}
+
+
+def test_limits() -> None:
+    assert limit_bps("ina", 100e6, hosts=4) == pytest.approx(100e6 * 1024 / 1082)
+    assert limit_bps("ina", 100e6, hosts=4, lanes=64) == pytest.approx(100e6 * 256 / 314)
+    assert limit_bps("tcp", 100e6, hosts=4) == pytest.approx(100e6 * 1448 / 1514 * 4 / 6)
+    assert limit_bps("rdma", 100e6, hosts=2) == pytest.approx(100e6 * 1024 / 1082)
+    with pytest.raises(InvalidOption, match="carrier pigeon"):
+        limit_bps("carrier pigeon", 1, 2)
