@@ -132,15 +132,13 @@ class Emitter:
         if node.op == "not":
             self.branch(node.args[0], target, not when)
         elif node.op in {"and", "or"} and node.number not in self._numbers:
-            if (node.op == "or") == when:
-                self.branch(node.args[0], target, when)
-                self.branch(node.args[1], target, when)
-            else:
-                skip = Label()
-                self.branch(node.args[0], skip, not when)
-                known = dict(self._numbers), dict(self._wides)  # what the second side computes may be skipped
-                self.branch(node.args[1], target, when)
-                self._numbers, self._wides = known
+            decided_by_one = (node.op == "or") == when
+            skip = target if decided_by_one else Label()
+            self.branch(node.args[0], skip, when == decided_by_one)
+            known = dict(self._numbers), dict(self._wides)  # what the second side computes may be skipped
+            self.branch(node.args[1], target, when)
+            self._numbers, self._wides = known
+            if not decided_by_one:
                 self.place(skip)
         elif node.op in {"==", "<", "<="} and self._native(node):
             a, b = (self.number(arg) for arg in node.args)
