@@ -198,12 +198,15 @@ void Engine::clone_ingress(const Pass& pass, OutputSink& sink) {
 void Engine::clone_egress(const Pass& pass, OutputSink& sink) {
   const auto session = sessions_.find(static_cast<std::uint32_t>(pass.clone_session & ~kCloneRequested));
   if (session == sessions_.end()) return;
+  if (clone_depth_ == kMaxCloneDepth) return void(++statistics_.aborted);
+  ++clone_depth_;
   Pass& copy = take_pass();
   copy = pass;
   keep_fields(pass, copy, pass.clone_fields, kEgressClone);
   copy.exited = false;
   replicate(copy, session->second, sink);
   give_pass();
+  --clone_depth_;
 }
 
 void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {

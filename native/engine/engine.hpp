@@ -39,6 +39,7 @@ struct Statistics {
 inline constexpr std::uint16_t kDropPort = 511;
 inline constexpr std::size_t kMaxPacketBytes = 65535;
 inline constexpr int kMaxPasses = 4096;               // through ingress or egress, for one received packet
+inline constexpr int kMaxCloneDepth = 32;             // clones of clones of …
 inline constexpr std::uint32_t kMaxJumps = 1u << 16;  // backwards, in one pass
 
 struct Interpreter;
@@ -130,6 +131,7 @@ class Engine {
   Statistics statistics_;
   std::uint64_t now_us_ = 0;
   int passes_left_ = 0;
+  int clone_depth_ = 0;
 
   // Scratch memory, so that no packet allocates.
   std::vector<std::uint64_t> registers_, wides_, key_;

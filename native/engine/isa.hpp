@@ -21,8 +21,9 @@ namespace railweave::engine {
   X(JMP, "-p--")                                                                                             \
   X(JZ, "rp--")                                                                                              \
   X(JNZ, "rp--")                                                                                             \
-  X(JEQ, "rrp-") X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-") X(JLES, "rrp-")              \
-      X(CALL, "-p--") X(TABLE, "-t--") X(EXIT, "----") /* loads and stores */                                \
+  X(JEQ, "rrp-")                                                                                             \
+  X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-") X(JLES, "rrp-") X(CALL, "-p--")             \
+      X(TABLE, "-t--") X(EXIT, "----") /* loads and stores */                                                \
       X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--")                 \
           X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--")         \
               X(ST_BE16, "ro--") X(ST_BE32, "ro--") X(ST_BE64, "ro--") X(ST_BITS, "rox-") X(ST_N32, "ro--")  \

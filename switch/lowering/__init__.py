@@ -15,6 +15,7 @@ from railweave._native.engine import ALGORITHMS
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.control import ActionCode, Pipeline, TableReader, find_pipelines
 from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.emit_lanes import emit_fused
 from railweave.switch.lowering.expr import Expr, Graph
 from railweave.switch.lowering.fields import Field, Headers, Layout, Register, read_headers
 from railweave.switch.lowering.lanes import Fused, Fuser
@@ -270,7 +271,7 @@ class _Lowering:
                 continue
             fallback, done = Label(), Label()
             out.scope()
-            out.fused(piece.fused, list(piece.summary.indexes), fallback)
+            emit_fused(out, piece.fused, list(piece.summary.indexes), fallback)
             if piece.summary.indexes:
                 out.op("JMP", 0, done)
                 out.place(fallback)

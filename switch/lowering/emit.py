@@ -10,7 +10,6 @@ from railweave._native.engine import OPS
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering.expr import Expr, Graph, mask
 from railweave.switch.lowering.fields import Field, Headers, Layout, Register
-from railweave.switch.lowering.lanes import Fused, Vector, VectorStore
 from railweave.switch.lowering.statements import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
 
 LOW64 = mask(64)
@@ -56,10 +55,8 @@ class Emitter:
     where: str = "program"
     _next: int = 0
     _next_wide: int = 0
-    _next_vector: int = 0
     _numbers: dict[int, Operand] = field(default_factory=dict)
     _wides: dict[int, int] = field(default_factory=dict)
-    _vector_of: dict[Vector, int] = field(default_factory=dict)
 
     # Code and scopes.
 
@@ -74,12 +71,8 @@ class Emitter:
 
     def scope(self) -> None:
         """Forget temporaries: nothing computed so far is used again."""
-        self._next = self._next_wide = self._next_vector = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget what is known of values: fields may have changed."""
-        self._numbers, self._wides, self._vector_of = {}, {}, {}
+        self._next = self._next_wide = 0
+        self._numbers, self._wides = {}, {}
 
     def fresh(self) -> int:
         """A new temporary."""
@@ -95,11 +88,6 @@ class Emitter:
         if self.wides > 0xF00:
             raise InvalidProgram(f"{self.where}: one action computes too much with wide numbers")
         return self._next_wide - 1
-
-    def _fresh_vector(self) -> int:
-        self._next_vector += 1
-        self.vectors = max(self.vectors, self._next_vector)
-        return self._next_vector - 1
 
     def constant(self, value: int) -> Constant:
         """The register preset to `value` modulo 2^64."""
@@ -166,7 +154,7 @@ class Emitter:
         args = node.args
         match node.op:
             case "field":
-                return self._native_field(node.leaf)
+                return self.native_field(node.leaf)
             case "param":
                 return bool(node.leaf.width <= 64)
             case "reg":
@@ -190,7 +178,8 @@ class Emitter:
             case _:
                 return True
 
-    def _native_field(self, member: Field) -> bool:
+    def native_field(self, member: Field) -> bool:
+        """Whether the field can be loaded and stored as one 64-bit word."""
         return member.width <= 64 and (
             member.metadata or member.is_valid_bit or member.position % 8 + member.width <= 64
         )
@@ -359,7 +348,7 @@ class Emitter:
 
     def store(self, member: Field, node: Expr) -> None:
         """field = value, truncated."""
-        if self._native_field(member):
+        if self.native_field(member):
             self.store_register(member, self.number(node), node.fits(0, mask(member.width)))
         else:
             self.op("W_ST", self.wide(node), self.layout.bit_position(member), member.width)
@@ -380,7 +369,7 @@ class Emitter:
         elif isinstance(statement, RegisterRead):
             self._register_read(statement)
         elif isinstance(statement, RegisterWrite):
-            self._store_cell(statement.array, statement.index, statement.value)
+            self.store_cell(statement.array, statement.index, statement.value)
         elif isinstance(statement, Jump):
             target = targets[statement.target]
             if statement.condition is None:
@@ -405,7 +394,7 @@ class Emitter:
     def _register_read(self, statement: RegisterRead) -> None:
         skip = Label()
         index = self.number(statement.index)
-        if statement.array.width <= 64 and self._native_field(statement.target):
+        if statement.array.width <= 64 and self.native_field(statement.target):
             value = self.fresh()
             self.op("REG_RD", value, statement.array.index, index, skip)
             self.store_register(statement.target, value)
@@ -413,7 +402,7 @@ class Emitter:
             wide = self._fresh_wide()
             self.limbs = max(self.limbs, statement.array.width // 64 + 1)
             self.op("W_REG_RD", wide, statement.array.index, index, skip)
-            if self._native_field(statement.target):
+            if self.native_field(statement.target):
                 value = self.fresh()
                 self.op("W_TO", value, wide)
                 self.store_register(statement.target, value)
@@ -421,7 +410,8 @@ class Emitter:
                 self.op("W_ST", wide, self.layout.bit_position(statement.target), statement.target.width)
         self.place(skip)
 
-    def _store_cell(self, array: Register, index: Expr, value: Expr) -> None:
+    def store_cell(self, array: Register, index: Expr, value: Expr) -> None:
+        """array[index] = value, truncated; nothing if the index is out of range."""
         if array.width <= 64:
             self.op("REG_WR", self.number(value), array.index, self.number(index))
         else:
@@ -452,90 +442,3 @@ class Emitter:
         if kind.startswith("STACK_"):
             return self.headers.stacks[item].index
         return int(item)
-
-    # Fused pieces: all values first, then all stores.
-
-    def fused(self, fused: Fused, indexes: list[tuple[Register, Expr]], fallback: Label) -> None:
-        """A summarised piece. Goes to `fallback`, with nothing done, if an index is out of range."""
-        for size, index in dict.fromkeys((array.size, index) for array, index in indexes):
-            low = self.graph.binary("&", index, self.graph.const(mask(32)))
-            self.branch(self.graph.binary("<", low, self.graph.const(size)), fallback, when=False)
-        vectors = [(store, self.vector(store.value, len(store.targets), fallback)) for store in fused.vectors]
-        fields = [(member, node, self._ready(member, node)) for member, node in fused.fields.items()]
-        cells = [(array, index, value) for array, (index, value) in fused.registers.items()]
-        for array, index, value in cells:
-            self.number(index)
-            if array.width <= 64:
-                self.number(value)
-            else:
-                self.wide(value)
-        for store, number in vectors:
-            self._store_vector(store, number)
-        for member, node, changed in fields:
-            if changed:
-                self.store(member, node)
-        for array, index, value in cells:
-            self._store_cell(array, index, value)
-
-    def _ready(self, member: Field, node: Expr) -> bool:
-        """Compute the value; False if it is what the field holds."""
-        if node.op == "field" and node.leaf == member:
-            return False
-        if self._native_field(member):
-            self.number(node)
-        else:
-            self.wide(node)
-        return True
-
-    def vector(self, vector: Vector, lanes: int, fallback: Label) -> int:
-        """A vector register with the value."""
-        found = self._vector_of.get(vector)
-        if found is not None:
-            return found
-        self.lanes = max(self.lanes, lanes)
-        result = self._vector_of[vector] = self._make_vector(vector, lanes, fallback)
-        return result
-
-    def _make_vector(self, vector: Vector, lanes: int, fallback: Label) -> int:
-        args = [self.vector(arg, lanes, fallback) for arg in vector.args]
-        result = self._fresh_vector()
-        match vector.op:
-            case "packet":
-                self.op("V_LD_BE", result, self.layout.bit_position(vector.what[0]) // 8, 0, lanes)
-            case "meta":
-                self.op("V_LD_N", result, self.layout.offsets[vector.what[0]], 0, lanes)
-            case "reg":
-                arrays, index = vector.what
-                self.op("V_LD_REG", result, self._slice(arrays), self.number(index), fallback)
-            case "number":
-                self.op("V_BCAST", result, self.constant(vector.what), 0, lanes)
-            case "broadcast":
-                self.op("V_BCAST", result, self.number(vector.what), 0, lanes)
-            case "broadcast_mask":
-                ones = self.fresh()
-                self.op("SUB", ones, self.constant(0), self.number(vector.what))
-                self.op("V_BCAST", result, ones, 0, lanes)
-            case "select":
-                self.op("V_MOV", result, args[2], 0, lanes)
-                self.op("V_SELECT", result, args[0], args[1], lanes)
-            case "V_NOT":
-                self.op("V_NOT", result, args[0], 0, lanes)
-            case "V_SHL" | "V_SHR" | "V_SAR":
-                self.op(vector.op, result, args[0], vector.what, lanes)
-            case _:
-                self.op(vector.op, result, *args, lanes)
-        return result
-
-    def _slice(self, arrays: tuple[Register, ...]) -> int:
-        bank, word = self.layout.bank_position(arrays[0])
-        return self.slices.setdefault((bank, word, len(arrays)), len(self.slices))
-
-    def _store_vector(self, store: VectorStore, number: int) -> None:
-        first = store.targets[0]
-        if isinstance(first, Register):
-            assert store.index is not None  # noqa: S101 - registers always come with one
-            self.op("V_ST_REG", number, self._slice(store.targets), self.number(store.index))
-        elif first.metadata:
-            self.op("V_ST_N", number, self.layout.offsets[first], 0, len(store.targets))
-        else:
-            self.op("V_ST_BE", number, self.layout.bit_position(first) // 8, 0, len(store.targets))

@@ -231,6 +231,15 @@ def test_a_packet_that_recirculates_for_ever_ends(control: Pipeline) -> None:
     assert port_of(control, packet(2, 9)) == 1
 
 
+def test_clones_that_clone_themselves_end(control: Pipeline) -> None:
+    control.set_default("hosts", "forward", [1])
+    control.clone_session(200, [Replica(8), Replica(9)])
+    ports = [port for port, _ in control.inject(1, packet(9))]
+    assert ports[:2] == [1, 8]
+    assert control.native.statistics()["aborted"] > 0
+    assert port_of(control, packet(2)) == 1
+
+
 def test_meter_colours(control: Pipeline) -> None:
     from railweave.switch.pipeline import MeterRate  # noqa: PLC0415
 

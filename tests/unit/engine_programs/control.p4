@@ -58,7 +58,8 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
 }
 control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     apply {
-        if (s.instance_type == 1) { h.h.number = 8w0xc1 ++ (bit<8>)m.came_from; }
+        if (h.h.kind == 9) { clone(CloneType.E2E, 200); }
+        else if (s.instance_type == 1) { h.h.number = 8w0xc1 ++ (bit<8>)m.came_from; }
         else if (s.instance_type == 2) { h.h.number = 8w0xc2 ++ (bit<8>)m.came_from; }
         else if (h.h.kind == 3) { h.h.group = (bit<8>)s.egress_rid; }
         else if (h.h.kind == 5) { m.came_from = 3; clone(CloneType.E2E, 200); }
