@@ -15,6 +15,10 @@ namespace railweave::ports {
 
 namespace {
 
+// How often a full queue behind the socket may refuse a frame, a millisecond apart, before it goes: it may be
+// larger than that queue ever has room for, and must not hold up what follows.
+constexpr int kMaxRefusals = 100;
+
 bool is_up(const std::string& interface, int fd) {
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
@@ -59,7 +63,7 @@ void Port::emit(Bytes packet) {
   if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
   bool queued = socket_ && queue_.push(packet);
   // A large batch may fill the queue of a socket that would take it all.
-  if (socket_ && !queued && !waiting && flush() == Flush::kDone) queued = queue_.push(packet);
+  if (socket_ && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue_.push(packet);
   if (!queued) counters.tx_dropped.add(1);
   dirty = true;
 }
@@ -77,6 +81,7 @@ Port::Flush Port::flush() {
     const auto frames = queue_.frames();
     const int sent = socket_ ? send_batch(fd(), queue_, frames) : -ENETDOWN;
     if (sent > 0) {
+      refusals_ = 0;
       const auto gone = frames.first(static_cast<std::size_t>(sent));
       for (const OutputFrame& frame : gone) {
         counters.tx_frames.add(1);
@@ -90,7 +95,10 @@ Port::Flush Port::flush() {
       case EAGAIN:
         return Flush::kBlocked;
       case ENOBUFS:
-        return Flush::kLater;
+        if (++refusals_ < kMaxRefusals) return Flush::kLater;
+        drop_front(frames.first(1), counters.tx_dropped);
+        refusals_ = 0;
+        break;
       case EINTR:
         break;
       case ENETDOWN:

@@ -72,6 +72,7 @@ class Port {
   std::string interface_;
   unsigned index_ = 0;
   std::atomic<bool> up_{false};
+  int refusals_ = 0;  // of the oldest frame
   Descriptor socket_;
   OutputQueue queue_;
 };

@@ -86,7 +86,7 @@ void SwitchPorts::set_engine(engine::Engine* engine) {
 void SwitchPorts::run() {
   std::array<epoll_event, kEvents> events;
   while (!stopping_) {
-    const int timeout_ms = retry_ ? kRetryMs : -1;
+    const int timeout_ms = retry_at_us_ != 0 ? kRetryMs : -1;
     const int count = epoll_wait(epoll_.get(), events.data(), kEvents, timeout_ms);
     bool links_changed = false;
     for (int i = 0; i < count; ++i) {
@@ -147,16 +147,17 @@ void SwitchPorts::emit(std::uint16_t number, Bytes packet) {
 }
 
 void SwitchPorts::flush_all() {
-  const bool retry = std::exchange(retry_, false);
+  const bool due = retry_at_us_ != 0 && now_us() >= retry_at_us_;
+  if (due) retry_at_us_ = 0;
   for (const auto& port : ports_) {
-    if ((port->dirty && !port->waiting) || (retry && port->retry)) flush(*port);
+    if (port->retry ? due : port->dirty && !port->waiting) flush(*port);
   }
 }
 
 void SwitchPorts::flush(Port& port) {
   const Port::Flush result = port.flush();
   port.retry = result == Port::Flush::kLater;
-  retry_ = retry_ || port.retry;
+  if (port.retry && retry_at_us_ == 0) retry_at_us_ = now_us() + kRetryMs * 1000;
   const bool blocked = result == Port::Flush::kBlocked;
   if (blocked == port.waiting || port.fd() < 0) return;
   port.waiting = blocked;

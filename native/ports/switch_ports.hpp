@@ -62,7 +62,7 @@ class SwitchPorts final : private engine::OutputSink {
   engine::Engine* engine_ = nullptr;
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
-  bool retry_ = false;  // some queue behind a socket was full
+  std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none
   std::thread thread_;
 };
 

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from dataplane import wire
@@ -197,3 +198,38 @@ def test_a_switch_outlives_its_links() -> None:
         assert _answers(hosts[2], hosts[3])
         connect(switch, hosts[0])
         assert _answers(hosts[0], hosts[1])
+
+
+@contextmanager
+def patched_hosts() -> Iterator[tuple[str, socket.socket, socket.socket, tuple[str, int]]]:
+    """A switch that sends short super-packets; sockets of two hosts, and where the first sends to."""
+    with (
+        network(PATCH, 2, ("--super-packet-bytes", "5000")) as (switch, (a, b)),
+        udp(a, gro=False) as out,
+        udp(b, gro=False) as into,
+    ):
+        yield switch, out, into, (b.address, 5257)
+
+
+def slow_down(switch: str, interface: str, limit: str) -> None:
+    shaper = ["root", "tbf", "rate", "50mbit", "burst", "10kb", "limit", limit]
+    wire.run("tc", "-n", switch, "qdisc", "add", "dev", interface, *shaper)
+
+
+def test_what_a_slow_links_queue_refuses_waits_in_the_port() -> None:
+    with patched_hosts() as (switch, out, into, to):
+        slow_down(switch, "s2", "30kb")
+        out.setsockopt(SOL_UDP, UDP_SEGMENT, 1000)
+        data = [bytes([i]) * 40_000 for i in range(10)]
+        for each in data:
+            out.sendto(each, to)
+        assert b"".join(into.recv(2000) for _ in range(400)) == b"".join(data)
+
+
+def test_what_a_queue_will_never_take_does_not_hold_up_the_rest() -> None:
+    with patched_hosts() as (switch, out, into, to):
+        slow_down(switch, "s2", "3kb")
+        out.setsockopt(SOL_UDP, UDP_SEGMENT, 1000)
+        out.sendto(bytes(4000), to)
+        out.sendto(b"after", to)
+        assert into.recv(2000) == b"after"

@@ -32,11 +32,16 @@ _numbers = itertools.count(1)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def ip(*arguments: str) -> None:
-    """Run `ip`; its complaint is the exception's text."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+def run(*command: str) -> None:
+    """Run a command; its complaint is the exception's text."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def ip(*arguments: str) -> None:
+    """Run `ip`."""
+    run("ip", *arguments)
 
 
 def in_namespace(name: str, call: Callable[[], _T]) -> _T:
