@@ -16,6 +16,7 @@
 #include "ina/endpoint.hpp"
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
+#include "ina/measure.hpp"
 #include "ina/packet.hpp"
 
 namespace nb = nanobind;
@@ -272,6 +273,24 @@ void bind_endpoint(nb::module_& m) {
       .def("stats", &PyEndpoint::stats);
 }
 
+void bind_measure(nb::module_& m) {
+  m.def(
+      "measure_endpoint",
+      [](std::string_view dtype, std::string_view op, std::uint32_t lanes, std::uint32_t slots,
+         std::uint64_t count, int rounds) {
+        if (dtype != "float32" && dtype != "int32") throw nb::value_error("dtype must be float32 or int32");
+        const DType type = dtype == "int32" ? DType::kInt32 : DType::kFloat32;
+        const ina::EndpointCost cost = ina::measure_endpoint(type, op_of(op), lanes, slots, count, rounds);
+        nb::dict all;
+        all["chunks"] = cost.chunks;
+        all["transmit_ns"] = cost.transmit;
+        all["receive_ns"] = cost.receive;
+        return all;
+      },
+      "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a, "rounds"_a,
+      "CPU time of an endpoint alone, in nanoseconds over all chunks.");
+}
+
 }  // namespace
 
 void bind_ina_rail(nb::module_& ina);
@@ -283,6 +302,7 @@ void bind_ina(nb::module_& m) {
   bind_fixed_point(ina);
   bind_lanes(ina);
   bind_endpoint(ina);
+  bind_measure(ina);
   bind_ina_rail(ina);
 }
 

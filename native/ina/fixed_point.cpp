@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int32_t kMagnitude = 0x7fffffff;
 constexpr std::int32_t kInfinity = 0x7f800000;
-constexpr float kLargestLane = 0x1.fffffep30f;  // the last float below 2^31
+constexpr std::int32_t kIntegral = 0x4b000000;     // 2^23 as a float's bits: from here on floats are integers
+constexpr std::int32_t kLargestLane = 0x4effffff;  // the last float below 2^31
 
 /// 2^power as two factors, because power may be past what one float can hold. Multiplying by one after the
 /// other is exact, except for values so small that they end as 0 anyway.
@@ -27,19 +28,19 @@ struct PowerOfTwo {
 
 int lane_power(int exponent, int headroom) { return 30 - headroom - (exponent - kExponentBias); }
 
-/// Round half to even in plain float arithmetic, so that it becomes vector instructions on any machine:
-/// adding 2^23 to something smaller leaves no bits for a fraction.
-[[gnu::always_inline]] inline std::int32_t nearest(float value) {
-  const float integral = std::copysign(0x1p23f, value);
-  const float rounded = (value + integral) - integral;
-  return static_cast<std::int32_t>(std::fabs(value) < 0x1p23f ? rounded : value);
-}
-
+/// Scaled, saturated (NaN too) and rounded half to even. Choices are masks of integers, and rounding is plain
+/// arithmetic (adding 2^23 to something smaller leaves no bits for a fraction): so compilers make vector
+/// instructions of it on any machine, without licence to bend floating point.
 [[gnu::always_inline]] inline std::int32_t to_lane(float value, const PowerOfTwo& scale) {
-  float scaled = value * scale.first * scale.second;
-  scaled = scaled < kLargestLane ? scaled : kLargestLane;
-  scaled = scaled > -kLargestLane ? scaled : -kLargestLane;
-  return nearest(scaled);
+  const auto bits = std::bit_cast<std::int32_t>(value * scale.first * scale.second);
+  const std::int32_t sign = bits & ~kMagnitude;
+  const std::int32_t magnitude = std::min(bits & kMagnitude, kLargestLane);
+  const auto clamped = std::bit_cast<float>(magnitude | sign);
+  const auto integral = std::bit_cast<float>(kIntegral | sign);
+  const auto rounded = std::bit_cast<std::int32_t>((clamped + integral) - integral);
+  const std::int32_t has_fraction = (magnitude - kIntegral) >> 31;  // all ones below 2^23
+  const std::int32_t nearest = (rounded & has_fraction) | ((magnitude | sign) & ~has_fraction);
+  return static_cast<std::int32_t>(std::bit_cast<float>(nearest));
 }
 
 /// Whether floats do: 2^power is a normal float, so is every nonzero result, and no sum reaches infinity.
