@@ -193,7 +193,7 @@ while True:
 
 
 def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> None:
-    arguments = [sys.executable, "-c", PEER, str(TOKEN), str(host.port)]
+    arguments = [sys.executable, "-P", "-c", PEER, str(TOKEN), str(host.port)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdout is not None
         port = int(peer.stdout.readline())

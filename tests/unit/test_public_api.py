@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 import railweave
 
 
@@ -17,5 +18,5 @@ def test_every_public_name_is_there() -> None:
 
 def test_importing_railweave_is_cheap() -> None:
     code = "import sys, railweave; print(*sorted({'numpy', 'grpc', 'railweave._native'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
