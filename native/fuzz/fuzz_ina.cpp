@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hostile switch: the input says which calls run, and what comes back for what was sent: the result as it
+// should be, a spoilt one, raw bytes, nothing; and when time passes.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "ina/endpoint.hpp"
+
+namespace {
+
+using namespace railweave;
+using namespace railweave::ina;
+
+constexpr std::uint32_t kLanes = 4;
+constexpr std::size_t kMaxElements = 200;
+
+/// Reads the input byte by byte; zeros when it is at its end.
+class Script {
+ public:
+  Script(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  bool ended() const { return at_ >= size_; }
+  std::uint8_t next() { return ended() ? 0 : data_[at_++]; }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+  std::size_t at_ = 0;
+};
+
+struct Play {
+  explicit Play(Script script)
+      : script(script), endpoint({.group = 3, .child = 1, .slots = 4, .lanes = kLanes, .world_size = 2}) {
+    std::uint32_t bits = 0x3f800000;
+    for (auto& word : values) word = bits = bits * 1664525 + script.next() * 0x01000193u + 1013904223;
+  }
+
+  void start() {
+    endpoint.start({.call = {.op_index = calls++,
+                             .collective = Collective::kAllReduce,
+                             .dtype = static_cast<DType>(script.next() % 2),
+                             .op = static_cast<ReduceOp>(script.next() % 4),
+                             .count = kMaxElements},
+                    .input = reinterpret_cast<const std::byte*>(values.data()),
+                    .output = reinterpret_cast<std::byte*>(values.data()),
+                    .count = std::size_t{1} + script.next() % kMaxElements,
+                    .world_size = 2});
+  }
+
+  void transmit() {
+    for (Bytes packet; !(packet = endpoint.transmit(now)).empty();)
+      sent.emplace_back(packet.begin(), packet.end());
+    if (sent.size() > 64) sent.erase(sent.begin(), sent.end() - 64);
+  }
+
+  /// One of the packets sent lately comes back as a result, with some bytes changed and perhaps cut.
+  void answer(bool spoil) {
+    if (sent.empty()) return;
+    std::vector<std::byte> packet = sent[sent.size() - 1 - script.next() % sent.size()];
+    if (packet.size() > kHeaderBytes) packet[0] = std::byte{kVersion << 4 | static_cast<int>(Kind::kResult)};
+    for (int edits = spoil ? script.next() % 8 : 0; edits > 0; --edits) {
+      const std::size_t at = script.next() % packet.size();
+      packet[at] = std::byte{script.next()};
+    }
+    if (spoil && script.next() % 8 == 0) packet.resize(script.next() % (packet.size() + 1));
+    endpoint.receive(packet, now);
+  }
+
+  void raw() {
+    std::vector<std::byte> packet(script.next() % 64);
+    for (auto& byte : packet) byte = std::byte{script.next()};
+    endpoint.receive(packet, now);
+  }
+
+  void step() {
+    switch (script.next() % 8) {
+      case 0:
+        return start();
+      case 1:
+        now += script.next() * kMillisecond;
+        return endpoint.expire(now);
+      case 2:
+        return raw();
+      case 3:
+      case 4:
+        return answer(/*spoil=*/true);
+      default:
+        transmit();
+        return answer(/*spoil=*/false);
+    }
+  }
+
+  Script script;
+  Endpoint endpoint;
+  std::array<std::uint32_t, kMaxElements> values;
+  std::vector<std::vector<std::byte>> sent;
+  std::uint32_t calls = 0;
+  Time now = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Play play(Script(data, size));
+  play.start();
+  while (!play.script.ended()) {
+    play.step();
+    while (play.endpoint.poll()) {
+    }
+  }
+  const EndpointStats& stats = play.endpoint.stats();
+  if (stats.results > stats.contributions) std::abort();
+  return 0;
+}
