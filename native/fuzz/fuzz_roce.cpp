@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RoCEv2 parsers and a queue pair against hostile input. The first byte chooses: the rest is a frame, a
+// super-packet to be cut, a control message of the RDMA rail, or a script of packets for a queue pair that
+// has requests of its own under way. Its buffers are blocks of the heap, so that the sanitizer sees a step
+// outside.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "rails/rdma_message.hpp"
+#include "roce/frame_socket.hpp"
+#include "roce/queue_pair.hpp"
+
+namespace {
+
+using namespace railweave;
+using namespace railweave::roce;
+
+constexpr std::size_t kRegion = 3000;
+constexpr std::uint32_t kQpn = 0x222;
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+void open_and_parse(Bytes frame) {
+  const OpenedFrame opened = open_frame(frame);
+  if (const auto packet = parse(opened.transport)) {
+    std::vector<std::byte> again(written_size(*packet));
+    check(write(*packet, again) == again.size());
+  }
+}
+
+void cut_super_packet(Bytes input) {
+  if (input.size() < 2) return;
+  const std::size_t segment = load_be<std::uint16_t>(input.data());
+  std::vector<std::byte> frame(input.begin() + 2, input.end());
+  if (!frame.empty()) cut(frame.data(), frame.size(), segment, open_and_parse);
+}
+
+void read_control(Bytes message) {
+  if (control_type(message) == ControlType::kClearToSend) decode_clear_to_send(message);
+}
+
+/// Takes bytes until there are no more; then zeros.
+class Script {
+ public:
+  explicit Script(Bytes bytes) : bytes_(bytes) {}
+  bool done() const { return bytes_.empty(); }
+  std::uint8_t next() {
+    if (bytes_.empty()) return 0;
+    const auto byte = std::to_integer<std::uint8_t>(bytes_.front());
+    bytes_ = bytes_.subspan(1);
+    return byte;
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+struct Target {
+  MemoryRegions memory;
+  std::vector<std::byte> writable = std::vector<std::byte>(kRegion);
+  std::vector<std::byte> readable = std::vector<std::byte>(kRegion);
+  std::vector<std::byte> source = std::vector<std::byte>(5000);
+  std::vector<std::byte> fetched = std::vector<std::byte>(5000);
+  std::vector<std::byte> receives[4] = {std::vector<std::byte>(1500), std::vector<std::byte>(0),
+                                        std::vector<std::byte>(1024), std::vector<std::byte>(7)};
+  std::uint32_t write_key = memory.add(writable, kRemoteWrite);
+  std::uint32_t read_key = memory.add(readable, kRemoteRead, kQpn);
+  QueuePair queue_pair{
+      {.qpn = kQpn, .peer_qpn = 0x111, .send_psn = kPsnMask - 2, .receive_psn = kPsnMask - 1}, memory};
+
+  Target() {
+    queue_pair.post({.id = 1, .operation = Operation::kWrite, .local = source, .immediate = 7});
+    queue_pair.post({.id = 2, .operation = Operation::kReadRequest, .local = fetched});
+    queue_pair.post({.id = 3, .operation = Operation::kSend, .local = source});
+    for (std::size_t i = 0; i < 4; ++i) queue_pair.post_receive({.id = i, .buffer = receives[i]});
+  }
+};
+
+/// Numbers near those that the target expects, sizes near the path MTU, keys that are right or nearly so.
+Packet next_packet(Script& script, const Target& target, std::uint32_t& expected,
+                   const std::vector<std::byte>& payload) {
+  static constexpr std::size_t kSizes[] = {1024, 0, 4, 1023, 1025, 952, 1, 2048};
+  Packet packet;
+  packet.opcode = static_cast<Opcode>(script.next() % kShapes.size());
+  packet.qpn = kQpn;
+  const bool answers = packet.shape().operation >= Operation::kReadResponse;
+  const int offset = static_cast<std::int8_t>(script.next()) / (answers ? 4 : 32);
+  packet.psn = ((answers ? kPsnMask - 2 : expected) + static_cast<std::uint32_t>(offset)) & kPsnMask;
+  if (!answers && offset == 0) ++expected;
+  packet.payload = Bytes(payload).first(kSizes[script.next() % 8]);
+  packet.ack_request = true;
+  packet.aeth = {static_cast<AckKind>(script.next() & 3), static_cast<std::uint8_t>(script.next() & 31), 0};
+  const bool read = packet.opcode == Opcode::kReadRequest;
+  const auto& region = read ? target.readable : target.writable;
+  const std::uint8_t key_flip = script.next();
+  packet.reth = {.address = reinterpret_cast<std::uintptr_t>(region.data()) +
+                            static_cast<std::uint64_t>(script.next()) * 16 -
+                            static_cast<std::uint64_t>(script.next()),
+                 .rkey = (read ? target.read_key : target.write_key) ^ (key_flip > 0xf0 ? key_flip : 0u),
+                 .length = static_cast<std::uint32_t>(script.next()) * 16};
+  return packet;
+}
+
+void run(Script script) {
+  Target target;
+  const std::vector<std::byte> payload(2048, std::byte{0x99});
+  std::vector<std::byte> buffer(1024 + kMaxOverhead);
+  std::uint32_t expected = kPsnMask - 1;
+  for (Time now = 0; !script.done(); now += kMillisecond) {
+    const std::uint8_t action = script.next();
+    if (action > 0xfa) target.memory.remove(target.read_key);
+    if (action > 0xf4 && action <= 0xfa) target.memory.detach(target.write_key);
+    if (action > 0xf0 && action <= 0xf4) target.queue_pair.release_buffers();
+    if (action & 1) target.queue_pair.expire(now);
+    target.queue_pair.receive(next_packet(script, target, expected, payload), now);
+    for (int limit = 200; limit > 0; --limit) {
+      const std::size_t size = target.queue_pair.transmit(buffer, now);
+      if (size == 0) break;
+      check(size <= buffer.size() && parse(Bytes(buffer).first(size)).has_value());
+    }
+    while (target.queue_pair.poll()) continue;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const Bytes input = std::as_bytes(std::span(data + 1, size - 1));
+  switch (data[0] % 8) {
+    case 0:
+      open_and_parse(input);
+      break;
+    case 1:
+      cut_super_packet(input);
+      break;
+    case 2:
+      read_control(input);
+      break;
+    default:
+      run(Script(input));
+  }
+  return 0;
+}
