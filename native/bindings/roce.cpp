@@ -311,7 +311,7 @@ void bind_endpoint(nb::module_& m) {
           [](Endpoint& self, const QueuePairOptions& options, Ipv4Address peer, const nb::bytes& peer_mac)
               -> QueuePair& { return self.connect(options, peer, mac_of(peer_mac)); },
           "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal,
-           "The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.")
+          "The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.")
       .def(
           "register",
           [](Endpoint& self, const Array& buffer, int access) {
