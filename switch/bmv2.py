@@ -11,6 +11,7 @@ import grpc
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 
 PROGRAM = "simple_switch_grpc"
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _START_S = 20.0
 _STOP_S = 5.0
 
@@ -29,7 +30,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
         raise SwitchError("--program is for the embedded target; the controller pushes programs to bmv2")
     stop = stop_on_signals()
     # Our own output is the line that says ready.
-    child = await asyncio.create_subprocess_exec(*command(options), stdout=sys.stderr)
+    child = await asyncio.create_subprocess_exec(*DIES_WITH_US, *command(options), stdout=sys.stderr)
     ended = asyncio.ensure_future(child.wait())
     stopped = asyncio.ensure_future(stop.wait())
     serving = asyncio.ensure_future(_serves(options.grpc))

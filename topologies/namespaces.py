@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -114,7 +115,7 @@ class Namespaces:
         for name in (MANAGEMENT_NODE, *switches, *self._topology.hosts, CONTROLLER_NODE):
             self._net.addHost(name)
             # Router solicitations and mDNS over IPv6 would be frames that nobody asked for.
-            self.feed(name, ["sysctl", "-q", "-p", "-"], _QUIET)
+            self.feed(name, ["sh"], _QUIET)
             self._ip[name].append("link set lo up")
 
     def _add_plane(self, plane: Plane, *, plain_frames: bool) -> None:
@@ -131,9 +132,8 @@ class Namespaces:
                 f"link set {port} up" + ("" if plane.switches[0].p4runtime else " master br0")
             )
             if plain_frames:
-                self.feed(
-                    nic.host, ["ethtool", "-K", nic.interface, "tx", "off", "gso", "off", "tso", "off"], ""
-                )
+                switch_off = [sys.executable, "-m", "railweave.topologies.offloads", nic.interface]
+                self.feed(nic.host, switch_off, "")
         for trunk in plane.trunks:
             ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)
             (lower, upper) = (interface_of_port(*end) for end in ends)
@@ -212,6 +212,8 @@ def _interface() -> Any:
 
 
 _QUIET = """
-net.ipv6.conf.all.disable_ipv6 = 1
-net.ipv6.conf.default.disable_ipv6 = 1
+for scope in all default; do
+  switch=/proc/sys/net/ipv6/conf/$scope/disable_ipv6
+  [ ! -e $switch ] || echo 1 > $switch
+done
 """

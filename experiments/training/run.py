@@ -198,7 +198,7 @@ async def run(
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in options.topology.planes}
         switches = await lab.switch_counters()
         on_phase("taking the network down")
-    on_phase("training again in one process, and twice more with rounding errors of the largest size")
+    on_phase("checking against the same training in one process")
     alone = await _train_alone(options)
     return _result(options, recorder, interfaces, switches, alone)
 

@@ -35,7 +35,7 @@ def all_reduce(
     topology: Annotated[str, typer.Option(help="planes, or a topology file.")] = PLANES,
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = "100M",
+    rate: common.Rates = None,
     loss: common.Loss = "0",
     sizes: Annotated[
         str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")
@@ -62,7 +62,7 @@ def all_reduce(
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
 
-        chosen = _topology(topology, hosts, rails, rate)
+        chosen = _topology(topology, hosts, rails, rate, switch)
         names = [plane.name for plane in chosen.planes]
         baselines = [name.strip() for name in baseline.split(",") if name.strip()]
         chosen, baseline_plane = _with_baseline_plane(chosen) if baselines else (chosen, "")
@@ -95,12 +95,13 @@ def all_reduce(
             raise OptionError("wrong elements: see the column #wrong")
 
 
-def _topology(topology: str, hosts: int, rails: str, rate: str) -> Topology:
+def _topology(topology: str, hosts: int, rails: str, rate: str | None, target: str) -> Topology:
     from railweave.topologies.planes import planes  # noqa: PLC0415
     from railweave.topologies.serialize import load  # noqa: PLC0415
 
     if topology == PLANES:
-        return planes(hosts, units.parse_rails(rails), units.parse_rates(rate))
+        kinds = units.parse_rails(rails)
+        return planes(hosts, kinds, common.rates_of(rate, kinds, target))
     if not Path(topology).exists():
         raise OptionError(f"unknown topology {topology!r}; expected {PLANES} or a topology file")
     return load(topology)

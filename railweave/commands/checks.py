@@ -40,7 +40,6 @@ TOOLS = (
     ("nft", True, ("nft", "--version"), "apt-get install nftables"),
     ("mnexec", True, None, "apt-get install mininet"),
     ("setpriv", True, ("setpriv", "--version"), "apt-get install util-linux"),
-    ("ethtool", False, ("ethtool", "--version"), "for --switch bmv2: apt-get install ethtool"),
     (
         "p4c-bm2-ss",
         False,

@@ -9,16 +9,18 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
 from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.model import Topology
+from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,12 @@ T = TypeVar("T")
 Hosts = Annotated[int, typer.Option(help="Number of hosts.")]
 Rails = Annotated[str, typer.Option(help="Rails, one plane each: ina, tcp, rdma; a kind may repeat.")]
 Rates = Annotated[
-    str, typer.Option("--rate", help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped.")
+    str | None,
+    typer.Option(
+        "--rate",
+        help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped. Default: 100M, and 8M for ina "
+        "planes on BMv2, which is not built for speed.",
+    ),
 ]
 Loss = Annotated[
     str,
@@ -41,6 +48,7 @@ Shares = Annotated[
 SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 
+BMV2_RATE_BPS = 8_000_000  # four hosts sending packets of 256 lanes keep one processor busy
 PLAIN_WIDTH = 110  # of tables in files and pipes
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
@@ -82,6 +90,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             raise
         typer.echo("railweave: terminated; everything has been taken down", err=True)
         raise typer.Exit(TERMINATED) from None
+
+
+def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:
+    """Return the rates that are given, or what the planes' switches can carry."""
+    if rate is not None:
+        return units.parse_rates(rate)
+    return [BMV2_RATE_BPS if kind == "ina" and target == "bmv2" else DEFAULT_RATE_BPS for kind in rails]
 
 
 def check_target(name: str, topology: Topology) -> str:

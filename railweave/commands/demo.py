@@ -23,7 +23,7 @@ def demo(
     hosts: common.Hosts = 4,
     steps: Annotated[int, typer.Option(help="Training steps.")] = 100,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = "100M",
+    rate: common.Rates = None,
     loss: common.Loss = "0",
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
@@ -43,7 +43,8 @@ def demo(
         from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
         from railweave.topologies.planes import planes  # noqa: PLC0415
 
-        topology = planes(hosts, units.parse_rails(rails), units.parse_rates(rate))
+        kinds = units.parse_rails(rails)
+        topology = planes(hosts, kinds, common.rates_of(rate, kinds, switch))
         names = [plane.name for plane in topology.planes]
         options = run.DemoOptions(
             topology=topology,

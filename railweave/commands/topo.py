@@ -34,14 +34,15 @@ def topo() -> None:
 def planes_command(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = "100M",
+    rate: common.Rates = None,
     out: Out = None,
 ) -> None:
     """N hosts, each with one NIC per plane; one plane per rail."""
     with common.one_line_errors():
         from railweave.topologies.planes import planes  # noqa: PLC0415
 
-        _show(planes(hosts, units.parse_rails(rails), units.parse_rates(rate)), out)
+        kinds = units.parse_rails(rails)
+        _show(planes(hosts, kinds, common.rates_of(rate, kinds, "embedded")), out)
 
 
 @app.command("file", epilog="Example: railweave topo file net.yaml --out net.svg")

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has an interface of this namespace send plain frames: `python -m railweave.topologies.offloads INTERFACE…`.
+
+A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on checksums that
+were left to a card which is not there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import socket
+import struct
+import sys
+
+SIOCETHTOOL = 0x8946  # linux/sockios.h
+ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO = 0x17, 0x1F, 0x24  # linux/ethtool.h
+
+
+def send_plain_frames(interface: str) -> None:
+    """Switch transmit checksums and segmentation off; OSError if there is no such interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for command in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO):
+            value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
+            fcntl.ioctl(
+                control, SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(value))
+            )
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        send_plain_frames(name)
