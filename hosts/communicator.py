@@ -138,7 +138,7 @@ class Communicator:
         self._striper = FixedStriper(
             [StripedRail(rail.index, rail.spec.kind, self._shares[rail.spec.name]) for rail in used]
         )
-        self._plan = functools.lru_cache(PLANS)(self._make_plan)
+        self._plan = _planner(self._striper)
 
     def _shares_of(self, used: Sequence[Opening]) -> dict[str, float]:
         if not self.options.shares:
@@ -181,9 +181,6 @@ class Communicator:
     def barrier(self) -> None:
         """Return when all ranks have called it."""
         self.all_reduce(np.zeros(1, np.int32))
-
-    def _make_plan(self, dtype: str, op: ReduceOp, count: int) -> tuple[Call, list[Part]]:
-        return Call(DTYPES[dtype], op, count), self._striper.parts(count, 4)
 
     def _submit(self, source: Array, target: Array, op: ReduceOp, start_now: bool) -> int:
         call, parts = self._plan(source.dtype.char, op, source.size)
@@ -314,6 +311,16 @@ def _close(agent: Agent, held: list[Membership]) -> None:
     agent.close(LINGER_S)
     for membership in held:
         membership.leave()
+
+
+def _planner(striper: FixedStriper) -> Callable[[str, ReduceOp, int], tuple[Call, list[Part]]]:
+    """Return how calls are cut, remembered; not a method, which would be a cycle through the communicator."""
+
+    @functools.lru_cache(PLANS)
+    def plan(dtype: str, op: ReduceOp, count: int) -> tuple[Call, list[Part]]:
+        return Call(DTYPES[dtype], op, count), striper.parts(count, 4)
+
+    return plan
 
 
 def _handler(comm: Communicator) -> Callable[[Event], None]:
