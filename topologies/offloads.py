@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has an interface of this namespace send plain frames: `python -m railweave.topologies.offloads INTERFACE…`.
 
-A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on checksums that
-were left to a card which is not there.
+A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on
+checksums that were left to a card which is not there.
 """
 
 from __future__ import annotations

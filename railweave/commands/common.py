@@ -33,8 +33,8 @@ Rates = Annotated[
     str | None,
     typer.Option(
         "--rate",
-        help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped. Default: 100M, and 8M for ina "
-        "planes on BMv2, which is not built for speed.",
+        help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped. Default: 100M, and 4M for "
+        "ina planes on BMv2, which is not built for speed.",
     ),
 ]
 Loss = Annotated[
@@ -48,7 +48,7 @@ Shares = Annotated[
 SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 
-BMV2_RATE_BPS = 8_000_000  # four hosts sending packets of 256 lanes keep one processor busy
+BMV2_RATE_BPS = 4_000_000  # four hosts that send packets of 256 lanes keep half a processor busy
 PLAIN_WIDTH = 110  # of tables in files and pipes
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
