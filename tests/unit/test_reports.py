@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo and the benchmark make of the messages of their workers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from railweave.experiments import timeline
+from railweave.experiments.accounting import account, chunks_of
+from railweave.experiments.allreduce import report as bench_report
+from railweave.experiments.allreduce import run as bench_run
+from railweave.experiments.allreduce.loop import Measurement
+from railweave.experiments.errors import OptionError
+from railweave.experiments.hosts import JobOptions, environment_of
+from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.training import report, run
+from railweave.experiments.training.model import TrainingOptions
+from railweave.experiments.training.progress import TrainingProgress
+from railweave.experiments.training.reference import Reference
+from railweave.topologies.counters import InterfaceCounters
+from railweave.topologies.planes import planes
+from rich.console import Console
+
+TWO = planes(2, ("ina", "tcp"))
+
+
+def step_message(rank: int, step: int) -> dict[str, Any]:
+    begin = 10.0 + step
+    slices = [
+        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000},
+        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000},
+    ]
+    times = {"began": begin, "computed": begin + 0.2, "reduced": begin + 0.7}
+    return {"event": "step", "rank": rank, "step": step, "loss": 0.5 + rank, "slices": slices, **times}
+
+
+def recorded() -> tuple[run.Recorder, list[run.Step]]:
+    seen: list[run.Step] = []
+    recorder = run.Recorder(2, seen.append)
+    for rank in range(2):
+        recorder.take({"event": "start", "rank": rank, "time": 10.0, "slices": []})
+    for step in range(2):
+        for rank in range(2):
+            recorder.take(step_message(rank, step))
+    return recorder, seen
+
+
+def demo_result(out: Path) -> run.DemoResult:
+    recorder, _ = recorded()
+    sent = {
+        "ina": RailCounts(6_000_000, 6_400_000, 6_400_000, 3, 2, 0.8),
+        "tcp": RailCounts(2_000_000, 2_100_000, 0, 0, 2, 1),
+    }
+    interfaces = {
+        "ina": {host: InterfaceCounters(6_400_000, 1, 0) for host in TWO.hosts},
+        "tcp": {host: InterfaceCounters(2_110_000, 1, 0) for host in TWO.hosts},
+    }
+    rails = account(TWO.planes, {0: sent, 1: sent}, interfaces, {"ina": 77}, {"ina": 77})
+    reference = Reference(np.zeros(1, np.float32), 0.97, 0.1, 1e-8, 2e-8, 8e-8)
+    return run.DemoResult(
+        options=run.DemoOptions(TWO, TrainingOptions(steps=2), out),
+        steps=recorder.steps,
+        spans=recorder.spans,
+        rails=rails,
+        switch_counters={"ina": {"result": 77, "absorb": 77}},
+        accuracy=0.97,
+        ranks_identical=True,
+        max_abs_diff=4e-8,
+        reference=reference,
+        seconds=recorder.seconds(),
+    )
+
+
+def test_a_step_is_told_when_all_ranks_have_taken_it() -> None:
+    recorder, seen = recorded()
+    assert [step.number for step in seen] == [0, 1]
+    assert seen[0].loss == 1.0
+    assert seen[0].compute_s == pytest.approx(0.2)
+    assert seen[0].communicate_s == pytest.approx(0.5)
+    assert seen[0].shares == {"ina": 0.75, "tcp": 0.25}
+    assert seen[0].goodput_bps["ina"] == pytest.approx(60e6)
+    assert recorder.seconds() == pytest.approx(1.7)
+    assert recorder.elements == {"ina": [750_000] * 2, "tcp": [250_000] * 2}
+
+
+def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
+    ina, tcp = demo_result(tmp_path).rails
+    assert (ina.agent_bytes, ina.interface_bytes, ina.retransmissions) == (12_800_000, 12_800_000, 6)
+    assert (ina.share, tcp.share) == (0.75, 0.25)
+    assert ina.goodput_bps == pytest.approx(60e6)
+    assert ina.payload_bytes == 6_000_000
+    assert tcp.bytes_agree
+    assert not replace(tcp, interface_bytes=4_300_000).bytes_agree
+    assert not replace(ina, switch_results=76).results_agree
+    assert tcp.results_agree
+
+
+def test_chunks_are_data_and_their_exponents() -> None:
+    assert chunks_of(1, 256) == 2
+    assert chunks_of(256 * 256, 256) == 257
+    assert chunks_of(256 * 256 + 1, 256) == 259
+
+
+def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
+    value = json.loads(json.dumps(report.as_json(demo_result(tmp_path))))
+    assert value["ok"] is True
+    assert (value["hosts"], value["switch"], value["steps"], value["switch_results"]) == (
+        2,
+        "embedded",
+        2,
+        77,
+    )
+    assert value["rails"][1] == {
+        "name": "tcp",
+        "agent_bytes": 4_200_000,
+        "interface_bytes": 4_220_000,
+        "goodput_bps": 16e6,
+        "share": 0.25,
+        "retransmissions": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"ranks_identical": False}, "different parameters"),
+        ({"max_abs_diff": 1e-6}, "1.00e-06, more than 8.00e-08"),
+        ({"rails": ()}, ""),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, change: dict[str, Any], word: str) -> None:
+    result = replace(demo_result(tmp_path), **change)
+    assert result.ok is (word == "")
+    assert word in report.summary(result)
+
+
+def test_rails_whose_counts_differ_are_named(tmp_path: Path) -> None:
+    result = demo_result(tmp_path)
+    ina, tcp = result.rails
+    wrong = replace(result, rails=[replace(ina, switch_results=70), replace(tcp, interface_bytes=1)])
+    assert not wrong.ok
+    assert "bytes of rail tcp" in report.summary(wrong)
+    assert "switch results of rail ina" in report.summary(wrong)
+
+
+def test_the_report_is_readable(tmp_path: Path) -> None:
+    console = Console(file=StringIO(), width=110)
+    report.print_report(demo_result(tmp_path), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for part in ("75.0%", "60 Mbit/s", "12.800 MB", "77/77", "0.9700 (one process: 0.9700)", "4.00e-08"):
+        assert part in text
+    assert "NO" not in text
+
+
+def test_files_are_a_picture_and_a_trace(tmp_path: Path) -> None:
+    report.write_files(demo_result(tmp_path))
+    assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(spans) == 2 * 2 * 3
+    assert {(event["pid"], event["tid"]) for event in spans} == {
+        (r, row) for r in range(2) for row in range(3)
+    }
+    first = next(event for event in spans if event["cat"] == "ina")
+    assert (first["ts"], first["dur"], first["args"]) == (
+        pytest.approx(2e5),
+        pytest.approx(4e5),
+        {"bytes": 3_000_000},
+    )
+    rows = [event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 0]
+    assert rows == ["compute", "ina", "tcp"]
+
+
+def test_rails_of_one_kind_have_shades_of_one_colour() -> None:
+    assert timeline.colour("tcp0") == timeline.colour("tcp")
+    assert timeline.colour("tcp1") != timeline.colour("tcp0")
+    assert all(0 <= part <= 1 for row in ("tcp3", "ina", "compute") for part in timeline.colour(row))
+
+
+def test_progress_in_a_file_is_plain_lines() -> None:
+    console = Console(file=StringIO(), width=200)
+    _, steps = recorded()
+    with TrainingProgress(console, 2, ["ina", "tcp"]) as progress:
+        progress.phase("training")
+        progress.step(steps[0])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.splitlines()[0] == "training …"
+    assert "step    1/2  loss 1.0000  compute 200 ms  allreduce 500 ms  ina 75% at 60 Mbit/s" in text
+
+
+def test_progress_on_a_terminal_is_live() -> None:
+    console = Console(file=StringIO(), width=120, force_terminal=True)
+    _, steps = recorded()
+    with TrainingProgress(console, 2, ["ina", "tcp"]) as progress:
+        progress.phase("training")
+        progress.step(steps[0])
+    assert "75%  60 Mbit/s" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_chatter_is_no_message() -> None:
+    assert read("Adding interface") is None
+    assert read('{"event": "step"') is None
+    assert read('{"other": 1}') is None
+    assert read('{"event": "step"}') == {"event": "step"}
+
+
+def test_hosts_know_their_rails_from_the_environment() -> None:
+    topology = planes(2, ("ina", "tcp"), (10**8, 0))
+    job = JobOptions("demo", "module", [], shares={"ina": 0.75, "tcp": 0.25})
+    environment = environment_of(topology, "h2", 1, "10.255.0.250:9600", job)
+    assert environment["RAILWEAVE_RAILS"] == "ina=ina@h2-ina/100000000,tcp=tcp@h2-tcp"
+    assert environment["RAILWEAVE_SHARES"] == "ina=0.750000,tcp=0.250000"
+    assert (environment["RANK"], environment["WORLD_SIZE"]) == ("1", "2")
+    only = environment_of(topology, "h1", 0, "", replace(job, planes=("tcp",), shares=None))
+    assert only["RAILWEAVE_RAILS"] == "tcp=tcp@h1-tcp"
+    assert (only["MASTER_ADDR"], only["GLOO_SOCKET_IFNAME"]) == ("10.2.0.1", "h1-tcp")
+    assert "RAILWEAVE_SHARES" not in only
+
+
+# ------------------------------------------------------------ the benchmark
+
+
+def bench_options(**changes: Any) -> bench_run.BenchOptions:
+    measurement = Measurement((4 << 20,), "float32", "sum", 3, 1, check=True)
+    options = bench_run.BenchOptions(TWO, measurement, Path("out"), ["ina", "tcp"])
+    return replace(options, **changes)
+
+
+def row(rails: tuple[str, ...], seconds: float, wrong: int = 0) -> bench_run.Row:
+    shares = dict.fromkeys(rails, 1 / len(rails))
+    return bench_run.Row(rails, 4 << 20, "float32", "sum", [seconds, seconds, 9.0], wrong, 4, 2e8, shares)
+
+
+def test_bandwidths_are_those_of_nccl_tests() -> None:
+    measured = row(("ina", "tcp"), 0.25)
+    assert measured.median_s == 0.25
+    assert measured.algbw_bps == pytest.approx((4 << 20) * 8 / 0.25)
+    assert measured.busbw_bps == pytest.approx(measured.algbw_bps * 1.5)
+    assert measured.limit_fraction == pytest.approx(measured.algbw_bps / 2e8)
+    assert replace(measured, limit_bps=0.0).limit_fraction is None
+    assert 0.25 < measured.p99_s <= 9.0
+
+
+def test_rows_join_what_all_ranks_tell() -> None:
+    seen: list[bench_run.Row] = []
+    gathered = bench_run._Gathered(bench_options(), ("ina", "tcp"), seen.append)
+    for rank in range(2):
+        payload = {"ina": 300, "tcp": 100}
+        gathered.take(
+            {
+                "event": "row",
+                "rank": rank,
+                "bytes": 400,
+                "seconds": [1 + rank, 3],
+                "wrong": rank,
+                "payload": payload,
+            }
+        )
+    (joined,) = seen
+    assert joined.seconds == [1.5, 3.0]
+    assert joined.wrong == 1
+    assert joined.shares == {"ina": 0.75, "tcp": 0.25}
+    assert joined.limit_bps == pytest.approx(1e8 * 1024 / 1082 + 1e8 * 1448 / 1514)
+
+
+def test_bench_json_and_comparisons() -> None:
+    rows = [row(("ina",), 0.5), row(("tcp",), 0.5), row(("ina", "tcp"), 0.25), row(("gloo",), 0.75)]
+    options = bench_options(each_alone=True, baselines=["gloo"])
+    result = bench_run.BenchResult(options, rows, {"gloo": "2.13.0"})
+    value = json.loads(json.dumps(bench_report.as_json(result)))
+    assert value["rails"] == ["ina", "tcp"]
+    assert len(value["rows"]) == 1
+    assert value["rows"][0]["time_us_median"] == 250000
+    assert value["alone"]["tcp"][0]["wrong"] == 0
+    assert value["baselines"]["gloo"]["version"] == "2.13.0"
+    assert value["ok"]
+    first, second = bench_report.comparisons(result)
+    assert "100.0% of the sum" in first
+    assert "3.00 times as fast as gloo 2.13.0" in second
+    assert not bench_run.BenchResult(options, [row(("ina", "tcp"), 1, wrong=2)], {}).ok
+    assert "n/a" in bench_report.line(row(("ina",), 1, wrong=-1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"measurement": Measurement((4,), "float16", "sum", 1, 0, True)}, "unknown dtype 'float16'"),
+        ({"measurement": Measurement((4,), "int32", "prod", 1, 0, True)}, "unknown op 'prod'"),
+        ({"measurement": Measurement((4,), "int32", "sum", 0, 0, True)}, "--iters"),
+        ({"measurement": Measurement((4,), "int32", "sum", 1, -1, True)}, "--warmup"),
+        ({"topology": planes(1, ("tcp",))}, "at least 2"),
+        ({"baselines": ["mpi"]}, "unknown baseline 'mpi'"),
+    ],
+)
+def test_bench_options_that_make_no_sense(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(OptionError, match=word):
+        bench_run.check(bench_options(**changes))
+
+
+def test_a_measurement_survives_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    measurement = Measurement((1024, 4096), "int32", "max", 7, 2, check=False)
+    monkeypatch.setattr("sys.argv", ["worker", *measurement.arguments()])
+    assert Measurement.parse(None) == measurement
