@@ -53,13 +53,12 @@ QueuePair& Endpoint::connect(QueuePairOptions options, Ipv4Address peer, const M
 }
 
 bool Endpoint::receive(Time now) {
-  const bool all = socket_.receive([this, now](Bytes frame) { on_frame(frame, now); });
-  stats_.bytes_received = socket_.bytes_received();
-  return all;
+  return socket_.receive([this, now](Bytes frame) { on_frame(frame, now); });
 }
 
 void Endpoint::on_frame(Bytes frame, Time now) {
   ++stats_.frames_received;
+  stats_.bytes_received += frame.size();
   const OpenedFrame opened = open_frame(frame);
   const auto packet = opened.fault == FrameFault::kNone ? parse(opened.transport) : std::nullopt;
   if (!packet) {
@@ -106,7 +105,7 @@ bool Endpoint::fill_slots(Connection& connection, Time now) {
     socket_.commit(size);
     next_ip_id_ = static_cast<std::uint16_t>(next_ip_id_ + burst.count());
     stats_.frames_sent += burst.count();
-    stats_.bytes_sent += size;
+    stats_.bytes_sent += size + (burst.count() - 1) * kFrameHeaderSize;
     if (last_slot) return true;
   }
   return false;

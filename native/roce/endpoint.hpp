@@ -19,7 +19,7 @@ struct EndpointOptions {
       48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
 };
 
-/// Bytes are counted as the interface counts them: Ethernet header included, a super-packet's headers once.
+/// Bytes are those on the link: frames from the Ethernet header up, super-packets as the frames they become.
 struct EndpointStats {
   std::uint64_t frames_sent = 0, bytes_sent = 0;
   std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address

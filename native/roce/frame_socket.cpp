@@ -192,7 +192,6 @@ bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
       Slot& slot = in_[static_cast<std::size_t>(i)];
       const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
       if (size <= sizeof slot.how) continue;
-      bytes_received_ += size - sizeof slot.how;
       const std::size_t segment = slot.how.gso_type == 0 ? 0 : slot.how.segment_size;
       cut(slot.bytes.data(), size - sizeof slot.how, segment, handle);
     }

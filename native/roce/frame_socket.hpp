@@ -81,7 +81,6 @@ class FrameSocket {
 
   /// Hands over what has arrived, at most a few batches; false if there may be more.
   bool receive(const std::function<void(Bytes)>& handle);
-  std::uint64_t bytes_received() const { return bytes_received_; }  // super-packets uncut
 
  private:
   static constexpr std::size_t kBatch = 32;
@@ -101,7 +100,6 @@ class FrameSocket {
   std::array<Slot, kBatch> out_, in_;
   std::array<mmsghdr, kBatch> out_messages_{}, in_messages_{};
   std::size_t queued_ = 0, sent_ = 0;
-  std::uint64_t bytes_received_ = 0;
 };
 
 }  // namespace railweave::roce

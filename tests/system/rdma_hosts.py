@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
+from railweave.topologies import counters
+from railweave.topologies.shaping import counting_queue
 from system.namespaces import inside, ip, namespace, path_of
 
 NIC = "eth0"
@@ -37,10 +39,10 @@ class Hosts:
         return f"02:00:00:03:00:{rank + 1:02x}"
 
     def bytes_sent(self, rank: int) -> int:
+        """By the interface's queue, which counts the frames that a super-packet becomes."""
         with inside(self.namespaces[rank]):
-            lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
-        (counters,) = (line.split(":")[1].split() for line in lines if line.strip().startswith(f"{NIC}:"))
-        return int(counters[8])
+            done = subprocess.run(counters.COMMAND, check=True, capture_output=True, text=True)
+        return counters.parse(done.stdout)[NIC].bytes_sent
 
 
 @contextmanager
@@ -60,6 +62,7 @@ def bridged(count: int) -> Iterator[Hosts]:
             with inside(host):
                 ip("address", "add", f"{hosts.address(rank)}/24", "dev", NIC)
                 ip("link", "set", NIC, "up")
+                subprocess.run(["tc", *counting_queue(NIC).split()], check=True)
         yield hosts
 
 
