@@ -23,6 +23,8 @@ def as_array(x: Any) -> Array:
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
+            if "dtype" in str(error):  # numpy's word for types that it does not know, such as bfloat16
+                raise _unsupported(getattr(x, "dtype", "this")) from error
             raise InvalidOption(
                 f"cannot use a {type(x).__name__} in place: {error}; give a tensor on the CPU"
             ) from error
@@ -33,9 +35,7 @@ def input_array(x: Any) -> Array:
     """Return what to read: the caller's memory, or a packed copy of it where it is not contiguous."""
     array = as_array(x)
     if array.dtype.char not in DTYPES or not array.dtype.isnative:
-        raise UnsupportedDType(
-            f"cannot reduce {array.dtype}: expected {' or '.join(map(str, supported()))}, native"
-        )
+        raise _unsupported(array.dtype)
     return np.ascontiguousarray(array) if array.ndim else array.reshape(1)
 
 
@@ -50,12 +50,9 @@ def output_array(out: Any, like: Array) -> Array:
         )
     if not array.flags.writeable:
         raise InvalidOption("out is read-only")
-    same = array.__array_interface__["data"][0] == like.__array_interface__["data"][0]
-    if not same and np.may_share_memory(array, like):
-        raise InvalidOption("out overlaps the input without being it")
     return array.reshape(-1)
 
 
-def supported() -> list[np.dtype[Any]]:
-    """Return the data types that can be reduced."""
-    return [np.dtype(char) for char in DTYPES]
+def _unsupported(dtype: object) -> UnsupportedDType:
+    known = " or ".join(str(np.dtype(char)) for char in DTYPES)
+    return UnsupportedDType(f"cannot reduce {dtype}: expected {known}, in this machine's byte order")

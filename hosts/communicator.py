@@ -188,7 +188,10 @@ class Communicator:
             self._buffers = {
                 index: held for index, held in self._buffers.items() if not self._agent.done(index)
             }
-        op_index = self._agent.submit(call, source, target, parts, start_now)
+        try:
+            op_index = self._agent.submit(call, source, target, parts, start_now)
+        except ValueError as error:
+            raise InvalidOption(str(error)) from None
         self._buffers[op_index] = (source, target)
         return op_index
 

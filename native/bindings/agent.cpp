@@ -152,6 +152,9 @@ class PythonAgent {
       native.push_back({.rail = rail, .offset = offset, .count = count});
     const auto* from = static_cast<const std::byte*>(input.data());
     auto* to = static_cast<std::byte*>(output.data());
+    if (from != to && from < to + bytes && to < from + bytes) {
+      throw std::invalid_argument("out overlaps the input without being it");
+    }
     const nb::gil_scoped_release release;
     return agent_.submit(call, from, to, native, start_now);
   }

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.limits import limit_bps, payload_fraction
+from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps, payload_fraction
 from railweave.hosts.striper import ALIGNMENT, SMALL_BYTES, FixedStriper, StripedRail, default_shares
+from railweave.p4src.config import CONFIG
 
 shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
 
@@ -55,3 +56,9 @@ def test_limits() -> None:
     assert limit_bps("rdma", 100e6, hosts=2) == pytest.approx(100e6 * 1024 / 1082)
     with pytest.raises(InvalidOption, match="carrier pigeon"):
         limit_bps("carrier pigeon", 1, 2)
+
+
+def test_numbers_are_those_of_the_program_in_the_switch() -> None:
+    assert CONFIG["LANES"] == ALIGNMENT
+    assert CONFIG["INA_HEADER_BYTES"] == INA_HEADER
+    assert LANE_BYTES == 4
