@@ -14,47 +14,49 @@ namespace railweave::engine {
 ///   w width in bits      p program counter     P action parameter word, Q the same with a width behind it
 ///   h header  s header stack  g register array  b bank slice  t table  c counter  m meter  k calculation
 ///   l field list         K wide constant       n number of lanes   y key word   i immediate   - nothing
-#define RAILWEAVE_ENGINE_OPS(X)                                                                              \
-  /* control */                                                                                              \
-  X(END, "----")                                                                                             \
-  X(RET, "----")                                                                                             \
-  X(JMP, "-p--")                                                                                             \
-  X(JZ, "rp--")                                                                                              \
-  X(JNZ, "rp--")                                                                                             \
-  X(JEQ, "rrp-")                                                                                             \
-  X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-") X(JLES, "rrp-") X(CALL, "-p--")             \
-      X(TABLE, "-t--") X(EXIT, "----") /* loads and stores */                                                \
-      X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--")                 \
-          X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--")         \
-              X(ST_BE16, "ro--") X(ST_BE32, "ro--") X(ST_BE64, "ro--") X(ST_BITS, "rox-") X(ST_N32, "ro--")  \
-                  X(ST_N64, "ro--") /* 64-bit arithmetic; comparisons give 0 or 1 */                         \
-      X(ADD, "Rrr-") X(SUB, "Rrr-") X(MUL, "Rrr-") X(DIV, "Rrr-") X(MOD, "Rrr-") X(AND, "Rrr-")              \
-          X(OR, "Rrr-") X(XOR, "Rrr-") X(NOT, "Rr--") X(SHL, "Rrr-") X(SHR, "Rrr-") X(SAR, "Rrr-")           \
-              X(SEXT, "Rrw-") X(USAT, "Rrw-") X(SSAT, "Rrw-") X(EQ, "Rrr-") X(NE, "Rrr-") X(LTU, "Rrr-")     \
-                  X(LEU, "Rrr-") X(LTS, "Rrr-") X(LES, "Rrr-") X(LNOT, "Rr--") X(BOOL, "Rr--")               \
-                      X(SELECT, "Rrrr") /* two's complement integers of more than 64 bits */                 \
-      X(W_LD, "WBw-") X(W_ST, "WBw-") X(W_PARAM, "WQw-") X(W_CONST, "WK--") X(W_FROM_U, "Wr--")              \
-          X(W_FROM_S, "Wr--") X(W_TO, "RW--") X(W_ADD, "WWW-") X(W_SUB, "WWW-") X(W_MUL, "WWW-")             \
-              X(W_AND, "WWW-") X(W_OR, "WWW-") X(W_XOR, "WWW-") X(W_NOT, "WW--") X(W_SHL, "WWr-")            \
-                  X(W_SHR, "WWr-") X(W_ZEXT, "WWi-") X(W_SEXT, "WWi-") X(W_USAT, "WWi-") X(W_SSAT, "WWi-")   \
-                      X(W_EQ, "RWW-") X(W_LT, "RWW-") X(W_BOOL, "RW--") X(W_SELECT, "WrWW") X(W_DIV, "WWW-") \
-                          X(W_MOD, "WWW-") X(W_REG_RD, "Wgrp")                                               \
-                              X(W_REG_WR, "Wgr-") /* lanes: 32-bit vectors */                                \
-      X(V_LD_BE, "VO-n") X(V_ST_BE, "VO-n") X(V_LD_N, "VO-n") X(V_ST_N, "VO-n") X(V_BCAST, "Vr-n")           \
-          X(V_LD_REG, "Vbrp") X(V_ST_REG, "Vbr-") X(V_MOV, "VV-n") X(V_ADD, "VVVn") X(V_SUB, "VVVn")         \
-              X(V_MUL, "VVVn") X(V_AND, "VVVn") X(V_OR, "VVVn") X(V_XOR, "VVVn") X(V_NOT, "VV-n")            \
-                  X(V_SHL, "VVin") X(V_SHR, "VVin") X(V_SAR, "VVin") X(V_EQ, "VVVn") X(V_LTU, "VVVn")        \
-                      X(V_LTS, "VVVn") X(V_MINU, "VVVn") X(V_MAXU, "VVVn") X(V_MINS, "VVVn")                 \
-                          X(V_MAXS, "VVVn") X(V_ADDUS, "VVVn") X(V_SUBUS, "VVVn") X(V_ADDSS, "VVVn")         \
-                              X(V_SUBSS, "VVVn") X(V_SELECT, "VVVn") X(V_LAST, "RV-n") /* headers */         \
-      X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") X(STACK_PUSH, "-sr-")   \
-          X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(STACK_LAST, "Rs--") /* parser */                      \
-      X(EXTRACT, "-h--") X(EXTRACT_NEXT, "-s--") X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-")                     \
-          X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--")  /* keys of tables */                                \
-      X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") /* externs */                                       \
-      X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrr-")                \
-          X(HASH, "Rkrr") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--")    \
-              X(CHECKSUM, "Rk--")
+// clang-format off
+#define RAILWEAVE_ENGINE_OPS(X) \
+  /* control */ \
+  X(END, "----") X(RET, "----") X(JMP, "-p--") X(JZ, "rp--") X(JNZ, "rp--") X(JEQ, "rrp-") \
+  X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-") X(JLES, "rrp-") X(CALL, "-p--") \
+  X(TABLE, "-t--") X(EXIT, "----") \
+  /* loads and stores */ \
+  X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--") \
+  X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--") \
+  X(ST_BE16, "ro--") X(ST_BE32, "ro--") X(ST_BE64, "ro--") X(ST_BITS, "rox-") X(ST_N32, "ro--") \
+  X(ST_N64, "ro--") \
+  /* 64-bit arithmetic; comparisons give 0 or 1 */ \
+  X(ADD, "Rrr-") X(SUB, "Rrr-") X(MUL, "Rrr-") X(DIV, "Rrr-") X(MOD, "Rrr-") X(AND, "Rrr-") \
+  X(OR, "Rrr-") X(XOR, "Rrr-") X(NOT, "Rr--") X(SHL, "Rrr-") X(SHR, "Rrr-") X(SAR, "Rrr-") \
+  X(SEXT, "Rrw-") X(USAT, "Rrw-") X(SSAT, "Rrw-") X(EQ, "Rrr-") X(NE, "Rrr-") X(LTU, "Rrr-") \
+  X(LEU, "Rrr-") X(LTS, "Rrr-") X(LES, "Rrr-") X(LNOT, "Rr--") X(BOOL, "Rr--") X(SELECT, "Rrrr") \
+  /* two's complement integers of more than 64 bits */ \
+  X(W_LD, "WBw-") X(W_ST, "WBw-") X(W_PARAM, "WQw-") X(W_CONST, "WK--") X(W_FROM_U, "Wr--") \
+  X(W_FROM_S, "Wr--") X(W_TO, "RW--") X(W_ADD, "WWW-") X(W_SUB, "WWW-") X(W_MUL, "WWW-") \
+  X(W_AND, "WWW-") X(W_OR, "WWW-") X(W_XOR, "WWW-") X(W_NOT, "WW--") X(W_SHL, "WWr-") X(W_SHR, "WWr-") \
+  X(W_ZEXT, "WWi-") X(W_SEXT, "WWi-") X(W_USAT, "WWi-") X(W_SSAT, "WWi-") X(W_EQ, "RWW-") \
+  X(W_LT, "RWW-") X(W_BOOL, "RW--") X(W_SELECT, "WrWW") X(W_DIV, "WWW-") X(W_MOD, "WWW-") \
+  X(W_REG_RD, "Wgrp") X(W_REG_WR, "Wgr-") \
+  /* lanes: 32-bit vectors */ \
+  X(V_LD_BE, "VO-n") X(V_ST_BE, "VO-n") X(V_LD_N, "VO-n") X(V_ST_N, "VO-n") X(V_BCAST, "Vr-n") \
+  X(V_LD_REG, "Vbrp") X(V_ST_REG, "Vbr-") X(V_MOV, "VV-n") X(V_ADD, "VVVn") X(V_SUB, "VVVn") \
+  X(V_MUL, "VVVn") X(V_AND, "VVVn") X(V_OR, "VVVn") X(V_XOR, "VVVn") X(V_NOT, "VV-n") X(V_SHL, "VVin") \
+  X(V_SHR, "VVin") X(V_SAR, "VVin") X(V_EQ, "VVVn") X(V_LTU, "VVVn") X(V_LTS, "VVVn") X(V_MINU, "VVVn") \
+  X(V_MAXU, "VVVn") X(V_MINS, "VVVn") X(V_MAXS, "VVVn") X(V_ADDUS, "VVVn") X(V_SUBUS, "VVVn") \
+  X(V_ADDSS, "VVVn") X(V_SUBSS, "VVVn") X(V_SELECT, "VVVn") X(V_LAST, "RV-n") \
+  /* headers */ \
+  X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") X(STACK_PUSH, "-sr-") \
+  X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(STACK_LAST, "Rs--") \
+  /* parser */ \
+  X(EXTRACT, "-h--") X(EXTRACT_NEXT, "-s--") X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-") \
+  X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--") \
+  /* keys of tables */ \
+  X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") \
+  /* externs */ \
+  X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrr-") \
+  X(HASH, "Rkrr") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
+  X(CHECKSUM, "Rk--")
+// clang-format on
 
 enum class Op : std::uint16_t {
 #define X(name, signature) name,
