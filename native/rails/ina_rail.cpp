@@ -14,6 +14,14 @@ constexpr Duration kMaxOccupancy = kMillisecond / 2;  // of a shaped link by one
 constexpr std::size_t kWireHeaders = 14 + 20 + 8;
 constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
 
+/// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
+/// window would only idle. The group's slots still bound the queue.
+ina::WindowOptions window_for(const InaRailOptions& options) {
+  ina::WindowOptions window = options.window;
+  if (options.rate_bps == 0) window.queue_target = kSecond;
+  return window;
+}
+
 std::size_t super_packet_limit(std::uint64_t rate_bps, std::size_t packet_bytes) {
   if (rate_bps == 0) return ~std::size_t{0};
   const double bits = static_cast<double>(rate_bps) * kMaxOccupancy / kSecond;
@@ -40,7 +48,7 @@ void InaRail::attach(const InaGroup& group) {
                                                                        .slots = group.slots,
                                                                        .lanes = group.lanes,
                                                                        .world_size = group.world_size,
-                                                                       .window = options_.window});
+                                                                       .window = window_for(options_)});
   const std::size_t packet = ina::packet_bytes(group.lanes);
   socket_.connect(group.virtual_address, ina::kUdpPort);
   socket_.set_super_packets(packet, super_packet_limit(options_.rate_bps, packet));
