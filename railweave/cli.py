@@ -75,14 +75,17 @@ def _not_imported() -> None:
     """Stand for a command in the list of commands."""
 
 
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Multi-rail, in-network collectives with a P4 switch in the loop."""
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         from railweave import __version__  # noqa: PLC0415
 
         typer.echo(__version__)
         raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Multi-rail, in-network collectives with a P4 switch in the loop."""

@@ -14,10 +14,14 @@ from railweave.switch.targets import TARGETS
 
 _MODULES = {"embedded": "daemon", "bmv2": "bmv2"}
 
-app = typer.Typer(help="Run a P4 switch on network interfaces.")
+app = typer.Typer()
 
 
-@app.callback(invoke_without_command=True)
+@app.command(
+    "switch",
+    no_args_is_help=True,
+    epilog="Example: railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559",
+)
 def switch(
     *,
     interface: Annotated[
@@ -40,10 +44,7 @@ def switch(
         ),
     ] = MAX_SUPER_PACKET_BYTES,
 ) -> None:
-    """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready.
-
-    Example: railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559
-    """
+    """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready."""
     try:
         if target not in TARGETS:
             raise SwitchError(f"unknown target {target!r}; there are {', '.join(TARGETS)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from railweave.experiments.allreduce.problem import Array, problem
+from railweave.experiments.allreduce.problem import SCALES, Array, problem
 from railweave.experiments.messages import emit
 
 BATCH_BYTES = 64 << 20  # results kept before they are checked
@@ -56,7 +56,7 @@ class Contender:
     ranks: int
     reduce: Callable[[Array, Array], None]  # (input, output): timed
     meet: Callable[[], None]  # returns when all ranks have called it
-    prepare: Callable[[Array, Array], None] = lambda _given, _out: None  # before every `reduce`; not timed
+    prepare: Callable[[Array, Array], None] = lambda _given, _out: None  # not timed
     details: Callable[[], dict[str, Any]] = dict  # about the runs since the last call; for the message
 
 
@@ -70,24 +70,23 @@ def _measure_size(contender: Contender, measurement: Measurement, size: int) -> 
     """Runs follow each other without a pause until BATCH_BYTES of results wait to be checked."""
     count = size // 4
     task = problem(count, measurement.dtype, measurement.op, contender.rank, contender.ranks)
-    given = np.empty_like(task.base)
+    inputs = task.inputs()
     batch = max(1, min(measurement.iters, BATCH_BYTES // size))
-    results = np.zeros((batch, count), task.base.dtype)
+    results = np.full((batch, count), -1, task.base.dtype)  # touched, so that no page fault is timed
     for run in range(measurement.warmup):
-        task.fill(run, given)
-        contender.prepare(given, results[0])
-        contender.reduce(given, results[0])
+        contender.prepare(inputs[run % SCALES], results[0])
+        contender.reduce(inputs[run % SCALES], results[0])
     seconds: list[float] = []
     wrong = 0
     contender.details()
     for first in range(0, measurement.iters, batch):
         runs = range(first, min(first + batch, measurement.iters))
+        for place, run in enumerate(runs):
+            contender.prepare(inputs[run % SCALES], results[place])
         contender.meet()
         for place, run in enumerate(runs):
-            task.fill(run, given)
-            contender.prepare(given, results[place])
             begin = time.perf_counter()
-            contender.reduce(given, results[place])
+            contender.reduce(inputs[run % SCALES], results[place])
             seconds.append(time.perf_counter() - begin)
         if measurement.check:
             wrong += sum(task.wrong(run, results[place]) for place, run in enumerate(runs))

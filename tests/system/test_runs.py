@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from railweave.switch.targets import TARGETS
 from system.command import Command
 
 Start = Callable[..., Command]
@@ -43,6 +44,15 @@ def test_demo_over_three_rails(start: Start, tmp_path: Path) -> None:
     trace = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
     assert {event["cat"] for event in trace if event["ph"] == "X"} == {"compute", "ina", "tcp", "rdma"}
     assert (tmp_path / "out" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_on_bmv2(start: Start, tmp_path: Path) -> None:
+    if missing := TARGETS["bmv2"].missing():
+        pytest.skip(missing)
+    result = result_of(start, tmp_path, "demo", "--switch", "bmv2", "--hosts", "2", "--steps", "2")
+    assert result["ok"]
+    assert result["switch"] == "bmv2"
+    assert result["switch_results"] > 100
 
 
 def test_demo_over_lossy_planes(start: Start, tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: help that is quick and complete, and what doctor finds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railweave import __version__, cli
+from railweave.commands import checks
+
+COMMANDS = [name for name, _, _ in cli.COMMANDS]
+
+
+def railweave(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "railweave", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_lists_all_commands_and_imports_none() -> None:
+    script = (
+        "import sys; sys.argv = ['railweave', '--help']\n"
+        "from railweave.cli import main\n"
+        "try: main()\n"
+        "finally: print('heavy:', sorted({'numpy', 'grpc', 'rich.table', 'mininet'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    for name in COMMANDS:
+        assert f"  {name} " in done.stdout
+    assert "heavy: []" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo",),
+        ("bench",),
+        ("bench", "all-reduce"),
+        ("topo",),
+        ("topo", "planes"),
+        ("topo", "file"),
+        ("doctor",),
+    ],
+)
+def test_every_command_has_help(arguments: tuple[str, ...]) -> None:
+    done = railweave(*arguments, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+    if arguments not in (("bench",), ("topo",)):
+        assert "Example" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["switch", "controller"])
+def test_daemons_are_mounted(name: str) -> None:
+    done = railweave(name, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+
+
+def test_version() -> None:
+    assert railweave("--version").stdout.strip() == __version__
+
+
+def test_an_unknown_command_fails() -> None:
+    done = railweave("trian")
+    assert done.returncode == 2
+    assert "trian" in done.stderr
+
+
+def test_doctor_tells_the_same_to_people_and_machines(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    done = railweave("doctor", "--json", str(path))
+    value = json.loads(path.read_text())
+    assert done.returncode == (0 if value["ok"] else 1)
+    assert value["ok"] is all(check["present"] for check in value["checks"] if check["needed"])
+    for check in value["checks"]:
+        assert check["name"].split()[0] in done.stdout
+        assert check["remedy"]
+
+
+def test_json_on_stdout_is_alone() -> None:
+    assert "checks" in json.loads(railweave("doctor", "--json", "-").stdout)
+
+
+def test_what_is_absent_is_found_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {finding.name: finding for finding in checks.run_checks()}
+    assert not found["mnexec"].present
+    assert found["mnexec"].remedy == "apt-get install mininet"
+    assert not found["simple_switch_grpc"].needed
+
+
+def test_a_tree_of_the_topology_is_printed(tmp_path: Path) -> None:
+    done = railweave(
+        "topo", "planes", "--hosts", "2", "--rails", "ina,tcp", "--out", str(tmp_path / "net.svg")
+    )
+    assert "s-ina  P4 switch, P4Runtime 10.255.0.200:9559" in done.stdout
+    assert "port 2: h2  h2-tcp  10.2.0.2  02:00:00:02:00:02" in done.stdout
+    assert "<svg" in (tmp_path / "net.svg").read_text()
+
+
+def test_a_topology_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    first = railweave("topo", "planes", "--rate", "1G", "--out", str(path)).stdout
+    second = railweave("topo", "file", str(path)).stdout
+    assert first.splitlines()[:-1] == second.splitlines()
