@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -42,6 +43,7 @@ Examples:
 
 def main() -> None:
     """Run the command line."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what gRPC complains of on stderr, commands say in a line
     build(sys.argv[1] if len(sys.argv) > 1 else "")()
 
 

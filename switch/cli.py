@@ -19,7 +19,6 @@ app = typer.Typer()
 
 @app.command(
     "switch",
-    no_args_is_help=True,
     epilog="Example: railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559",
 )
 def switch(

@@ -62,6 +62,17 @@ def test_a_signal_while_the_network_is_made(start: Callable[..., Command]) -> No
     assert not command.records
 
 
+def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) -> None:
+    command = start("demo", "--hosts", "2", "--rails", "tcp", "--rate", "0", "--steps", "40")
+    command.until("checking")
+    begin = time.monotonic()
+    command.process.send_signal(signal.SIGINT)
+    code, complaint = command.end()
+    assert time.monotonic() - begin < 5
+    assert code == 130
+    assert "Traceback" not in complaint
+
+
 def test_a_host_that_dies_is_named_by_the_others(start: Callable[..., Command]) -> None:
     command = start(*LONG)
     command.until("step")

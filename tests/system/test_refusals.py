@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from railweave.topologies.planes import planes
 
 
 def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
@@ -62,6 +64,17 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
     code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
     assert code == 1
     assert complaint == "railweave: mnexec is missing; install it with: apt-get install mininet\n"
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(planes(2, ("tcp",)).to_yaml())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, complaint = railweave("controller", "--topology", str(path), "--listen", f"127.0.0.1:{port}")
+    assert code == 1
+    assert str(port) in complaint
+    assert len(complaint.strip().splitlines()) == 1
 
 
 def test_without_root_nothing_is_tried() -> None:
