@@ -43,7 +43,7 @@ Examples:
 
 def main() -> None:
     """Run the command line."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what gRPC complains of on stderr, commands say in a line
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it complains of on stderr, commands say in a line
     build(sys.argv[1] if len(sys.argv) > 1 else "")()
 
 
