@@ -44,6 +44,7 @@ std::size_t Burst::close(VirtioHeader& how) {
   const NetworkHeader network = network_header(path_, first_id_, payload - kIcrcSize);
   write_ethernet(path_, frame_.data());
   std::memcpy(frame_.data() + kEthernetSize, network.data(), network.size());
+  set_ipv4_length(frame_.data() + kEthernetSize, network.size() + payload);
   how = {};
   if (count_ == 1) return size_;
   constexpr std::size_t udp = kEthernetSize + kIpv4Size, checksum = 6;

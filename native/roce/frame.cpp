@@ -64,7 +64,7 @@ NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t 
   store_be(ip + 9, kProtocolUdp);
   store_be(ip + 12, path.source);
   store_be(ip + 16, path.peer);
-  set_ipv4_length(ip, kIpv4Size + udp_length);
+  store_be(ip + 2, static_cast<std::uint16_t>(kIpv4Size + udp_length));
   std::byte* udp = ip + kIpv4Size;
   store_be(udp, path.source_port);
   store_be(udp + 2, kUdpPort);
@@ -82,6 +82,7 @@ std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std:
   const NetworkHeader network = network_header(path, ip_id, transport_size);
   write_ethernet(path, frame.data());
   std::memcpy(frame.data() + kEthernetSize, network.data(), network.size());
+  set_ipv4_length(frame.data() + kEthernetSize, network.size() + transport_size + kIcrcSize);
   std::byte* transport = frame.data() + kFrameHeaderSize;
   const std::uint32_t crc = icrc(network, {transport, transport_size});
   std::memcpy(transport + transport_size, &crc, kIcrcSize);  // the one field that is little-endian

@@ -27,7 +27,7 @@ struct Path {
 using NetworkHeader = std::array<std::byte, kIpv4Size + kUdpSize>;
 
 /// IPv4 and UDP in front of `transport_size` bytes and their ICRC. The UDP checksum is 0, none: the ICRC
-/// covers more.
+/// covers more. The header checksum, which the ICRC does not see, is left to `set_ipv4_length`.
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size);
 
 /// The ICRC of a packet behind these 28 bytes of IPv4 (no options) and UDP headers. Fields that may change on

@@ -190,6 +190,19 @@ def test_more_reads_at_once_than_agreed_are_refused() -> None:
     assert [packet["aeth"][:2] for packet in answers if packet] == [(0, 31), (0, 31), NAK_INVALID_REQUEST]
 
 
+def test_a_read_that_cannot_be_a_repetition_is_dropped() -> None:
+    """It starts among numbers used before, but ends beyond them."""
+    pair = Pair()
+    source = buffer(4096)
+    rkey = pair.b.memory.add(source, roce.REMOTE_READ)
+    request(pair, Opcode.READ_REQUEST, reth=(address(source), rkey, 1024))
+    assert answer_of(pair) == (0, 31)
+    request(pair, Opcode.READ_REQUEST, reth=(address(source), rkey, 4096))
+    assert answer_of(pair) is None
+    request(pair, Opcode.READ_REQUEST, reth=(address(source), rkey, 1000))
+    assert answer_of(pair) == (0, 31)
+
+
 def test_packets_for_others_are_counted_and_dropped() -> None:
     pair = Pair()
     pair.b.qp.receive(roce.build(Opcode.SEND_ONLY, 0x999, 0), 0)

@@ -128,6 +128,28 @@ def test_a_lost_acknowledgement_costs_a_duplicate_that_changes_nothing() -> None
     assert pair.b.qp.stats.duplicates == 1
 
 
+def test_an_acknowledgement_that_comes_after_going_back_is_used() -> None:
+    """All has arrived, but the answer is late: the timer has gone back, and a part has been sent again."""
+    pair = Pair(window=64, first_timeout=20 * MS)
+    into = pair.write(message(20 * 1024))
+    while (packet := pair.a.qp.transmit(0)) is not None:
+        pair.b.qp.receive(packet, 10)
+    late = pair.b.qp.transmit(10)
+    assert late is not None
+    pair.a.qp.expire(20 * MS)
+    again = 0
+    while pair.a.qp.transmit(20 * MS) is not None:
+        again += 1
+    assert again == 8, "the window has shrunk to its least"
+    pair.a.qp.receive(late, 21 * MS)
+    more = pair.write(message(3000, 2), 2)
+    pair.now = 21 * MS
+    pair.run()
+    assert (into.tobytes(), more.tobytes()) == (message(20 * 1024), message(3000, 2))
+    assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS)]
+    assert pair.a.qp.stats.retransmissions == 8
+
+
 def test_a_duplicate_read_is_carried_out_again_from_where_it_broke_off() -> None:
     pair = Pair()
     data = message(10 * 1024)

@@ -71,6 +71,7 @@ class Job:
 
     def __init__(self, hosts: Hosts, rate_bps: int = 0) -> None:
         self.size = len(hosts.namespaces)
+        self._arrays: list[NDArray[np.float32]] = []
         self.agents = [Agent(rank, self.size) for rank in range(self.size)]
         numbers = []
         for rank, agent in enumerate(self.agents):
@@ -86,7 +87,10 @@ class Job:
         with ThreadPoolExecutor(self.size) as pool:
             return list(pool.map(work, range(self.size)))
 
-    def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32]) -> int:
+    def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> int:
+        """Start a sum; its op index. The arrays live as long as the job."""
+        out = np.empty_like(x) if out is None else out
+        self._arrays += [x, out]
         call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
         return self.agents[rank].submit(call, x, out, [(RAIL, 0, x.size)])
 

@@ -91,7 +91,7 @@ def test_ranks_that_call_different_things_all_learn_of_it(hosts: Hosts) -> None:
 
     def call(rank: int) -> tuple[FailureKind, str]:
         x = value(rank, counts[rank])
-        op = made.submit(rank, x, np.empty_like(x))
+        op = made.submit(rank, x)
         assert made.agents[rank].wait(op, WAIT_S)
         failure = made.agents[rank].failure_of(op)
         assert failure is not None
@@ -115,7 +115,7 @@ def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
 
         def call(rank: int) -> tuple[int, str]:
             x = value(rank, 1 << 18)
-            op = made.submit(rank, x, np.empty_like(x))
+            op = made.submit(rank, x)
             assert made.agents[rank].wait(op, WAIT_S)
             failure = made.agents[rank].failure_of(op)
             assert failure is not None
@@ -143,7 +143,7 @@ def test_a_rank_that_fails_tells_the_others_why(hosts: Hosts) -> None:
     """Even in the middle of a transfer, and without waiting for it to end."""
     made = Job(hosts)
     x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x, np.empty_like(x)) for rank in range(1, RANKS)}  # rank 0 does not call
+    ops = {rank: made.submit(rank, x) for rank in range(1, RANKS)}  # rank 0 does not call
     made.agents[1].close(1.0)  # with a call unfinished
     for rank in (2, 3):
         assert "rank 1 has closed its communicator with 1 calls unfinished" in failure_after(
@@ -156,7 +156,7 @@ def test_a_rank_that_has_left_is_missed_by_those_that_need_it(hosts: Hosts) -> N
     made = Job(hosts)
     made.agents[0].close(0.5)
     x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x, np.empty_like(x)) for rank in (1, 3)}  # its neighbours in the ring
+    ops = {rank: made.submit(rank, x) for rank in (1, 3)}  # its neighbours in the ring
     for rank, op in ops.items():
         assert "rank 0 at 10.3.0.1 has closed its communicator" in failure_after(made, rank, op)
     made.close()
