@@ -35,6 +35,13 @@ def require_tools() -> None:
     for tool, package in packages.items():
         if shutil.which(tool) is None:
             raise LabError(f"{tool} is missing; install it with: apt-get install {package}")
+    # Mininet waits for ever for the shell of a namespace that could not be made, as in a container.
+    attempt = subprocess.run(["mnexec", "-cn", "true"], capture_output=True, text=True, check=False)
+    if attempt.returncode != 0:
+        raise LabError(
+            "this machine lets nobody make network namespaces: `mnexec -cn true` says "
+            f"{attempt.stderr.strip() or f'status {attempt.returncode}'!r}; a container must be privileged"
+        )
     try:
         import mininet.net  # noqa: F401, PLC0415 - here, so that its absence has a message
     except ImportError as error:

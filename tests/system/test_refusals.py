@@ -56,11 +56,26 @@ def test_refused_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
     assert len(complaint.strip().splitlines()) == 1
 
 
-def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
+def link_tools(folder: Path) -> None:
     for tool in ("ip", "tc", "nft", "setpriv"):
         found = shutil.which(tool)
         assert found is not None
-        (tmp_path / tool).symlink_to(found)
+        (folder / tool).symlink_to(found)
+
+
+def test_a_machine_that_lets_nobody_make_namespaces_is_named(tmp_path: Path) -> None:
+    link_tools(tmp_path)
+    refusing = tmp_path / "mnexec"
+    refusing.write_text("#!/bin/sh\necho 'unshare: not permitted' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
+    assert code == 1
+    assert "lets nobody make network namespaces" in complaint
+    assert "unshare: not permitted" in complaint
+
+
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
+    link_tools(tmp_path)
     code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
     assert code == 1
     assert complaint == "railweave: mnexec is missing; install it with: apt-get install mininet\n"
