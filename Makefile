@@ -14,7 +14,7 @@ demo: ## set up this machine, then train a model on four Mininet hosts over thre
 
 test: ## set up this machine, then run every test that it can run
 	@./bootstrap test
-	@$(AS_ROOT) .venv/bin/python -m pytest -n 2 --dist loadgroup
+	@$(AS_ROOT) .venv/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart=0
 
 # mypy wants packages laid out as they are imported, so it gets a house of links, with stubs of the native module.
 lint: ## check format, style and types

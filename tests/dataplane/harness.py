@@ -281,6 +281,7 @@ def running(target: Target) -> Iterator[WireSwitch]:
 @contextlib.contextmanager
 def process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A child that has said `ready`, and is ended with the context; what it prints besides goes to `log`."""
+    command = ["setpriv", "--pdeathsig", "TERM", *command]  # however the tests end, it ends with them
     with log.open("wb") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as child:
         try:
             assert child.stdout
