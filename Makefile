@@ -34,8 +34,8 @@ sanitize: ## run the unit and protocol tests on a native module built with ASan 
 	@ls -d $(CURDIR)/.venv/lib/python3*/site-packages > $$(ls -d build/sanitized/lib/python3*/site-packages)/borrowed.pth
 	.venv/bin/python -m pip install -q --no-deps --no-build-isolation --upgrade --target $$(ls -d build/sanitized/lib/python3*/site-packages) \
 	    -C build-dir=build/sanitize -C cmake.define.RAILWEAVE_SANITIZE=ON .
-	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-	    build/sanitized/bin/python -P -m pytest -q -n 2 --dist loadgroup tests/unit tests/protocol
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONSAFEPATH=1 \
+	    build/sanitized/bin/python -m pytest -q -n 2 --dist loadgroup tests/unit tests/protocol
 
 p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run
