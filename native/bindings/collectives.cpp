@@ -103,15 +103,25 @@ auto simulate(const std::vector<std::vector<Call>>& calls, std::uint64_t seed, s
 
 void bind_collectives(nb::module_& m) {
   nb::module_ sub = m.def_submodule("collectives", "Reduce kernels and algorithms");
-  nb::enum_<DType>(sub, "DType").value("FLOAT32", DType::kFloat32).value("INT32", DType::kInt32);
+  nb::enum_<DType>(sub, "DType")
+      .value("FLOAT32", DType::kFloat32)
+      .value("INT32", DType::kInt32)
+      .value("FLOAT16", DType::kFloat16)
+      .value("BFLOAT16", DType::kBFloat16)
+      .value("FLOAT64", DType::kFloat64)
+      .value("INT8", DType::kInt8)
+      .value("UINT8", DType::kUInt8)
+      .value("INT64", DType::kInt64);
   nb::enum_<ReduceOp>(sub, "ReduceOp")
       .value("SUM", ReduceOp::kSum)
       .value("MAX", ReduceOp::kMax)
       .value("MIN", ReduceOp::kMin)
-      .value("AVG", ReduceOp::kAvg);
+      .value("AVG", ReduceOp::kAvg)
+      .value("PROD", ReduceOp::kProd);
   nb::class_<Call>(sub, "Call", "One all_reduce of one rank")
       .def(nb::init<DType, ReduceOp, ConstArray, Array>(), nb::arg("dtype"), nb::arg("op"), nb::arg("input"),
            nb::arg("output"));
+  sub.def("item_size", &item_size, nb::arg("dtype"), "Bytes of an element");
   sub.def("reduce", &reduce_arrays, nb::arg("dtype"), nb::arg("op"), nb::arg("into"), nb::arg("low"),
           nb::arg("high"), "into = op(low, high), element by element; AVG adds");
   sub.def("simulate", &simulate, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),

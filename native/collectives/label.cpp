@@ -8,8 +8,9 @@ namespace railweave {
 namespace {
 
 constexpr std::array<std::string_view, 1> kCollectives{"all_reduce"};
-constexpr std::array<std::string_view, 2> kDTypes{"float32", "int32"};
-constexpr std::array<std::string_view, 4> kOps{"sum", "max", "min", "avg"};
+constexpr std::array<std::string_view, 8> kDTypes{"float32", "int32", "float16", "bfloat16",
+                                                  "float64", "int8",  "uint8",   "int64"};
+constexpr std::array<std::string_view, 5> kOps{"sum", "max", "min", "avg", "prod"};
 
 template <typename Names, typename Enum>
 std::string name(const Names& names, Enum value) {

@@ -1,97 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/reduce.hpp"
 
+#include <array>
 #include <cstdint>
 
+#include "core/half.hpp"
 #include "core/simd.hpp"
 
 namespace railweave {
 namespace {
 
+using Kernel = void (*)(std::byte* into, const std::byte* low, const std::byte* high, std::size_t count);
+using Divide = void (*)(std::byte* data, std::size_t count, int divisor);
+
 // `into` may be one of the operands, which gcc's run-time overlap check would send to the scalar loop.
-// Element i depends on element i alone, so `ivdep` holds. Written out six times because `target_clones` does
-// not go with templates.
-#define RAILWEAVE_ELEMENTWISE(name, T, expression)                                    \
-  RAILWEAVE_SIMD void name(T* into, const T* low, const T* high, std::size_t count) { \
-    _Pragma("GCC ivdep") for (std::size_t i = 0; i < count; ++i) {                    \
-      const T a = low[i];                                                             \
-      const T b = high[i];                                                            \
-      into[i] = expression;                                                           \
-    }                                                                                 \
+// Element i depends on element i alone, so `ivdep` holds. Macros, because `target_clones` does not go with
+// templates.
+#define RAILWEAVE_ELEMENTWISE(name, T, expression)                                       \
+  RAILWEAVE_SIMD void name(std::byte* into, const std::byte* low, const std::byte* high, \
+                           std::size_t count) {                                          \
+    T* const out = reinterpret_cast<T*>(into);                                           \
+    const T* const lower = reinterpret_cast<const T*>(low);                              \
+    const T* const higher = reinterpret_cast<const T*>(high);                            \
+    _Pragma("GCC ivdep") for (std::size_t i = 0; i < count; ++i) {                       \
+      const T a = lower[i];                                                              \
+      const T b = higher[i];                                                             \
+      out[i] = static_cast<T>(expression);                                               \
+    }                                                                                    \
   }
 
-RAILWEAVE_ELEMENTWISE(sum_float, float, a + b)
-RAILWEAVE_ELEMENTWISE(max_float, float, (a >= b) | (a != a) ? a : b)
-RAILWEAVE_ELEMENTWISE(min_float, float, (a <= b) | (a != a) ? a : b)
-RAILWEAVE_ELEMENTWISE(sum_int32, std::uint32_t, a + b)  // unsigned: wraps instead of overflowing
-RAILWEAVE_ELEMENTWISE(max_int32, std::int32_t, a > b ? a : b)
-RAILWEAVE_ELEMENTWISE(min_int32, std::int32_t, a < b ? a : b)
+// Integers wrap: they are added and multiplied as unsigned ones.
+#define RAILWEAVE_INTEGERS(name, T, Unsigned)                                                              \
+  RAILWEAVE_ELEMENTWISE(sum_##name, Unsigned, a + b)                                                       \
+  RAILWEAVE_ELEMENTWISE(prod_##name, Unsigned, a* b)                                                       \
+  RAILWEAVE_ELEMENTWISE(max_##name, T, a > b ? a : b)                                                      \
+  RAILWEAVE_ELEMENTWISE(min_##name, T, a < b ? a : b)                                                      \
+  void divide_##name(std::byte* data, std::size_t count, int divisor) {                                    \
+    T* const values = reinterpret_cast<T*>(data);                                                          \
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(std::int64_t{values[i]} / divisor); \
+  }
+
+// NaN is carried on: of two, the first.
+#define RAILWEAVE_FLOATS(name, T)                                                      \
+  RAILWEAVE_ELEMENTWISE(sum_##name, T, a + b)                                          \
+  RAILWEAVE_ELEMENTWISE(prod_##name, T, a* b)                                          \
+  RAILWEAVE_ELEMENTWISE(max_##name, T, (a >= b) | (a != a) ? a : b)                    \
+  RAILWEAVE_ELEMENTWISE(min_##name, T, (a <= b) | (a != a) ? a : b)                    \
+  RAILWEAVE_SIMD void divide_##name(std::byte* data, std::size_t count, int divisor) { \
+    T* const values = reinterpret_cast<T*>(data);                                      \
+    for (std::size_t i = 0; i < count; ++i) values[i] /= static_cast<T>(divisor);      \
+  }
+
+// Computed in float, rounded once: what numpy's own addition of two such numbers gives.
+#define RAILWEAVE_HALVES(name)                                                                        \
+  RAILWEAVE_ELEMENTWISE(sum_##name, std::uint16_t, to_##name(from_##name(a) + from_##name(b)))        \
+  RAILWEAVE_ELEMENTWISE(prod_##name, std::uint16_t, to_##name(from_##name(a) * from_##name(b)))       \
+  RAILWEAVE_ELEMENTWISE(max_##name, std::uint16_t, max_float(from_##name(a), from_##name(b)) ? a : b) \
+  RAILWEAVE_ELEMENTWISE(min_##name, std::uint16_t, min_float(from_##name(a), from_##name(b)) ? a : b) \
+  RAILWEAVE_SIMD void divide_##name(std::byte* data, std::size_t count, int divisor) {                \
+    auto* const values = reinterpret_cast<std::uint16_t*>(data);                                      \
+    const auto by = static_cast<float>(divisor);                                                      \
+    for (std::size_t i = 0; i < count; ++i) values[i] = to_##name(from_##name(values[i]) / by);       \
+  }
+
+inline bool max_float(float a, float b) { return (a >= b) | (a != a); }
+inline bool min_float(float a, float b) { return (a <= b) | (a != a); }
+
+RAILWEAVE_FLOATS(float32, float)
+RAILWEAVE_INTEGERS(int32, std::int32_t, std::uint32_t)
+RAILWEAVE_HALVES(float16)
+RAILWEAVE_HALVES(bfloat16)
+RAILWEAVE_FLOATS(float64, double)
+RAILWEAVE_INTEGERS(int8, std::int8_t, std::uint8_t)
+RAILWEAVE_INTEGERS(uint8, std::uint8_t, std::uint8_t)
+RAILWEAVE_INTEGERS(int64, std::int64_t, std::uint64_t)
+
+struct Kernels {
+  std::array<Kernel, 5> by_op;
+  Divide divide;
+};
+
+#define RAILWEAVE_KERNELS_OF(name) \
+  Kernels { {sum_##name, max_##name, min_##name, sum_##name, prod_##name}, divide_##name }
+
+// In the order of DType; within, of ReduceOp: an average is a sum that `finish` divides.
+constexpr std::array<Kernels, 8> kKernels{RAILWEAVE_KERNELS_OF(float32), RAILWEAVE_KERNELS_OF(int32),
+                                          RAILWEAVE_KERNELS_OF(float16), RAILWEAVE_KERNELS_OF(bfloat16),
+                                          RAILWEAVE_KERNELS_OF(float64), RAILWEAVE_KERNELS_OF(int8),
+                                          RAILWEAVE_KERNELS_OF(uint8),   RAILWEAVE_KERNELS_OF(int64)};
 
 #undef RAILWEAVE_ELEMENTWISE
+#undef RAILWEAVE_INTEGERS
+#undef RAILWEAVE_FLOATS
+#undef RAILWEAVE_HALVES
+#undef RAILWEAVE_KERNELS_OF
 
-RAILWEAVE_SIMD void divide_float(float* data, std::size_t count, float divisor) {
-  for (std::size_t i = 0; i < count; ++i) data[i] /= divisor;
-}
-
-void divide_int32(std::int32_t* data, std::size_t count, std::int32_t divisor) {
-  for (std::size_t i = 0; i < count; ++i) data[i] /= divisor;
-}
-
-template <typename T>
-using Kernel = void (*)(T* into, const T* low, const T* high, std::size_t count);
-
-template <typename T>
-void run(Kernel<T> kernel, std::byte* into, const std::byte* low, const std::byte* high, std::size_t count) {
-  kernel(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(low), reinterpret_cast<const T*>(high),
-         count);
-}
-
-void reduce_float(ReduceOp op, std::byte* into, const std::byte* low, const std::byte* high,
-                  std::size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return run<float>(sum_float, into, low, high, count);
-    case ReduceOp::kMax:
-      return run<float>(max_float, into, low, high, count);
-    case ReduceOp::kMin:
-      return run<float>(min_float, into, low, high, count);
-  }
-}
-
-void reduce_int32(ReduceOp op, std::byte* into, const std::byte* low, const std::byte* high,
-                  std::size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return run<std::uint32_t>(sum_int32, into, low, high, count);
-    case ReduceOp::kMax:
-      return run<std::int32_t>(max_int32, into, low, high, count);
-    case ReduceOp::kMin:
-      return run<std::int32_t>(min_int32, into, low, high, count);
-  }
-}
+const Kernels& kernels_of(DType dtype) { return kKernels[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
 void reduce(DType dtype, ReduceOp op, std::byte* into, const std::byte* low, const std::byte* high,
             std::size_t count) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return reduce_float(op, into, low, high, count);
-    case DType::kInt32:
-      return reduce_int32(op, into, low, high, count);
-  }
+  kernels_of(dtype).by_op[static_cast<std::size_t>(op)](into, low, high, count);
 }
 
 void finish(DType dtype, ReduceOp op, std::byte* data, std::size_t count, int world_size) {
-  if (op != ReduceOp::kAvg) return;
-  switch (dtype) {
-    case DType::kFloat32:
-      return divide_float(reinterpret_cast<float*>(data), count, static_cast<float>(world_size));
-    case DType::kInt32:
-      return divide_int32(reinterpret_cast<std::int32_t*>(data), count, world_size);
-  }
+  if (op == ReduceOp::kAvg) kernels_of(dtype).divide(data, count, world_size);
 }
 
 }  // namespace railweave

@@ -8,10 +8,35 @@
 namespace railweave {
 
 enum class Collective : std::uint8_t { kAllReduce = 0 };
-enum class DType : std::uint8_t { kFloat32 = 0, kInt32 = 1 };
-enum class ReduceOp : std::uint8_t { kSum = 0, kMax = 1, kMin = 2, kAvg = 3 };
+enum class DType : std::uint8_t {
+  kFloat32 = 0,
+  kInt32 = 1,
+  kFloat16 = 2,
+  kBFloat16 = 3,
+  kFloat64 = 4,
+  kInt8 = 5,
+  kUInt8 = 6,
+  kInt64 = 7,
+};
+enum class ReduceOp : std::uint8_t { kSum = 0, kMax = 1, kMin = 2, kAvg = 3, kProd = 4 };
 
-constexpr std::size_t item_size(DType) { return 4; }
+constexpr std::size_t item_size(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+    case DType::kUInt8:
+      return 1;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kFloat32:
+    case DType::kInt32:
+      return 4;
+    case DType::kFloat64:
+    case DType::kInt64:
+      return 8;
+  }
+  __builtin_unreachable();
+}
 
 /// The description of a collective call that all ranks must share.
 struct CallDescription {
