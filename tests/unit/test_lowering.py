@@ -7,7 +7,6 @@ import copy
 import json
 import random
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +15,13 @@ from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
 from railweave.switch.pipeline import Pipeline
+from vectors.case import case
 
-PROGRAMS = Path(__file__).parent / "engine_programs"
 NAMES = ("arithmetic", "parsing", "tables", "state", "control", "lanes")
 
 
 def source(name: str) -> dict[str, Any]:
-    root: dict[str, Any] = json.loads((PROGRAMS / f"{name}.json").read_text())
+    root: dict[str, Any] = json.loads(case(name).json.read_text())
     return root
 
 
@@ -128,7 +127,7 @@ def _mutilate(rng: random.Random, root: Any) -> None:
 def test_damaged_plans_are_refused_or_harmless() -> None:
     """Plans come from the lowering; still the engine trusts none of their numbers."""
     rng = random.Random(7)
-    plans = [lower((PROGRAMS / f"{name}.json").read_bytes())[1] for name in NAMES]
+    plans = [lower(case(name).json.read_bytes())[1] for name in NAMES]
     refused = 0
     for _ in range(300):
         plan = bytearray(rng.choice(plans))
@@ -172,7 +171,7 @@ OPERATIONS = {
 
 
 def test_lanes_are_fused() -> None:
-    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    pipeline = Pipeline.load(case("lanes").json.read_bytes())
     fused = {fusion.action: fusion.vectors for fusion in pipeline.program.fusions}
     for name in ("put", "add", "greatest", "greatest_if", "least", "saturate", "mix"):
         assert {lanes for _, lanes in fused[f"I.{name}"]} == {16}, name
@@ -182,7 +181,7 @@ def test_lanes_are_fused() -> None:
 
 def test_fused_lanes_compute_what_the_lanes_say() -> None:
     rng = random.Random(3)
-    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    pipeline = Pipeline.load(case("lanes").json.read_bytes())
     held = {slot: [0] * 16 for slot in range(4)}
     edges = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x80000001)
     for _ in range(500):
@@ -197,7 +196,7 @@ def test_fused_lanes_compute_what_the_lanes_say() -> None:
 
 def test_an_index_out_of_range_touches_nothing() -> None:
     """BMv2 checks the index of every access: nothing is written, and what was to be read keeps its value."""
-    pipeline = Pipeline.load((PROGRAMS / "lanes.json").read_bytes())
+    pipeline = Pipeline.load(case("lanes").json.read_bytes())
     pipeline.inject(1, lane_packet(0, 63, list(range(16))))
     assert pipeline.inject(1, lane_packet(0, 64, [5] * 16)) == [(1, lane_packet(0, 64, [5] * 16))]
     assert pipeline.inject(1, lane_packet(7, 64, [6] * 16)) == [(1, lane_packet(7, 64, [6] * 16))]

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine answers as the real BMv2 did: golden vectors, recorded by `vectors.record`."""
+
+from __future__ import annotations
+
+import pytest
+from railweave.switch.pipeline import Pipeline
+from vectors.case import Case, cases
+from vectors.embedded import Embedded
+from vectors.steps import Packet
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_does_as_bmv2_did(case: Case) -> None:
+    switch = Embedded(Pipeline.load(case.json.read_bytes()))
+    recorded = case.load()
+    assert sum(isinstance(step, Packet) for step, _ in recorded) > 1
+    for number, (step, result) in enumerate(recorded):
+        assert switch.do(step) == result, f"step {number}: {step}"

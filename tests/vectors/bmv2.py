@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real BMv2 as a target: set up by P4Runtime, packets through its gRPC data plane.
+
+That data plane (`--dp-grpc-server-addr`) needs no interface and no root, carries packets of any size, says
+for every packet that leaves which one it came from, and ends a stream when no packet is left inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from functools import singledispatchmethod
+from pathlib import Path
+from typing import Any
+
+import grpc
+from dataplane.control import GrpcControl
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4CounterEntry,
+    P4DigestEntry,
+    P4DirectCounterEntry,
+    P4DirectMeterEntry,
+    P4IndirectAction,
+    P4Member,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+    P4ValueSetEntry,
+)
+from finsy.p4entity import P4ValueSetMember, decode_entity
+from finsy.proto import p4r
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from vectors import steps
+from vectors.steps import Frames, Packet, Step
+
+PROGRAM = "simple_switch_grpc"
+DEVICE = 1
+START_S = 20.0
+PACKETS_S = 20.0
+DIGEST_S = 2.0
+# Its queues hold 64 packets per port and lose what is more; a packet may have copies.
+BURST = 24
+
+
+class SwitchFailed(Exception):
+    """BMv2 has ended, or does not come to an end with a packet."""
+
+
+def missing() -> str | None:
+    """Why BMv2 cannot run here; None if it can."""
+    absent = [name for name in (PROGRAM, "p4c-bm2-ss") if shutil.which(name) is None]
+    return f"{' and '.join(absent)} not on PATH" if absent else None
+
+
+def _message(name: str) -> Any:
+    """p4.bm.PacketStreamRequest and …Response, which are alike: what is needed of its .proto."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="railweave/bmv2_packets.proto", package="p4.bm")
+    message = file.message_type.add(name=name)
+    members = {"id": "UINT64", "device_id": "UINT64", "port": "UINT32", "packet": "BYTES"}
+    for number, (member, kind) in enumerate(members.items(), start=1):
+        message.field.add(name=member, number=number, type=kinds.Type.Value(f"TYPE_{kind}"), label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"p4.bm.{name}"))
+
+
+PacketMessage = _message("PacketStreamRequest")
+
+
+class Bmv2:
+    """A running BMv2 with a program."""
+
+    def __init__(self, control: GrpcControl, packets: grpc.Channel, p4info: Path, json: Path) -> None:
+        """Load the program."""
+        self.schema = P4Schema(p4info, json)
+        self._control = control
+        self._packets = packets.stream_stream(
+            "/p4.bm.DataplaneInterface/PacketStream",
+            request_serializer=PacketMessage.SerializeToString,
+            response_deserializer=PacketMessage.FromString,
+        )
+        self._messages: queue.Queue[p4r.StreamMessageResponse] = queue.Queue()
+        control.load(self.schema)
+        threading.Thread(target=self._listen, daemon=True).start()
+        for digest in self.schema.digests:
+            self._write(P4DigestEntry(digest.alias, max_list_size=1, ack_timeout_ns=0))
+
+    def _listen(self) -> None:
+        with contextlib.suppress(grpc.RpcError):
+            for message in self._control.stream:
+                self._messages.put(message)
+
+    def packets(self, batch: Sequence[Packet]) -> list[Frames]:
+        """Send packets; what left because of each, sorted by port. SwitchFailed if it takes too long."""
+        results: list[Frames] = []
+        for first in range(0, len(batch), BURST):
+            results += self._burst(batch[first : first + BURST])
+        return results
+
+    def _burst(self, batch: Sequence[Packet]) -> list[Frames]:
+        requests = [
+            PacketMessage(id=number, device_id=DEVICE, port=p.port, packet=bytes.fromhex(p.data))
+            for number, p in enumerate(batch, start=1)
+        ]
+        results: list[Frames] = [[] for _ in batch]
+        try:
+            for response in self._packets(iter(requests), timeout=PACKETS_S, wait_for_ready=True):
+                results[response.id - 1].append((response.port, response.packet.hex()))
+        except grpc.RpcError as error:
+            raise SwitchFailed(f"BMv2 and the packets {batch}: {error}") from error
+        return [sorted(frames, key=lambda frame: frame[0]) for frames in results]
+
+    @singledispatchmethod
+    def do(self, step: Step) -> Any:
+        """Do one step; its result."""
+        raise TypeError(f"BMv2 cannot do {step}")
+
+    @do.register
+    def _(self, step: Packet) -> Any:
+        return self.packets([step])[0]
+
+    @do.register
+    def _(self, step: steps.Insert) -> None:
+        action: Any = P4TableAction(step.action, **step.params) if step.action else None
+        if step.member is not None:
+            action = P4IndirectAction(member_id=step.member)
+        elif step.group is not None:
+            action = P4IndirectAction(group_id=step.group)
+        elif step.one_shot:
+            action = P4IndirectAction(
+                [(weight, P4TableAction(name, **params)) for name, params, weight in step.one_shot]
+            )
+        match = P4TableMatch(step.match)
+        self._write(P4TableEntry(step.table, match=match, action=action, priority=step.priority))
+
+    @do.register
+    def _(self, step: steps.Modify) -> None:
+        action = P4TableAction(step.action, **step.params)
+        match = P4TableMatch(step.match)
+        entry = P4TableEntry(step.table, match=match, action=action, priority=step.priority)
+        self._write(entry, p4r.Update.MODIFY)
+
+    @do.register
+    def _(self, step: steps.Delete) -> None:
+        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
+        self._write(entry, p4r.Update.DELETE)
+
+    @do.register
+    def _(self, step: steps.Default) -> None:
+        action = P4TableAction(step.action, **step.params)
+        self._write(P4TableEntry(step.table, action=action, is_default_action=True), p4r.Update.MODIFY)
+
+    @do.register
+    def _(self, step: steps.Member) -> None:
+        action = P4TableAction(step.action, **step.params)
+        self._write(P4ActionProfileMember(step.profile, member_id=step.member, action=action))
+
+    @do.register
+    def _(self, step: steps.Group) -> None:
+        members = [P4Member(member, weight=weight) for member, weight in step.members]
+        size = step.max_size or len(members)
+        self._write(P4ActionProfileGroup(step.profile, group_id=step.group, max_size=size, members=members))
+
+    @do.register
+    def _(self, step: steps.Multicast) -> None:
+        self._write(P4MulticastGroupEntry(step.group, replicas=[tuple(r) for r in step.replicas]))
+
+    @do.register
+    def _(self, step: steps.CloneSession) -> None:
+        replicas = [tuple(r) for r in step.replicas]
+        self._write(P4CloneSessionEntry(step.session, replicas=replicas, packet_length_bytes=step.bytes))
+
+    @do.register
+    def _(self, step: steps.ValueSet) -> None:
+        members = [P4ValueSetMember(dict(member)) for member in step.members]
+        self._write(P4ValueSetEntry(step.name, members=members), p4r.Update.MODIFY)
+
+    @do.register
+    def _(self, step: steps.Meter) -> None:
+        config = P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
+        self._write(P4MeterEntry(step.name, index=step.index, config=config), p4r.Update.MODIFY)
+
+    @do.register
+    def _(self, step: steps.DirectMeter) -> None:
+        config = P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
+        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
+        self._write(P4DirectMeterEntry(table_entry=entry, config=config), p4r.Update.MODIFY)
+
+    @do.register
+    def _(self, step: steps.Counter) -> list[int]:
+        [found] = self._read(P4CounterEntry(step.name, index=step.index))
+        return [found.packet_count, found.byte_count]
+
+    @do.register
+    def _(self, step: steps.DirectCounter) -> list[int]:
+        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
+        [found] = self._read(P4DirectCounterEntry(table_entry=entry))
+        return [found.packet_count, found.byte_count]
+
+    @do.register
+    def _(self, step: steps.Digests) -> list[list[str]]:
+        """All that come within a time: BMv2 sends them when it likes."""
+        wanted = self.schema.digests[step.name].id
+        result: list[list[str]] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                message = self._messages.get(timeout=DIGEST_S)
+                if message.digest.digest_id == wanted:
+                    result += [bitstrings(item) for item in message.digest.data]
+        return result
+
+    def _write(self, entity: Any, kind: p4r.Update.Type.ValueType = p4r.Update.INSERT) -> None:
+        self._control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+
+    def _read(self, pattern: Any) -> list[Any]:
+        return [decode_entity(e, self.schema) for e in self._control.read(pattern.encode(self.schema))]
+
+
+def bitstrings(data: Any) -> list[str]:
+    """The members of a P4Data message, as numbers in hex."""
+    if data.WhichOneof("data") == "bitstring":
+        return [f"{int.from_bytes(data.bitstring, 'big'):x}"]
+    if data.WhichOneof("data") == "bool":
+        return [f"{int(data.bool):x}"]
+    members = data.struct.members if data.WhichOneof("data") == "struct" else data.tuple.members
+    return [number for member in members for number in bitstrings(member)]
+
+
+@contextlib.contextmanager
+def running(p4info: Path, json: Path) -> Iterator[Bmv2]:
+    """A BMv2 of its own that runs the program."""
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("wb+") as log:
+        command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "--no-p4", "--device-id", str(DEVICE), "--"]
+        command += ["--grpc-server-addr", f"unix:{folder}/p4runtime"]
+        command += ["--dp-grpc-server-addr", f"unix:{folder}/packets"]
+        with subprocess.Popen(command, stdout=log, stderr=log) as child:
+            try:
+                yield _connect(folder, p4info, json)
+            except Exception as error:
+                log.seek(0)
+                said = log.read()[-2000:].decode(errors="replace")
+                error.add_note(f"{PROGRAM} (status {child.poll()}) said: {said or 'nothing'}")
+                raise
+            finally:
+                child.kill()
+
+
+def _connect(folder: str, p4info: Path, json: Path) -> Bmv2:
+    packets = grpc.insecure_channel(f"unix:{folder}/packets")
+    grpc.channel_ready_future(packets).result(START_S)
+    return Bmv2(GrpcControl(f"unix:{folder}/p4runtime"), packets, p4info, json)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Golden vectors: what the real BMv2 did with a program, step by step, in a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vectors.steps import Packet, Step, decode, encode
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recorded case; its files lie side by side: NAME.p4, .json, .p4info.txtpb, .py and .vectors.json."""
+
+    source: Path
+
+    @property
+    def name(self) -> str:
+        """feature/NAME."""
+        return f"{self.source.parent.name}/{self.source.stem}"
+
+    @property
+    def json(self) -> Path:
+        """What p4c made of the program."""
+        return self.source.with_suffix(".json")
+
+    @property
+    def p4info(self) -> Path:
+        """The program's P4Info."""
+        return self.source.with_suffix(".p4info.txtpb")
+
+    @property
+    def script(self) -> Path:
+        """What is done to the switch: see `vectors.record`."""
+        return self.source.with_suffix(".py")
+
+    @property
+    def vectors(self) -> Path:
+        """The steps with their results."""
+        return self.source.with_suffix(".vectors.json")
+
+    def load(self) -> list[tuple[Step, Any]]:
+        """The steps and what BMv2 answered."""
+        items = json.loads(self.vectors.read_text())["steps"]
+        return [(decode(item), _result(item)) for item in items]
+
+    def save(self, results: list[tuple[Step, Any]]) -> None:
+        """Write the steps, one a line."""
+        lines = [json.dumps(encode(s) | ({} if r is None else {"result": r})) for s, r in results]
+        self.vectors.write_text('{"steps": [\n' + ",\n".join(lines) + "\n]}\n")
+
+
+def _result(item: dict[str, Any]) -> Any:
+    result = item.get("result")
+    return [tuple(frame) for frame in result] if item["step"] == Packet.__name__.lower() else result
+
+
+def cases() -> list[Case]:
+    """All cases, by name."""
+    return [Case(path) for path in sorted(FOLDER.glob("*/*.p4"))]
+
+
+def case(name: str) -> Case:
+    """The one case of this name, whatever its feature."""
+    [found] = [item for item in cases() if item.source.stem == name]
+    return found

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records what the real BMv2 does: `python -m vectors.record [FEATURE/NAME…]` in tests/.
+
+It needs p4c-bm2-ss and simple_switch_grpc on PATH.
+
+A case is FEATURE/NAME.p4 and beside it NAME.py, which says what is done to the switch:
+
+    def steps(rng: random.Random) -> Iterable[Step]:
+        yield Insert("table", {"h.x.field": 5}, "forward", {"port": 2})
+        for _ in range(50):
+            yield Packet(1, rng.randbytes(20).hex())
+        yield Counter("counted", 3)
+
+`vectors.steps` has all steps. The recorder compiles the program, starts a BMv2 of its own, does the steps one
+after the other (a packet has wholly left before the next one comes) and writes NAME.vectors.json, which
+tests/unit/test_vectors.py plays to the embedded engine. Registers are not readable through BMv2's P4Runtime:
+let the program put what matters into packets. Results must not depend on time or `random`.
+
+So that nothing meaningless is recorded, a recording is refused if fewer than half of the packets come out
+(say `DROPS = True` in NAME.py if that is meant), if all that comes out is equal, or if a second
+run gives another result.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vectors import bmv2
+from vectors.case import FOLDER, Case, cases
+from vectors.steps import Packet, Step
+
+SEED = 1
+
+
+class Refused(Exception):
+    """The recording would say nothing."""
+
+
+def compile_program(source: Path, json: Path, p4info: Path) -> None:
+    """p4c; its complaint is the exception's text."""
+    command = ["p4c-bm2-ss", source.name, "-o", str(json), "--p4runtime-files", str(p4info)]
+    if include := os.environ.get("P4C_INCLUDE"):
+        command += ["-I", include]
+    # Named relatively, as the name goes into the JSON.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source.parent)
+    if done.returncode != 0:
+        raise Refused(f"p4c: {done.stderr}")
+
+
+def script(case: Case) -> ModuleType:
+    """The case's Python file."""
+    spec = importlib.util.spec_from_file_location(f"vectors.of.{case.source.stem}", case.script)
+    if spec is None or spec.loader is None or not case.script.exists():
+        raise Refused(f"{case.script} is missing")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(case: Case, todo: list[Step]) -> list[tuple[Step, Any]]:
+    """What a fresh BMv2 answers."""
+    with bmv2.running(case.p4info, case.json) as switch:
+        return [(step, switch.do(step)) for step in todo]
+
+
+def record(case: Case) -> str:
+    """Record one case; a line that says what."""
+    compile_program(case.source, case.json, case.p4info)
+    module = script(case)
+    todo = list(module.steps(random.Random(SEED)))
+    results = run(case, todo)
+    frames = [result for step, result in results if isinstance(step, Packet)]
+    answered = sum(map(bool, frames))
+    if 2 * answered < len(frames) and not getattr(module, "DROPS", False):
+        raise Refused(f"{case.name}: only {answered} of {len(frames)} packets come out")
+    if not frames or len({str(result) for result in frames}) < 2:
+        raise Refused(f"{case.name}: every packet gives the same")
+    for (step, first), (_, second) in zip(results, run(case, todo), strict=True):
+        if first != second:
+            raise Refused(f"{case.name}: {step} gave {first}, and {second} the second time")
+    case.save(results)
+    return f"{case.name}: {len(todo)} steps, {len(frames)} packets, {answered} of them come out"
+
+
+def main(names: list[str]) -> int:
+    """Record the cases named, or all."""
+    if missing := bmv2.missing():
+        raise SystemExit(missing)
+    chosen = [Case(FOLDER / f"{name}.p4") for name in names] if names else cases()
+    failures = 0
+    for case in chosen:
+        try:
+            print(record(case), flush=True)
+        except Refused as refusal:
+            failures += 1
+            print(refusal, file=sys.stderr, flush=True)
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
