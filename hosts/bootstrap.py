@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from railweave.hosts.errors import (
     ControllerUnreachable,
     GroupRefused,
@@ -21,87 +23,56 @@ from railweave.hosts.errors import (
     JoinTimeout,
     RailweaveError,
 )
+from railweave.hosts.events import (
+    Decision,
+    Event,
+    GroupMoved,
+    GroupPaused,
+    InaGroup,
+    LeaseLost,
+    MemberLeft,
+    MemberLost,
+    PlaneDown,
+    PlaneUp,
+    RailOffer,
+)
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
+
+__all__ = [
+    "Decision",
+    "Event",
+    "GroupMoved",
+    "GroupPaused",
+    "InaGroup",
+    "LeaseLost",
+    "MemberLeft",
+    "MemberLost",
+    "Membership",
+    "PlaneDown",
+    "PlaneUp",
+    "RailOffer",
+    "join",
+]
 
 HEARTBEATS_PER_LEASE = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a controller that is gone
 LEAVE_S = 2.0  # for saying goodbye
+REPORT_S = 10.0  # for a report to get through
 ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
 CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+EVENTS: Mapping[str, type[MemberLost | MemberLeft | PlaneDown | PlaneUp | GroupPaused]] = {
+    "member_lost": MemberLost,
+    "member_left": MemberLeft,
+    "plane_down": PlaneDown,
+    "plane_up": PlaneUp,
+    "group_paused": GroupPaused,
+}
 RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-
-
-@dataclass(frozen=True)
-class RailOffer:
-    """One rail as this rank offers it; the fields are those of the message RailOffer."""
-
-    name: str
-    kind: str
-    plane: str
-    address: str
-    mac: str = ""
-    port: int = 0
-    queue_pairs: Sequence[int] = ()
-    rate_bps: int = 0
-
-
-@dataclass(frozen=True)
-class InaGroup:
-    """An ina rail's place in its aggregation tree; the fields are those of the message InaGroup."""
-
-    rail: str
-    group: int
-    virtual_address: str
-    udp_port: int
-    child: int
-    slots: int
-    lanes: int
-    depth: int
-
-
-@dataclass(frozen=True)
-class MemberLost:
-    """A rank is gone without a word; the group has ended."""
-
-    rank: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class MemberLeft:
-    """A rank has left in good order and takes part in no further collective."""
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class PlaneDown:
-    """Sums in flight on a plane are lost."""
-
-    plane: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class PlaneUp:
-    """A plane can be used again."""
-
-    plane: str
-
-
-@dataclass(frozen=True)
-class LeaseLost:
-    """The controller does not know this group any more: nobody watches it, its ina rails are gone."""
-
-    reason: str
-
-
-Event = MemberLost | MemberLeft | PlaneDown | PlaneUp | LeaseLost
 
 
 def join(
@@ -113,15 +84,17 @@ def join(
     rails: Sequence[RailOffer],
     deadline_s: float = 60.0,
     on_event: Callable[[Event], None] = lambda event: None,
+    decisions: Callable[[], Sequence[Decision]] = lambda: (),
 ) -> Membership:
     """Join a job and wait until all of its `size` ranks are in.
 
     `controller` is HOST:PORT. `on_event` is called from the watching thread, and must not block for long.
+    `decisions` is asked with every heartbeat, from another thread, for what `railweave why` is to say.
     Raises InvalidOption (the ranks disagree, or an option makes no sense), GroupRefused, JoinTimeout (names
     the missing ranks), ControllerUnreachable.
     """
     try:
-        offers = [_message(rail) for rail in rails]
+        offers = [pb.RailOffer(**asdict(rail)) for rail in rails]
         request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers)
     except (ValueError, TypeError) as error:
         raise InvalidOption(f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r}: {error}") from error
@@ -131,20 +104,7 @@ def join(
     except BaseException:
         channel.close()
         raise
-    return Membership(channel, request, response, on_event)
-
-
-def _message(rail: RailOffer) -> pb.RailOffer:
-    return pb.RailOffer(
-        name=rail.name,
-        kind=rail.kind,
-        plane=rail.plane,
-        address=rail.address,
-        mac=rail.mac,
-        port=rail.port,
-        queue_pairs=rail.queue_pairs,
-        rate_bps=rail.rate_bps,
-    )
+    return Membership(channel, request, response, on_event, decisions)
 
 
 def _join(
@@ -192,6 +152,7 @@ class Membership:
         request: pb.JoinGroupRequest,
         response: pb.JoinGroupResponse,
         on_event: Callable[[Event], None],
+        decisions: Callable[[], Sequence[Decision]],
     ) -> None:
         """Begin to watch; `join` makes memberships."""
         self.rank = request.rank
@@ -199,16 +160,17 @@ class Membership:
         self.members: Mapping[int, tuple[RailOffer, ...]] = {
             member.rank: tuple(_offer(rail) for rail in member.rails) for member in response.members
         }
-        self.ina: Mapping[str, InaGroup] = {group.rail: _ina(group) for group in response.ina}
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
+        self._request = request
+        self._lock = threading.Lock()  # of the next two, which events change and heartbeats read
+        self._places = {(place.rail, place.tree): place for place in response.ina}
+        self._paused: set[int] = set()  # groups
         self._channel = channel
         self._stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         self._lease = response.lease
         self._pause_s = response.lease_s / HEARTBEATS_PER_LEASE
-        self._resume = pb.Resume(
-            job=request.job, rank=request.rank, size=request.size, rails=request.rails, ina=response.ina
-        )
         self._on_event = on_event
+        self._decisions = decisions
         self._left = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name=f"railweave watch {request.job}", daemon=True
@@ -222,6 +184,31 @@ class Membership:
     def __exit__(self, *_: object) -> None:
         """Leave."""
         self.leave()
+
+    @property
+    def groups(self) -> Mapping[str, tuple[InaGroup, ...]]:
+        """The places of this rank's ina rails as they are now: by rail, one per tree, in order of `tree`."""
+        with self._lock:
+            places = sorted(self._places.items())
+        return {
+            rail: tuple(InaGroup(**_fields(place)) for (of, _), place in places if of == rail)
+            for rail in dict.fromkeys(rail for (rail, _), _ in places)
+        }
+
+    def report_position(self, group: int, position: int) -> None:
+        """Answer GroupPaused: `position` is the first chunk without a result since the tree was formed.
+
+        Does not wait for the controller: one that is away asks again when it is back.
+        """
+        request = pb.ReportPositionRequest(lease=self._lease, group=group, position=position)
+        self._stub.ReportPosition.future(request, timeout=REPORT_S, wait_for_ready=True)
+
+    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
+        """Say that a group brings no results, and whether its first switch and its root answer probes."""
+        request = pb.ReportStallRequest(
+            lease=self._lease, group=group, first_switch_ok=first_switch_ok, root_ok=root_ok
+        )
+        self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True)
 
     def leave(self) -> None:
         """End the membership in good order; a controller that is gone is not waited for. Safe to repeat."""
@@ -241,6 +228,7 @@ class Membership:
             try:
                 for message in self._stub.Watch(self._heartbeats(broken := threading.Event())):
                     pause = FIRST_PAUSE_S
+                    self._note(message)
                     self._on_event(_event(message))
                 return
             except grpc.RpcError as error:
@@ -256,48 +244,53 @@ class Membership:
             self._left.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
+    def _note(self, message: pb.Event) -> None:
+        """Remember what a controller that was restarted will have to be told."""
+        with self._lock:
+            if message.HasField("group_paused"):
+                self._paused.add(message.group_paused.group)
+            elif message.HasField("group_moved"):
+                moved = message.group_moved
+                self._paused.discard(moved.group)
+                self._places[moved.place.rail, moved.place.tree] = moved.place
+
+    def _resume(self) -> pb.Resume:
+        request = self._request
+        with self._lock:
+            return pb.Resume(
+                job=request.job,
+                rank=request.rank,
+                size=request.size,
+                rails=request.rails,
+                ina=self._places.values(),
+                paused=sorted(self._paused),
+            )
+
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:
         """What the stream sends; gRPC reads it in a thread of its own, which must end with the stream."""
-        yield pb.Heartbeat(lease=self._lease, resume=self._resume)
+        told: Sequence[Decision] = ()
+        yield pb.Heartbeat(lease=self._lease, resume=self._resume())
         while not (broken.wait(self._pause_s) or self._left.is_set()):
-            yield pb.Heartbeat(lease=self._lease)
+            decisions = self._decisions()
+            changed = [] if decisions == told else [pb.Decision(**asdict(d)) for d in decisions]
+            told = decisions
+            yield pb.Heartbeat(lease=self._lease, decisions=changed)
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    """The fields of a message by name; they are those of the dataclass that it becomes."""
+    return {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
 
 
 def _offer(rail: pb.RailOffer) -> RailOffer:
-    return RailOffer(
-        rail.name,
-        rail.kind,
-        rail.plane,
-        rail.address,
-        rail.mac,
-        rail.port,
-        tuple(rail.queue_pairs),
-        rail.rate_bps,
-    )
-
-
-def _ina(group: pb.InaGroup) -> InaGroup:
-    return InaGroup(
-        group.rail,
-        group.group,
-        group.virtual_address,
-        group.udp_port,
-        group.child,
-        group.slots,
-        group.lanes,
-        group.depth,
-    )
+    return RailOffer(**{**_fields(rail), "queue_pairs": tuple(rail.queue_pairs)})
 
 
 def _event(message: pb.Event) -> Event:
-    match message.WhichOneof("event"):
-        case "member_lost":
-            return MemberLost(message.member_lost.rank, message.member_lost.reason)
-        case "member_left":
-            return MemberLeft(message.member_left.rank)
-        case "plane_down":
-            return PlaneDown(message.plane_down.plane, message.plane_down.reason)
-        case "plane_up":
-            return PlaneUp(message.plane_up.plane)
-        case other:
-            return LeaseLost(f"the controller says {other!r}, which this version does not know")
+    kind = message.WhichOneof("event")
+    if kind == "group_moved":
+        moved = message.group_moved
+        return GroupMoved(moved.group, InaGroup(**_fields(moved.place)), moved.resume_from)
+    if kind in EVENTS:
+        return EVENTS[kind](**_fields(getattr(message, kind)))
+    return LeaseLost(f"the controller says {kind!r}, which this version does not know")

@@ -27,8 +27,8 @@ class Members(Protocol):
         """What every rank offers."""
 
     @property
-    def ina(self) -> Mapping[str, InaGroup]:
-        """The places of this rank's ina rails, by rail."""
+    def groups(self) -> Mapping[str, Sequence[InaGroup]]:
+        """The places of this rank's ina rails, by rail: one per tree."""
 
     @property
     def refusals(self) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeou
         case "tcp":
             _connect_tcp(agent, rail, job, offers, timeout_s)
         case "ina":
-            place = members.ina[rail.spec.name]
+            place = members.groups[rail.spec.name][0]
             agent.attach_ina(
                 rail.index, place.group, place.virtual_address, place.child, place.slots, place.lanes
             )

@@ -23,7 +23,7 @@ class StaticMembership:
     members: dict[int, Sequence[RailOffer]]
     refusals: dict[str, str]
     on_event: Callable[[Event], None]
-    ina: dict[str, InaGroup] = field(default_factory=dict)
+    groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     left: bool = False
 
     def leave(self) -> None:
@@ -62,7 +62,7 @@ class StaticJob:
             self.offers,
             self.refusals,
             on_event,
-            {group.rail: replace(group, child=rank) for group in self.ina},
+            {group.rail: (replace(group, child=rank),) for group in self.ina},
         )
         return self.memberships[rank]
 

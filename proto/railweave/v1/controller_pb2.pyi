@@ -49,7 +49,7 @@ class Member(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ...) -> None: ...
 
 class InaGroup(_message.Message):
-    __slots__ = ("rail", "group", "virtual_address", "udp_port", "child", "slots", "lanes", "depth")
+    __slots__ = ("rail", "group", "virtual_address", "udp_port", "child", "slots", "lanes", "depth", "tree")
     RAIL_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,7 @@ class InaGroup(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
     rail: str
     group: int
     virtual_address: str
@@ -66,7 +67,8 @@ class InaGroup(_message.Message):
     slots: int
     lanes: int
     depth: int
-    def __init__(self, rail: _Optional[str] = ..., group: _Optional[int] = ..., virtual_address: _Optional[str] = ..., udp_port: _Optional[int] = ..., child: _Optional[int] = ..., slots: _Optional[int] = ..., lanes: _Optional[int] = ..., depth: _Optional[int] = ...) -> None: ...
+    tree: int
+    def __init__(self, rail: _Optional[str] = ..., group: _Optional[int] = ..., virtual_address: _Optional[str] = ..., udp_port: _Optional[int] = ..., child: _Optional[int] = ..., slots: _Optional[int] = ..., lanes: _Optional[int] = ..., depth: _Optional[int] = ..., tree: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("rail", "reason")
@@ -101,26 +103,52 @@ class LeaveGroupResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("lease", "resume")
+    __slots__ = ("lease", "resume", "decisions")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     lease: int
     resume: Resume
-    def __init__(self, lease: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+    decisions: _containers.RepeatedCompositeFieldContainer[Decision]
+    def __init__(self, lease: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+
+class Decision(_message.Message):
+    __slots__ = ("rail", "collective", "dtype", "op", "size_class", "used", "reason", "detail", "calls")
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVE_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    SIZE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    rail: str
+    collective: str
+    dtype: str
+    op: str
+    size_class: int
+    used: bool
+    reason: str
+    detail: str
+    calls: int
+    def __init__(self, rail: _Optional[str] = ..., collective: _Optional[str] = ..., dtype: _Optional[str] = ..., op: _Optional[str] = ..., size_class: _Optional[int] = ..., used: _Optional[bool] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., calls: _Optional[int] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("job", "rank", "size", "rails", "ina")
+    __slots__ = ("job", "rank", "size", "rails", "ina", "paused")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     RAILS_FIELD_NUMBER: _ClassVar[int]
     INA_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
     job: str
     rank: int
     size: int
     rails: _containers.RepeatedCompositeFieldContainer[RailOffer]
     ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
-    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ...) -> None: ...
+    paused: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., paused: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MemberLost(_message.Message):
     __slots__ = ("rank", "reason")
@@ -150,17 +178,137 @@ class PlaneUp(_message.Message):
     plane: str
     def __init__(self, plane: _Optional[str] = ...) -> None: ...
 
+class GroupPaused(_message.Message):
+    __slots__ = ("rail", "tree", "group", "reason")
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    rail: str
+    tree: int
+    group: int
+    reason: str
+    def __init__(self, rail: _Optional[str] = ..., tree: _Optional[int] = ..., group: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class GroupMoved(_message.Message):
+    __slots__ = ("group", "place", "resume_from")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FROM_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    place: InaGroup
+    resume_from: int
+    def __init__(self, group: _Optional[int] = ..., place: _Optional[_Union[InaGroup, _Mapping]] = ..., resume_from: _Optional[int] = ...) -> None: ...
+
 class Event(_message.Message):
-    __slots__ = ("member_lost", "plane_down", "plane_up", "member_left")
+    __slots__ = ("member_lost", "plane_down", "plane_up", "member_left", "group_paused", "group_moved")
     MEMBER_LOST_FIELD_NUMBER: _ClassVar[int]
     PLANE_DOWN_FIELD_NUMBER: _ClassVar[int]
     PLANE_UP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_LEFT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PAUSED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MOVED_FIELD_NUMBER: _ClassVar[int]
     member_lost: MemberLost
     plane_down: PlaneDown
     plane_up: PlaneUp
     member_left: MemberLeft
-    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ..., member_left: _Optional[_Union[MemberLeft, _Mapping]] = ...) -> None: ...
+    group_paused: GroupPaused
+    group_moved: GroupMoved
+    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ..., member_left: _Optional[_Union[MemberLeft, _Mapping]] = ..., group_paused: _Optional[_Union[GroupPaused, _Mapping]] = ..., group_moved: _Optional[_Union[GroupMoved, _Mapping]] = ...) -> None: ...
+
+class ReportPositionRequest(_message.Message):
+    __slots__ = ("lease", "group", "position")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    group: int
+    position: int
+    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+
+class ReportPositionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReportStallRequest(_message.Message):
+    __slots__ = ("lease", "group", "first_switch_ok", "root_ok")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SWITCH_OK_FIELD_NUMBER: _ClassVar[int]
+    ROOT_OK_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    group: int
+    first_switch_ok: bool
+    root_ok: bool
+    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., first_switch_ok: _Optional[bool] = ..., root_ok: _Optional[bool] = ...) -> None: ...
+
+class ReportStallResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class TreeReport(_message.Message):
+    __slots__ = ("tree", "group", "root", "switches", "slots", "moves", "paused")
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    tree: int
+    group: int
+    root: str
+    switches: _containers.RepeatedScalarFieldContainer[str]
+    slots: int
+    moves: int
+    paused: str
+    def __init__(self, tree: _Optional[int] = ..., group: _Optional[int] = ..., root: _Optional[str] = ..., switches: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., moves: _Optional[int] = ..., paused: _Optional[str] = ...) -> None: ...
+
+class RailReport(_message.Message):
+    __slots__ = ("rail", "kind", "plane", "refusal", "trees")
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PLANE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    TREES_FIELD_NUMBER: _ClassVar[int]
+    rail: str
+    kind: str
+    plane: str
+    refusal: str
+    trees: _containers.RepeatedCompositeFieldContainer[TreeReport]
+    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ...) -> None: ...
+
+class RankReport(_message.Message):
+    __slots__ = ("rank", "decisions")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    decisions: _containers.RepeatedCompositeFieldContainer[Decision]
+    def __init__(self, rank: _Optional[int] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+
+class JobReport(_message.Message):
+    __slots__ = ("job", "size", "rails", "ranks")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    RAILS_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    size: int
+    rails: _containers.RepeatedCompositeFieldContainer[RailReport]
+    ranks: _containers.RepeatedCompositeFieldContainer[RankReport]
+    def __init__(self, job: _Optional[str] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailReport, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankReport, _Mapping]]] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobReport]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobReport, _Mapping]]] = ...) -> None: ...
 
 class SwitchCountersRequest(_message.Message):
     __slots__ = ("plane",)

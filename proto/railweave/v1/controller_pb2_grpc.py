@@ -49,6 +49,21 @@ class ControllerStub:
                 request_serializer=railweave_dot_v1_dot_controller__pb2.Heartbeat.SerializeToString,
                 response_deserializer=railweave_dot_v1_dot_controller__pb2.Event.FromString,
                 _registered_method=True)
+        self.ReportPosition = channel.unary_unary(
+                '/railweave.v1.Controller/ReportPosition',
+                request_serializer=railweave_dot_v1_dot_controller__pb2.ReportPositionRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_controller__pb2.ReportPositionResponse.FromString,
+                _registered_method=True)
+        self.ReportStall = channel.unary_unary(
+                '/railweave.v1.Controller/ReportStall',
+                request_serializer=railweave_dot_v1_dot_controller__pb2.ReportStallRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_controller__pb2.ReportStallResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/railweave.v1.Controller/Explain',
+                request_serializer=railweave_dot_v1_dot_controller__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_controller__pb2.ExplainResponse.FromString,
+                _registered_method=True)
         self.GetSwitchCounters = channel.unary_unary(
                 '/railweave.v1.Controller/GetSwitchCounters',
                 request_serializer=railweave_dot_v1_dot_controller__pb2.SwitchCountersRequest.SerializeToString,
@@ -86,6 +101,28 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportPosition(self, request, context):
+        """Answers GroupPaused. NOT_FOUND: no such lease, or no such group of its job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportStall(self, request, context):
+        """Neither results nor answers to probes: the group's path is dead, as far as this rank can see.
+        NOT_FOUND: no such lease, or no such group of its job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """What the jobs got in the network, and why they did not get more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSwitchCounters(self, request, context):
         """What the switches' own P4 counters say.
         """
@@ -117,6 +154,21 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=railweave_dot_v1_dot_controller__pb2.Heartbeat.FromString,
                     response_serializer=railweave_dot_v1_dot_controller__pb2.Event.SerializeToString,
+            ),
+            'ReportPosition': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportPosition,
+                    request_deserializer=railweave_dot_v1_dot_controller__pb2.ReportPositionRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_controller__pb2.ReportPositionResponse.SerializeToString,
+            ),
+            'ReportStall': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportStall,
+                    request_deserializer=railweave_dot_v1_dot_controller__pb2.ReportStallRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_controller__pb2.ReportStallResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=railweave_dot_v1_dot_controller__pb2.ExplainRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_controller__pb2.ExplainResponse.SerializeToString,
             ),
             'GetSwitchCounters': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSwitchCounters,
@@ -210,6 +262,87 @@ class Controller:
             '/railweave.v1.Controller/Watch',
             railweave_dot_v1_dot_controller__pb2.Heartbeat.SerializeToString,
             railweave_dot_v1_dot_controller__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportPosition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Controller/ReportPosition',
+            railweave_dot_v1_dot_controller__pb2.ReportPositionRequest.SerializeToString,
+            railweave_dot_v1_dot_controller__pb2.ReportPositionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportStall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Controller/ReportStall',
+            railweave_dot_v1_dot_controller__pb2.ReportStallRequest.SerializeToString,
+            railweave_dot_v1_dot_controller__pb2.ReportStallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Controller/Explain',
+            railweave_dot_v1_dot_controller__pb2.ExplainRequest.SerializeToString,
+            railweave_dot_v1_dot_controller__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

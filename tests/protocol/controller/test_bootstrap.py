@@ -56,7 +56,8 @@ def test_join_tells_members_groups_and_refusals(run) -> None:
             assert [m.rank for m in memberships] == [0, 1, 2]
             assert first.members == second.members == third.members
             assert first.members[1] == tuple(offers(1))
-            assert (second.ina["ina"].child, second.ina["ina"].lanes) == (1, 64)
+            (place,) = second.groups["ina"]
+            assert (place.child, place.lanes, place.tree) == (1, 64, 0)
             assert not first.refusals
             await leave_all(memberships)
             await leave_all(memberships)  # harmless

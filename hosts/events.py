@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank learns of its job from the controller, and what it tells: plain values, without gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RailOffer:
+    """One rail as this rank offers it; the fields are those of the message RailOffer."""
+
+    name: str
+    kind: str
+    plane: str
+    address: str
+    mac: str = ""
+    port: int = 0
+    queue_pairs: Sequence[int] = ()
+    rate_bps: int = 0
+
+
+@dataclass(frozen=True)
+class InaGroup:
+    """An ina rail's place in one of its aggregation trees; the fields are those of the message InaGroup."""
+
+    rail: str
+    group: int
+    virtual_address: str
+    udp_port: int
+    child: int
+    slots: int
+    lanes: int
+    depth: int
+    tree: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why a rail carries a class of calls, or does not; the fields are those of the message Decision."""
+
+    rail: str
+    collective: str
+    dtype: str
+    op: str
+    size_class: int  # bytes: calls up to this size, and larger than half of it
+    used: bool
+    reason: str = ""  # a code; empty if used
+    detail: str = ""
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class MemberLost:
+    """A rank is gone without a word; the group has ended."""
+
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class MemberLeft:
+    """A rank has left in good order and takes part in no further collective."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class PlaneDown:
+    """No tree joins the ranks on a plane now; its groups are paused, and may be moved when it is back."""
+
+    plane: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlaneUp:
+    """A plane can be used again; its groups have been moved."""
+
+    plane: str
+
+
+@dataclass(frozen=True)
+class GroupPaused:
+    """Sums in flight in a group may be lost.
+
+    Nothing more is to be sent to it, nothing that still comes from it is to be believed, and
+    `Membership.report_position` is to be called, also when this comes again.
+    """
+
+    rail: str
+    tree: int
+    group: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class GroupMoved:
+    """A paused group goes on as `place`, from chunk `resume_from`, which has round 0 there.
+
+    `group` is the old number. Chunks count from the forming of the tree, across all its moves.
+    """
+
+    group: int
+    place: InaGroup
+    resume_from: int
+
+
+@dataclass(frozen=True)
+class LeaseLost:
+    """The controller does not know this group any more: nobody watches it, its ina rails are gone."""
+
+    reason: str
+
+
+Event = MemberLost | MemberLeft | PlaneDown | PlaneUp | GroupPaused | GroupMoved | LeaseLost
