@@ -42,10 +42,11 @@ def tree(topology: Topology) -> Tree:
                         f"port {nic.port}: {nic.host}  [dim]{nic.interface}  {nic.address}  {nic.mac}[/dim]"
                     )
             for trunk in plane.trunks:
+                rate = f"  [dim]{rate_text(trunk.rate_bps)}[/dim]" if trunk.rate_bps is not None else ""
                 if trunk.upper == switch.name:
-                    leaf.add(f"port {trunk.upper_port}: {trunk.lower} port {trunk.lower_port}")
+                    leaf.add(f"port {trunk.upper_port}: {trunk.lower} port {trunk.lower_port}{rate}")
                 if trunk.lower == switch.name:
-                    leaf.add(f"port {trunk.lower_port}: up to {trunk.upper} port {trunk.upper_port}")
+                    leaf.add(f"port {trunk.lower_port}: up to {trunk.upper} port {trunk.upper_port}{rate}")
     return root
 
 
@@ -56,8 +57,9 @@ def picture(topology: Topology, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    width = max(1.5 * len(topology.hosts), 2.6 * len(topology.planes), 4.0)
-    figure, axes = plt.subplots(figsize=(width, 4.0), layout="constrained")
+    widest = sum(max(len(level) for level in _levels(plane)) for plane in topology.planes)
+    width = max(1.5 * len(topology.hosts), 2.6 * len(topology.planes), 1.5 * widest, 4.0)
+    figure, axes = plt.subplots(figsize=(width, 2.4 + _depth(topology)), layout="constrained")
     places = _places(topology, width)
     for plane in topology.planes:
         _draw_plane(axes, plane, places)
@@ -94,8 +96,10 @@ def _places(topology: Topology, width: float) -> dict[str, tuple[float, float]]:
     places = {}
     for number, host in enumerate(topology.hosts):
         places[host] = (width * (number + 0.5) / len(topology.hosts), 0.0)
+    widths = [max(len(level) for level in _levels(plane)) for plane in topology.planes]
+    shares = [own / sum(widths) for own in widths]
     for index, plane in enumerate(topology.planes):
-        left, room = width * index / len(topology.planes), width / len(topology.planes)
+        left, room = width * sum(shares[:index]), width * shares[index]
         for height, names in enumerate(_levels(plane), start=1):
             for number, name in enumerate(names):
                 places[name] = (left + room * (number + 0.5) / len(names), 1.6 * height)

@@ -37,6 +37,7 @@ class LabOptions:
     switch_target: str = "embedded"
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
     lanes: int | None = None  # int32 per packet; None is the controller's default
+    controller: Sequence[str] = ()  # further options of `railweave controller`
 
 
 class Lab:
@@ -178,7 +179,7 @@ class Lab:
         for name, probability in self._options.loss.items():
             if self.topology.plane(name).kind == "ina":
                 command += ["--loss", f"{name}={probability:g}"]
-        return command
+        return [*command, *self._options.controller]
 
     async def _spawn(
         self, name: str, node: str, command: Sequence[str], environment: Mapping[str, str]

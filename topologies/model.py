@@ -28,6 +28,7 @@ class Trunk:
     lower_port: int
     upper: str
     upper_port: int
+    rate_bps: int | None = None  # 0 is unshaped; None: the plane's rate
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Plane:
-    """One physical network: a switch or a tree of switches, with one NIC of every host on it."""
+    """One physical network: a switch, or several joined by trunks, with one NIC of every host on it."""
 
     name: str
     kind: str  # one of RAIL_KINDS
@@ -50,6 +51,10 @@ class Plane:
     switches: tuple[Switch, ...]
     nics: tuple[Nic, ...]
     trunks: tuple[Trunk, ...] = ()
+
+    def rate_of(self, trunk: Trunk) -> int:
+        """Return a trunk's rate in bit/s; 0 is unshaped."""
+        return self.rate_bps if trunk.rate_bps is None else trunk.rate_bps
 
 
 @dataclass(frozen=True)

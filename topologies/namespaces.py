@@ -18,7 +18,7 @@ from railweave.topologies.shaping import TokenBucket, bridge_loss_rules, countin
 
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
-MANAGEMENT_PREFIX = 24
+MANAGEMENT_PREFIX = 16
 
 
 def require_tools() -> None:
@@ -144,7 +144,7 @@ class Namespaces:
         for trunk in plane.trunks:
             ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)
             (lower, upper) = (interface_of_port(*end) for end in ends)
-            self._add_link(trunk.lower, lower, trunk.upper, upper, rate_bps=plane.rate_bps)
+            self._add_link(trunk.lower, lower, trunk.upper, upper, rate_bps=plane.rate_of(trunk))
             self._ip[trunk.lower].append(f"link set {lower} up")
             self._ip[trunk.upper].append(f"link set {upper} up")
 

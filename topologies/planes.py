@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Nic, Plane, Switch, Topology
 
-MANAGEMENT_NETWORK = "10.255.0.0/24"
+MANAGEMENT_NETWORK = "10.255.0.0/16"
 CONTROLLER_ADDRESS = "10.255.0.250"
 CONTROLLER_PORT = 9600
 P4RUNTIME_PORT = 9559
 DEFAULT_RATE_BPS = 100_000_000
 
 MAX_FAN_IN = 31  # children of one aggregating switch: bits 0 to 30 of its bitmap
-MAX_HOSTS = 199  # management addresses .1 to .199; switches follow from .200
+MAX_HOSTS = 199  # management addresses 10.255.0.1 to .199; single switches follow from .200
 MAX_PLANES = 40
 
 
@@ -50,20 +50,22 @@ def planes(
     `rates` is the rate of every link in bit/s, or one rate per plane; 0 leaves links unshaped.
     Raises TopologyError for an unknown rail, too few or too many hosts, and rates that do not fit.
     """
-    _check(hosts, rails)
-    per_plane = _rate_of_each_plane(rates, len(rails))
+    check_rails(rails)
+    _check_hosts(hosts, rails)
+    per_plane = rate_of_each_plane(rates, len(rails))
     names = tuple(f"h{number}" for number in range(1, hosts + 1))
     return Topology(
         name="planes",
         hosts=names,
         planes=tuple(
-            _plane(index, name, kind, rate, names)
+            single_switch(index, name, kind, rate, names)
             for index, (name, kind, rate) in enumerate(zip(plane_names(rails), rails, per_plane, strict=True))
         ),
     )
 
 
-def _plane(index: int, name: str, kind: str, rate_bps: int, hosts: Sequence[str]) -> Plane:
+def single_switch(index: int, name: str, kind: str, rate_bps: int, hosts: Sequence[str]) -> Plane:
+    """Return plane number `index` as one switch with a port per host."""
     network = index + 1
     switch = Switch(
         name=f"s-{name}",
@@ -71,20 +73,30 @@ def _plane(index: int, name: str, kind: str, rate_bps: int, hosts: Sequence[str]
         device_id=network,
     )
     nics = tuple(
-        Nic(
-            host=host,
-            interface=f"{host}-{name}",
-            address=f"10.{network}.0.{number}",
-            mac=f"02:00:00:{network:02x}:00:{number:02x}",
-            switch=switch.name,
-            port=number,
-        )
-        for number, host in enumerate(hosts, start=1)
+        nic(network, name, host, number, switch.name, number) for number, host in enumerate(hosts, start=1)
     )
-    return Plane(name, kind, f"10.{network}.0.0/16", rate_bps, (switch,), nics)
+    return Plane(name, kind, network_of(network), rate_bps, (switch,), nics)
 
 
-def _check(hosts: int, rails: Sequence[str]) -> None:
+def network_of(network: int) -> str:
+    """Return the IPv4 network of plane `network`, counted from 1."""
+    return f"10.{network}.0.0/16"
+
+
+def nic(network: int, plane: str, host: str, number: int, switch: str, port: int) -> Nic:
+    """Return the NIC of host `number`, counted from 1, by the address plan."""
+    return Nic(
+        host=host,
+        interface=f"{host}-{plane}",
+        address=f"10.{network}.0.{number}",
+        mac=f"02:00:00:{network:02x}:00:{number:02x}",
+        switch=switch,
+        port=port,
+    )
+
+
+def check_rails(rails: Sequence[str]) -> None:
+    """Raise TopologyError for rails that are unknown, too many or none."""
     if not rails:
         raise TopologyError(f"no rails given; name at least one of {', '.join(RAIL_KINDS)}")
     for kind in rails:
@@ -92,13 +104,17 @@ def _check(hosts: int, rails: Sequence[str]) -> None:
             raise TopologyError(f"unknown rail {kind!r}; rails are {', '.join(RAIL_KINDS)}")
     if len(rails) > MAX_PLANES:
         raise TopologyError(f"{len(rails)} rails given; the address plan has room for {MAX_PLANES}")
+
+
+def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
     most = MAX_FAN_IN if "ina" in rails else MAX_HOSTS
     if not 1 <= hosts <= most:
         why = "the fan-in of one aggregating switch" if "ina" in rails else "the management network"
         raise TopologyError(f"{hosts} hosts given; from 1 to {most} fit ({why})")
 
 
-def _rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
+def rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
+    """Return one rate per plane from one for all or one for each; TopologyError if they do not fit."""
     listed = [rates] * count if isinstance(rates, int) else list(rates)
     if len(listed) == 1:
         listed *= count

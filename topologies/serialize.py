@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import types
 import typing
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,6 +57,9 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
         raise TopologyError(f"{where}: unknown kind {plane.kind!r}; kinds are {', '.join(RAIL_KINDS)}")
     if plane.rate_bps < 0:
         raise TopologyError(f"{where}: rate_bps is {plane.rate_bps}; expected 0 (unshaped) or more")
+    for trunk in plane.trunks:
+        if plane.rate_of(trunk) < 0 or trunk.lower == trunk.upper:
+            raise TopologyError(f"{where}: {trunk}: expected two switches and a rate of 0 (unshaped) or more")
     try:
         network = ipaddress.IPv4Network(plane.network)
         outside = [nic.address for nic in plane.nics if ipaddress.IPv4Address(nic.address) not in network]
@@ -67,6 +71,8 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
     for trunk in plane.trunks:
         ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
     _unique(f"{where}: switch port", ends)
+    pairs = [tuple(sorted((trunk.lower, trunk.upper))) for trunk in plane.trunks]
+    _unique(f"{where}: trunk between", pairs)
     _unique(f"{where}: address", [nic.address for nic in plane.nics])
     _unique(f"{where}: MAC", [nic.mac for nic in plane.nics])
     _known(f"{where}: host", [nic.host for nic in plane.nics], topology.hosts)
@@ -113,6 +119,8 @@ def _build(cls: type[T], data: Any, where: str) -> T:
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:
+    if isinstance(hint, types.UnionType):  # T | None, where None is the default and left out
+        hint = typing.get_args(hint)[0]
     if typing.get_origin(hint) is tuple:
         if not isinstance(data, list):
             raise TopologyError(f"{where}: expected a list, found {type(data).__name__}")

@@ -32,7 +32,7 @@ def bench() -> None:
     "railweave bench all-reduce --sizes 4M --each-alone --json r.json",
 )
 def all_reduce(
-    topology: Annotated[str, typer.Option(help="planes, or a topology file.")] = PLANES,
+    topology: common.Topology = PLANES,
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
@@ -62,7 +62,7 @@ def all_reduce(
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
 
-        chosen = _topology(topology, hosts, rails, rate, switch)
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
         names = [plane.name for plane in chosen.planes]
         baselines = [name.strip() for name in baseline.split(",") if name.strip()]
         chosen, baseline_plane = _with_baseline_plane(chosen) if baselines else (chosen, "")
@@ -93,18 +93,6 @@ def all_reduce(
         common.write_json(report.as_json(result), json_file)
         if not result.ok:
             raise OptionError("wrong elements: see the column #wrong")
-
-
-def _topology(topology: str, hosts: int, rails: str, rate: str | None, target: str) -> Topology:
-    from railweave.topologies.planes import planes  # noqa: PLC0415
-    from railweave.topologies.serialize import load  # noqa: PLC0415
-
-    if topology == PLANES:
-        kinds = units.parse_rails(rails)
-        return planes(hosts, kinds, common.rates_of(rate, kinds, target))
-    if not Path(topology).exists():
-        raise OptionError(f"unknown topology {topology!r}; expected {PLANES} or a topology file")
-    return load(topology)
 
 
 def _with_baseline_plane(topology: Topology) -> tuple[Topology, str]:

@@ -18,8 +18,8 @@ import typer
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
+from railweave.topologies import model
 from railweave.topologies.errors import LabError, TopologyError
-from railweave.topologies.model import Topology
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Hosts = Annotated[int, typer.Option(help="Number of hosts.")]
+Topology = Annotated[
+    str,
+    typer.Option(
+        help="planes, leaf-spine:racks=2,hosts=4,spines=2, fat-tree:k=4 (or pods=, edges=, aggs=, cores=, "
+        "hosts=), or a topology file."
+    ),
+]
+Hosts = Annotated[int, typer.Option(help="Number of hosts of the topology planes.")]
 Rails = Annotated[str, typer.Option(help="Rails, one plane each: ina, tcp, rdma; a kind may repeat.")]
 Rates = Annotated[
     str | None,
@@ -99,7 +106,15 @@ def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:
     return [BMV2_RATE_BPS if kind == "ina" and target == "bmv2" else DEFAULT_RATE_BPS for kind in rails]
 
 
-def check_target(name: str, topology: Topology) -> str:
+def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str) -> model.Topology:
+    """Return the topology that options describe."""
+    from railweave.topologies.named import named  # noqa: PLC0415
+
+    kinds = units.parse_rails(rails)
+    return named(text, hosts=hosts, rails=kinds, rates=rates_of(rate, kinds, target))
+
+
+def check_target(name: str, topology: model.Topology) -> str:
     """Return the switch target's name; OptionError if there is none such, or it cannot run here."""
     from railweave.switch.targets import TARGETS  # noqa: PLC0415
 

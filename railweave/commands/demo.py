@@ -17,9 +17,10 @@ app = typer.Typer()
 @app.command(
     "demo",
     epilog="Examples: railweave demo · railweave demo --rails ina,tcp --rate 50M · "
-    "railweave demo --loss 0.01 --json r.json",
+    "railweave demo --loss 0.01 --json r.json · railweave demo --topology leaf-spine:racks=2,hosts=2",
 )
 def demo(
+    topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
     steps: Annotated[int, typer.Option(help="Training steps.")] = 100,
     rails: common.Rails = "ina,tcp,rdma",
@@ -41,18 +42,16 @@ def demo(
         from railweave.experiments.training import report, run  # noqa: PLC0415
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
         from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
-        from railweave.topologies.planes import planes  # noqa: PLC0415
 
-        kinds = units.parse_rails(rails)
-        topology = planes(hosts, kinds, common.rates_of(rate, kinds, switch))
-        names = [plane.name for plane in topology.planes]
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        names = [plane.name for plane in chosen.planes]
         options = run.DemoOptions(
-            topology=topology,
+            topology=chosen,
             training=TrainingOptions(steps=steps, seed=seed),
             out=out,
-            switch_target=common.check_target(switch, topology),
+            switch_target=common.check_target(switch, chosen),
             shares=units.parse_shares(shares, names),
-            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in topology.planes]),
+            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
         )
         console = common.console(json_file)
         with TrainingProgress(console, steps, names) as progress:

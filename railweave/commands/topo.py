@@ -45,6 +45,61 @@ def planes_command(
         _show(planes(hosts, kinds, common.rates_of(rate, kinds, "embedded")), out)
 
 
+Racks = Annotated[int, typer.Option(help="Leaf switches.")]
+PerRack = Annotated[int, typer.Option("--hosts", help="Hosts per rack.")]
+Uplink = Annotated[str | None, typer.Option(help="Rate of links between switches; default: the hosts'.")]
+
+
+@app.command("leaf-spine", epilog="Example: railweave topo leaf-spine --racks 2 --spines 2 --out net.png")
+def leaf_spine_command(
+    racks: Racks = 2,
+    hosts: PerRack = 4,
+    spines: Annotated[int, typer.Option(help="Spine switches, each joined to every leaf.")] = 2,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    uplink: Uplink = None,
+    out: Out = None,
+) -> None:
+    """Racks of hosts; on ina planes every leaf is joined to every spine. Other planes are one bridge each."""
+    with common.one_line_errors():
+        from railweave.topologies.clos import leaf_spine  # noqa: PLC0415
+
+        kinds = units.parse_rails(rails)
+        rates = common.rates_of(rate, kinds, "embedded")
+        _show(leaf_spine(racks, hosts, spines, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
+
+
+@app.command(
+    "fat-tree",
+    epilog="Examples: railweave topo fat-tree --k 4 · "
+    "railweave topo fat-tree --pods 2 --edges 2 --aggs 2 --cores 2 --hosts 2 --rails ina",
+)
+def fat_tree_command(
+    k: Annotated[int, typer.Option(help="Ports of a switch; what is not given follows from it.")] = 4,
+    pods: Annotated[int, typer.Option(help="Pods; 0: k.", min=0)] = 0,
+    edges: Annotated[int, typer.Option(help="Edge switches per pod; 0: k/2.", min=0)] = 0,
+    aggs: Annotated[int, typer.Option(help="Aggregation switches per pod; 0: k/2.", min=0)] = 0,
+    cores: Annotated[int, typer.Option(help="Cores; 0: (k/2)^2.", min=0)] = 0,
+    hosts: Annotated[int, typer.Option(help="Hosts per edge switch; 0: k/2.", min=0)] = 0,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    uplink: Uplink = None,
+    out: Out = None,
+) -> None:
+    """Three levels of switches on ina planes, as k-port switches allow or with counts of your own."""
+    with common.one_line_errors():
+        from railweave.topologies.clos import fat_tree  # noqa: PLC0415
+
+        kinds = units.parse_rails(rails)
+        rates = common.rates_of(rate, kinds, "embedded")
+        counts = {"pods": pods, "edges": edges, "aggs": aggs, "cores": cores, "hosts": hosts}
+        _show(fat_tree(k, **counts, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
+
+
+def _uplink(text: str | None) -> int | None:
+    return None if text is None else units.parse_rate(text)
+
+
 @app.command("file", epilog="Example: railweave topo file net.yaml --out net.svg")
 def file_command(
     path: Annotated[Path, typer.Argument(help="Topology file (YAML).")], out: Out = None

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planes topology and topology files."""
+"""Topologies as values, by name and as files."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+import networkx as nx
 import pytest
 import yaml
+from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import Topology
+from railweave.topologies.model import Topology, Trunk
+from railweave.topologies.named import named
+from railweave.topologies.namespaces import interface_of_port
 from railweave.topologies.planes import plane_names, planes
-from railweave.topologies.serialize import load
+from railweave.topologies.serialize import load, validate
 
 
 def test_planes_follow_the_address_plan() -> None:
@@ -110,3 +117,82 @@ def test_load_names_the_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
     broken.write_text("a: [")
     with pytest.raises(TopologyError, match=r"broken\.yaml: not YAML"):
         load(broken)
+
+
+def test_a_leaf_spine_joins_every_leaf_to_every_spine() -> None:
+    topology = leaf_spine(racks=3, hosts=2, spines=2, rails=("ina", "tcp"), rates=10, uplink_bps=20)
+    ina, tcp = topology.planes
+    assert len(topology.hosts) == 6
+    assert [switch.name for switch in ina.switches] == ["leaf1", "leaf2", "leaf3", "spine1", "spine2"]
+    assert {(t.lower, t.upper) for t in ina.trunks} == {
+        (f"leaf{leaf}", f"spine{spine}") for leaf in (1, 2, 3) for spine in (1, 2)
+    }
+    assert {ina.rate_of(trunk) for trunk in ina.trunks} == {20}
+    assert [nic.switch for nic in ina.nics] == ["leaf1", "leaf1", "leaf2", "leaf2", "leaf3", "leaf3"]
+    assert len({switch.p4runtime for switch in ina.switches}) == 5
+    assert [switch.name for switch in tcp.switches] == ["s-tcp"]
+
+
+@pytest.mark.parametrize("counts", [{"k": 4}, {"k": 2}, {"pods": 3, "edges": 2, "aggs": 2, "cores": 4}])
+def test_a_fat_tree_has_three_levels_and_every_core_reaches_every_pod(counts: dict[str, int]) -> None:
+    topology = fat_tree(**counts, rails=("ina",))
+    (plane,) = topology.planes
+    switches = nx.Graph((trunk.lower, trunk.upper) for trunk in plane.trunks)
+    pods = counts.get("pods", counts.get("k", 0))
+    for core in (name for name in switches if name.startswith("core")):
+        assert nx.degree(switches, core) == pods
+    edges = {nic.switch for nic in plane.nics}
+    assert max(nx.shortest_path_length(switches, "core1", edge) for edge in edges) == 2
+    assert Topology.from_yaml(topology.to_yaml()) == topology
+
+
+def test_a_fat_tree_of_4_port_switches_is_the_one_of_the_paper() -> None:
+    (plane,) = fat_tree(4, rails=("ina",)).planes
+    assert (len(plane.nics), len(plane.switches), len(plane.trunks)) == (16, 20, 32)
+    ports = Counter(nic.switch for nic in plane.nics)
+    ports.update(end for trunk in plane.trunks for end in (trunk.lower, trunk.upper))
+    assert set(ports.values()) == {4}
+
+
+def test_interface_names_of_several_planes_with_levels_fit_the_kernel() -> None:
+    topology = fat_tree(8, rails=("ina", "ina", "rdma"))
+    validate(topology)
+    for plane in topology.planes:
+        ends = [(nic.switch, nic.port) for nic in plane.nics]
+        ends += [end for t in plane.trunks for end in ((t.lower, t.lower_port), (t.upper, t.upper_port))]
+        assert all(len(interface_of_port(*end)) <= 15 for end in ends)
+        assert all(len(nic.interface) <= 15 for nic in plane.nics)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "switches"),
+    [("planes", 3, 1), ("planes:hosts=2", 2, 1), ("leaf-spine:racks=2,hosts=1,spines=3", 2, 5)],
+)
+def test_topologies_have_names(text: str, hosts: int, switches: int) -> None:
+    topology = named(text, hosts=3, rails=["ina"], rates=[0])
+    assert (len(topology.hosts), len(topology.planes[0].switches)) == (hosts, switches)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ring", "unknown topology 'ring'; expected planes, leaf-spine, fat-tree or a topology file"),
+        ("leaf-spine:rack=2", "cannot read 'rack=2'; expected NUMBER for racks, hosts, spines"),
+        ("leaf-spine:racks=-1", "cannot read 'racks=-1'"),
+        ("leaf-spine:spines=0", "0 spines given"),
+        ("leaf-spine:hosts=32", "32 hosts per rack given; one switch adds up to 31"),
+        ("fat-tree:k=3", "k=3: expected an even number"),
+        ("fat-tree:aggs=2,cores=3", "3 cores for 2 aggregation switches per pod: expected a multiple"),
+        ("fat-tree:k=10", "250 hosts given; the management network has room for 199"),
+    ],
+)
+def test_names_of_no_topology_are_refused(text: str, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        named(text, rails=["ina"], rates=[0])
+
+
+def test_two_trunks_between_the_same_switches_are_refused() -> None:
+    (plane,) = leaf_spine(1, 1, 1, rails=("ina",)).planes
+    twice = replace(plane, trunks=(*plane.trunks, Trunk("spine1", 9, "leaf1", 9)))
+    with pytest.raises(TopologyError, match="trunk between \\('leaf1', 'spine1'\\) occurs twice"):
+        validate(Topology("x", ("h1",), (twice,)))

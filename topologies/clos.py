@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies whose in-network planes have levels: `leaf-spine` and `fat-tree` (folded Clos networks).
+
+Only planes of kind ina get levels, with a P4 switch in every place; the others are one bridge each, as in the
+`planes` topology. Hosts are numbered rack by rack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology, Trunk
+from railweave.topologies.planes import (
+    DEFAULT_RATE_BPS,
+    MAX_FAN_IN,
+    MAX_HOSTS,
+    P4RUNTIME_PORT,
+    check_rails,
+    network_of,
+    nic,
+    plane_names,
+    rate_of_each_plane,
+    single_switch,
+)
+
+MAX_SWITCHES = 254  # of a plane: the last byte of a management address
+LONG = {"l": "leaf", "s": "spine", "e": "edge", "a": "agg", "c": "core"}
+
+
+@dataclass(frozen=True)
+class Level:
+    """The switches of one level: `l` for leaves and so on, and how many there are."""
+
+    letter: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A plane's shape: its levels from the hosts up, hosts per switch of the lowest, and who is above whom.
+
+    `uplinks` lists pairs of (level, number) of the lower switch and number of the upper, one level above.
+    """
+
+    levels: tuple[Level, ...]
+    hosts_per_rack: int
+    uplinks: tuple[tuple[int, int, int], ...]
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return self.levels[0].count * self.hosts_per_rack
+
+
+def leaf_spine(
+    racks: int = 2,
+    hosts: int = 4,
+    spines: int = 2,
+    *,
+    rails: Sequence[str] = RAIL_KINDS,
+    rates: int | Sequence[int] = DEFAULT_RATE_BPS,
+    uplink_bps: int | None = None,
+) -> Topology:
+    """Return `racks` leaves with `hosts` hosts each, every leaf joined to every one of `spines` spines.
+
+    `rates` is as in `planes`; `uplink_bps` is the rate of links between switches, the hosts' by default.
+    Raises TopologyError where counts make no sense.
+    """
+    _positive(racks=racks, hosts=hosts, spines=spines)
+    uplinks = tuple((0, rack, spine) for rack in range(racks) for spine in range(spines))
+    fabric = Fabric((Level("l", racks), Level("s", spines)), hosts, uplinks)
+    return _topology("leaf-spine", fabric, rails, rates, uplink_bps)
+
+
+def fat_tree(
+    k: int = 4,
+    *,
+    pods: int = 0,
+    edges: int = 0,
+    aggs: int = 0,
+    cores: int = 0,
+    hosts: int = 0,
+    rails: Sequence[str] = RAIL_KINDS,
+    rates: int | Sequence[int] = DEFAULT_RATE_BPS,
+    uplink_bps: int | None = None,
+) -> Topology:
+    """Return the three-level fat tree of k-port switches (Al-Fares et al., SIGCOMM 2008), or a part of one.
+
+    By default there are k pods of k/2 edge and k/2 aggregation switches, k/2 hosts per edge switch and (k/2)²
+    cores; `pods`, `edges` and `aggs` (per pod), `cores` and `hosts` (per edge switch) replace these. Every
+    core is joined to one aggregation switch of each pod. Raises TopologyError where counts make no sense.
+    """
+    if k < 2 or k % 2:
+        raise TopologyError(f"a fat tree with k={k}: expected an even number from 2")
+    half = k // 2
+    pods, edges, aggs, hosts = pods or k, edges or half, aggs or half, hosts or half
+    cores = cores or aggs * half
+    _positive(pods=pods, edges=edges, aggs=aggs, cores=cores, hosts=hosts)
+    if cores % aggs:
+        raise TopologyError(f"{cores} cores for {aggs} aggregation switches per pod: expected a multiple")
+    per_agg = cores // aggs
+    uplinks = [
+        (0, pod * edges + edge, pod * aggs + agg)
+        for pod in range(pods)
+        for edge in range(edges)
+        for agg in range(aggs)
+    ]
+    uplinks += [
+        (1, pod * aggs + agg, agg * per_agg + core)
+        for pod in range(pods)
+        for agg in range(aggs)
+        for core in range(per_agg)
+    ]
+    levels = Level("e", pods * edges), Level("a", pods * aggs), Level("c", cores)
+    return _topology("fat-tree", Fabric(levels, hosts, tuple(uplinks)), rails, rates, uplink_bps)
+
+
+def _topology(
+    name: str, fabric: Fabric, rails: Sequence[str], rates: int | Sequence[int], uplink_bps: int | None
+) -> Topology:
+    check_rails(rails)
+    _check(fabric)
+    hosts = tuple(f"h{number}" for number in range(1, fabric.hosts + 1))
+    names = plane_names(rails)
+    alone = sum(kind == "ina" for kind in rails) == 1
+    planes = []
+    per_plane = zip(names, rails, rate_of_each_plane(rates, len(rails)), strict=True)
+    for index, (plane, kind, rate) in enumerate(per_plane):
+        if kind == "ina":
+            label = _long_name if alone else _short_name(plane)
+            planes.append(_plane(index, plane, rate, uplink_bps, fabric, hosts, label))
+        else:
+            planes.append(single_switch(index, plane, kind, rate, hosts))
+    return Topology(name, hosts, tuple(planes))
+
+
+def _plane(
+    index: int,
+    name: str,
+    rate_bps: int,
+    uplink_bps: int | None,
+    fabric: Fabric,
+    hosts: Sequence[str],
+    label: Callable[[str, int], str],
+) -> Plane:
+    network = index + 1
+    names = [[label(level.letter, number + 1) for number in range(level.count)] for level in fabric.levels]
+    switches = tuple(
+        Switch(switch, f"10.255.{network}.{number}:{P4RUNTIME_PORT}", number)
+        for number, switch in enumerate((s for level in names for s in level), start=1)
+    )
+    nics, next_port = [], dict.fromkeys((switch.name for switch in switches), 1)
+
+    def port_of(switch: str) -> int:
+        next_port[switch] += 1
+        return next_port[switch] - 1
+
+    for number, host in enumerate(hosts):
+        leaf = names[0][number // fabric.hosts_per_rack]
+        nics.append(nic(network, name, host, number + 1, leaf, port_of(leaf)))
+    trunks = []
+    for level, lower, upper in fabric.uplinks:
+        below, above = names[level][lower], names[level + 1][upper]
+        trunks.append(Trunk(below, port_of(below), above, port_of(above), uplink_bps))
+    return Plane(name, "ina", network_of(network), rate_bps, switches, tuple(nics), tuple(trunks))
+
+
+def _long_name(letter: str, number: int) -> str:
+    return f"{LONG[letter]}{number}"
+
+
+def _short_name(plane: str) -> Callable[[str, int], str]:
+    """Interfaces are named after switch and port in 15 characters, so names with a plane must be short."""
+    return lambda letter, number: f"{plane}-{letter}{number}"
+
+
+def _positive(**counts: int) -> None:
+    for what, count in counts.items():
+        if count < 1:
+            raise TopologyError(f"{count} {what} given; expected at least 1")
+
+
+def _check(fabric: Fabric) -> None:
+    switches = sum(level.count for level in fabric.levels)
+    if fabric.hosts > MAX_HOSTS:
+        raise TopologyError(f"{fabric.hosts} hosts given; the management network has room for {MAX_HOSTS}")
+    if switches > MAX_SWITCHES:
+        raise TopologyError(f"{switches} switches given; the management network has room for {MAX_SWITCHES}")
+    if fabric.hosts_per_rack > MAX_FAN_IN:
+        raise TopologyError(
+            f"{fabric.hosts_per_rack} hosts per rack given; one switch adds up to {MAX_FAN_IN} contributions"
+        )

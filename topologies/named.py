@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies as people name them: `planes`, `leaf-spine:racks=2,hosts=4`, `fat-tree:k=4`, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Topology
+from railweave.topologies.planes import planes
+from railweave.topologies.serialize import load
+
+COUNTS = {
+    "planes": ("hosts",),
+    "leaf-spine": ("racks", "hosts", "spines"),
+    "fat-tree": ("k", "pods", "edges", "aggs", "cores", "hosts"),
+}
+
+
+def named(
+    text: str,
+    *,
+    hosts: int | None = None,
+    rails: Sequence[str],
+    rates: Sequence[int],
+    uplink_bps: int | None = None,
+) -> Topology:
+    """Return the topology of a name with its counts, or of a file; TopologyError names what it does not know.
+
+    `hosts` is for `planes`, where the name has no count of them. A file has rails and rates of its own.
+
+    >>> named("leaf-spine:racks=2,hosts=1", rails=["ina"], rates=[0]).hosts
+    ('h1', 'h2')
+    """
+    name, _, rest = text.partition(":")
+    if name not in COUNTS:
+        if Path(text).exists():
+            return load(text)
+        raise TopologyError(f"unknown topology {text!r}; expected {', '.join(COUNTS)} or a topology file")
+    counts = _counts(name, rest)
+    if name == "leaf-spine":
+        return leaf_spine(**counts, rails=rails, rates=rates, uplink_bps=uplink_bps)
+    if name == "fat-tree":
+        return fat_tree(**counts, rails=rails, rates=rates, uplink_bps=uplink_bps)
+    if hosts is not None:
+        counts.setdefault("hosts", hosts)
+    return planes(**counts, rails=rails, rates=rates)
+
+
+def _counts(name: str, text: str) -> dict[str, int]:
+    counts = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        if key not in COUNTS[name] or not value.isdecimal():
+            raise TopologyError(
+                f"topology {name}: cannot read {part!r}; expected NUMBER for {', '.join(COUNTS[name])}, "
+                f"such as {name}:{COUNTS[name][0]}=4"
+            )
+        counts[key] = int(value)
+    return counts
