@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/collective.hpp"
 #include "core/time.hpp"
@@ -38,13 +40,46 @@ struct RailStats {
   Duration busy = 0;                  // time with a slice in progress
 };
 
-enum class FailureKind : std::uint8_t { kPeerLost, kMismatch, kRailDown, kInternal };
+/// What a rail with aggregation trees knows of one of them. Counts since it was formed, over all its moves.
+struct GroupStats {
+  std::uint16_t group = 0;      // its number in the switches now; changes when it moves
+  std::uint32_t slots = 0;      // chunks that may be in flight
+  std::uint32_t in_flight = 0;  // now
+  std::uint32_t window = 0;     // chunks that are let in flight now
+  Duration rtt = 0;             // smoothed
+  std::uint64_t contributions = 0;
+  std::uint64_t results = 0;
+  std::uint64_t retransmissions = 0;
+  std::uint64_t early_retransmissions = 0;  // those that a gap caused, not the timer
+  std::uint64_t timeouts = 0;
+  std::uint64_t stale = 0;       // results of a group that it was before a move
+  std::uint64_t duplicates = 0;  // results that were here already
+  std::uint64_t mismatches = 0;  // results of contributions that did not belong together
+  std::uint64_t refused = 0;     // malformed, or not for this child
+  std::uint64_t probes_sent = 0;
+  std::uint64_t probes_answered = 0;
+  std::uint64_t nonfinite_chunks = 0;
+  std::uint64_t moves = 0;
+  double error_bound = 0;  // greatest error that fixed point can have caused in an element, so far
+};
+
+/// kSilent is for the agent alone: the peer, or the path to it on this rail, is gone, and other rails may
+/// know which.
+enum class FailureKind : std::uint8_t { kPeerLost, kMismatch, kRailDown, kInternal, kSilent };
 
 struct Failure {
   FailureKind kind;
-  int rank;             // the peer concerned, or -1
-  std::string message;  // names what happened, what was expected, what to do
-  std::string rail{};   // where it happened, if not on the rail that tells of it
+  int rank;                                 // the peer concerned, or -1
+  std::string message;                      // names what happened, what was expected, what to do
+  std::string rail{};                       // where it happened, if not on the rail that tells of it
+  std::optional<std::uint32_t> op_index{};  // of this rank's call that it happened in, if that is known
+};
+
+/// Contributions to a tree and probes have been silent for a while.
+struct Stall {
+  std::uint16_t group;
+  bool first_switch_ok;  // it answers probes
+  bool root_ok;          // probes come back from the root
 };
 
 /// Told by the rail, on the loop's thread.
@@ -53,6 +88,11 @@ class RailListener {
   virtual ~RailListener() = default;
   virtual void slice_done(std::size_t rail, std::uint32_t op_index, Time now) = 0;
   virtual void rail_failed(std::size_t rail, const Failure& failure, Time now) = 0;
+  /// The rail waits for a tree and goes on trying; told once per silence.
+  virtual void stalled(std::size_t, const Stall&, Time) {}
+  /// What this rank calls under that index, if it has been submitted and is not complete. For messages that
+  /// come on a rail that has no part in the call.
+  virtual std::optional<CallDescription> pending_call(std::uint32_t) const { return std::nullopt; }
 };
 
 class Rail : public Timed {
@@ -60,6 +100,10 @@ class Rail : public Timed {
   virtual std::string_view kind() const = 0;
   /// Starts a slice, or queues it behind those that run. Slices are started in the same order on every rank.
   virtual void start(const Slice& slice, Time now) = 0;
+  /// A call begins in which this rail has no part. A peer that uses it for that call calls something else.
+  virtual void pass_over(const CallDescription&, Time) {}
+  /// Whether this rank has had a sign of life of the peer's process on this rail a moment ago.
+  virtual bool hears(int, Time) const { return false; }
   /// Drops all slices in progress without completing them: the communicator is being closed or has failed.
   virtual void abort() = 0;
   /// Tells the peers, where this rail can, why this rank gives up.
@@ -69,6 +113,8 @@ class Rail : public Timed {
   virtual void close(Time) {}
   virtual bool closed() const { return true; }
   virtual RailStats stats() const = 0;
+  /// One per aggregation tree, if the rail has any.
+  virtual std::vector<GroupStats> groups() const { return {}; }
 };
 
 }  // namespace railweave
