@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railweave.commands import common
+from railweave.commands import bench_switch, common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from railweave.topologies.model import Topology
 
 app = typer.Typer(no_args_is_help=True)
+
+app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
 
 PLANES = "planes"
 
