@@ -133,12 +133,12 @@ class PythonAgent {
                   std::uint32_t slots, std::uint32_t lanes) {
     InaRail& target = *ina_.at(rail);
     agent_.on_loop([&] {
-      target.attach({.group = group,
-                     .virtual_address = virtual_address,
-                     .child = child,
-                     .slots = slots,
-                     .lanes = lanes,
-                     .world_size = agent_.world_size()});
+      target.attach({{.group = group,
+                      .virtual_address = virtual_address,
+                      .child = child,
+                      .slots = slots,
+                      .lanes = lanes,
+                      .world_size = agent_.world_size()}});
     });
   }
 

@@ -56,7 +56,7 @@ class PyEndpoint {
     return nb::bytes(datagram.data(), datagram.size());
   }
 
-  /// None, the op index of a slice that is done, or what failed.
+  /// None, the op index of a slice that is done, what stands still, or what failed.
   nb::object poll() {
     const auto event = endpoint_.poll();
     if (!event) return nb::none();
@@ -64,6 +64,8 @@ class PyEndpoint {
       static constexpr const char* kKinds[] = {"peer_lost", "mismatch", "rail_down", "internal"};
       return nb::make_tuple(kKinds[static_cast<int>(failure->kind)], failure->message);
     }
+    if (const auto* stalled = std::get_if<ina::Stalled>(&*event))
+      return nb::make_tuple("stalled", stalled->first_switch_ok, stalled->root_ok);
     const std::uint32_t op_index = std::get<ina::SliceDone>(*event).op_index;
     held_.erase(op_index);
     return nb::int_(op_index);
@@ -82,12 +84,17 @@ class PyEndpoint {
     all["timeouts"] = stats.timeouts;
     all["results"] = stats.results;
     all["duplicates"] = stats.duplicates;
+    all["spurious"] = stats.spurious;
+    all["stale"] = stats.stale;
+    all["moves"] = stats.moves;
+    all["stalls"] = stats.stalls;
     all["probes_sent"] = stats.probes_sent;
     all["probes_answered"] = stats.probes_answered;
     all["nonfinite_chunks"] = stats.nonfinite_chunks;
     all["refused"] = refused;
     all["in_flight"] = endpoint_.in_flight();
     all["window"] = endpoint_.window().size();
+    all["rtt_ns"] = endpoint_.window().smoothed_rtt();
     all["rto_ns"] = endpoint_.window().rto();
     return all;
   }
@@ -242,18 +249,18 @@ void bind_endpoint(nb::module_& m) {
           "__init__",
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
-             Duration initial_rto, Duration silence_limit) {
+             Duration initial_rto, Duration stall_after) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
             options.window.initial_rto = initial_rto;
             options.reorder = reorder;
-            options.silence_limit = silence_limit;
+            options.stall_after = stall_after;
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4,
-          "initial_rto"_a = ina::WindowOptions{}.initial_rto, "silence_limit"_a = 10 * kSecond)
+          "initial_rto"_a = ina::WindowOptions{}.initial_rto, "stall_after"_a = 300 * kMillisecond)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("receive", &PyEndpoint::receive, "datagram"_a, "now"_a)
       .def("transmit", &PyEndpoint::transmit, "now"_a, "The next datagram to send now, or None.")
@@ -267,7 +274,21 @@ void bind_endpoint(nb::module_& m) {
       .def(
           "expire", [](PyEndpoint& self, Time now) { self.endpoint().expire(now); }, "now"_a)
       .def("poll", &PyEndpoint::poll,
-           "None, the op index of a slice that is done, or (kind, message) of a failure.")
+           "None, the op index of a slice that is done, (kind, message) of a failure, or (\"stalled\", "
+           "whether "
+           "the first switch answers, whether the root does).")
+      .def(
+          "pause", [](PyEndpoint& self, Time now) { return self.endpoint().pause(now); }, "now"_a,
+          "Send and take nothing until `resume`; the lowest chunk without a result.")
+      .def(
+          "resume",
+          [](PyEndpoint& self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
+             std::uint32_t lanes, std::uint64_t resume_from, Time now) {
+            self.endpoint().resume({.group = group, .child = child, .slots = slots, .lanes = lanes},
+                                   resume_from, now);
+          },
+          nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "resume_from"_a, "now"_a,
+          "Go on in another group, from the least position of all ranks.")
       .def("abort", [](PyEndpoint& self) { self.endpoint().abort(); })
       .def_prop_ro("idle", [](PyEndpoint& self) { return self.endpoint().idle(); })
       .def("stats", &PyEndpoint::stats);

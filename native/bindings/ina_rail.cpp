@@ -7,10 +7,12 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "arrays.hpp"
@@ -34,15 +36,25 @@ class PyRails final : public RailListener {
 
   std::uint16_t port(std::size_t rail) const { return rails_.at(rail)->port(); }
 
-  void attach(std::size_t rail, std::uint16_t group, std::string virtual_address, std::uint8_t child,
+  /// The trees of one rail: (group, virtual address, child).
+  void attach(std::size_t rail,
+              const std::vector<std::tuple<std::uint16_t, std::string, std::uint8_t>>& trees,
               std::uint32_t slots, std::uint32_t lanes, int world_size) {
-    rails_.at(rail)->attach({.group = group,
-                             .virtual_address = std::move(virtual_address),
-                             .child = child,
-                             .slots = slots,
-                             .lanes = lanes,
-                             .world_size = world_size});
+    std::vector<InaGroup> groups;
+    for (const auto& [group, address, child] : trees)
+      groups.push_back({group, address, child, slots, lanes, world_size});
+    rails_.at(rail)->attach(groups);
     world_size_ = world_size;
+  }
+
+  std::uint64_t pause(std::size_t rail, std::uint16_t group) {
+    return rails_.at(rail)->pause(group, EventLoop::now());
+  }
+
+  void resume(std::size_t rail, std::uint16_t old_group, std::uint16_t group, std::string virtual_address,
+              std::uint8_t child, std::uint32_t slots, std::uint32_t lanes, std::uint64_t resume_from) {
+    rails_.at(rail)->resume(old_group, {group, std::move(virtual_address), child, slots, lanes, world_size_},
+                            resume_from, EventLoop::now());
   }
 
   void start(std::size_t rail, std::uint32_t op_index, std::string_view op, ConstArray input, Array output) {
@@ -85,15 +97,26 @@ class PyRails final : public RailListener {
     all["retransmissions"] = stats.retransmissions;
     all["duplicates"] = stats.duplicates;
     all["malformed"] = stats.malformed;
-    if (const ina::Endpoint* endpoint = rails_.at(rail)->endpoint()) {
-      all["window"] = endpoint->window().size();
-      all["rtt_ns"] = endpoint->window().smoothed_rtt();
-      all["timeouts"] = endpoint->stats().timeouts;
+    nb::list trees;
+    for (const GroupStats& group : rails_.at(rail)->groups()) {
+      nb::dict tree;
+      tree["group"] = group.group;
+      tree["window"] = group.window;
+      tree["rtt_ns"] = group.rtt;
+      tree["timeouts"] = group.timeouts;
+      tree["results"] = group.results;
+      tree["duplicates"] = group.duplicates;
+      tree["stale"] = group.stale;
+      tree["moves"] = group.moves;
+      trees.append(tree);
     }
+    all["trees"] = trees;
+    all["stalls"] = stalls_;
     return all;
   }
 
   void slice_done(std::size_t, std::uint32_t, Time) override { --pending_; }
+  void stalled(std::size_t, const Stall&, Time) override { ++stalls_; }
   void rail_failed(std::size_t rail, const Failure& failure, Time) override {
     failure_ = "rail " + std::to_string(rail) + ": " + failure.message;
   }
@@ -103,6 +126,7 @@ class PyRails final : public RailListener {
   std::vector<std::unique_ptr<InaRail>> rails_;
   std::vector<std::pair<ConstArray, Array>> held_;
   std::size_t pending_ = 0;
+  std::size_t stalls_ = 0;
   int world_size_ = 0;
   std::string failure_;
 };
@@ -115,8 +139,11 @@ void bind_ina_rail(nb::module_& ina) {
       .def("open", &PyRails::open, "address"_a, "interface"_a = "", "rate_bps"_a = 0,
            "Open a rail on this host's address; its index. RuntimeError says what is wrong.")
       .def("port", &PyRails::port, "rail"_a)
-      .def("attach", &PyRails::attach, "rail"_a, "group"_a, "virtual_address"_a, "child"_a, "slots"_a,
-           "lanes"_a, "world_size"_a)
+      .def("attach", &PyRails::attach, "rail"_a, "trees"_a, "slots"_a, "lanes"_a, "world_size"_a,
+           "Join the trees: (group, virtual address, child) of each.")
+      .def("pause", &PyRails::pause, "rail"_a, "group"_a, "Stop a tree; the position of this rank.")
+      .def("resume", &PyRails::resume, "rail"_a, "old_group"_a, "group"_a, "virtual_address"_a, "child"_a,
+           "slots"_a, "lanes"_a, "resume_from"_a, "Go on in another group.")
       .def("start", &PyRails::start, "rail"_a, "op_index"_a, "op"_a, "input"_a, "output"_a)
       .def("run", &PyRails::run, "timeout_s"_a,
            "Run until every slice is done; False after the timeout. RuntimeError when a rail fails.")

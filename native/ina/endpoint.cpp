@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::uint32_t kMaxLanes = 2048;  // 8 KiB: a jumbo frame
 constexpr std::uint32_t kFirstBurst = 2;
+constexpr std::uint32_t kMaxBackoff = 4;  // round trips between two of the later retransmissions
+constexpr std::uint32_t kMaxReorderSteps = 8;
+constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
+constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
 
 const EndpointOptions& checked(const EndpointOptions& options) {
   auto demand = [](bool holds, const char* what) {
@@ -43,61 +47,54 @@ std::uint64_t EndpointStats::refused_in_all() const {
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(checked(options)),
       window_(capped(options.window, options.slots)),
-      packets_(options.slots * packet_bytes(options.lanes)),
-      flights_(options.slots),
-      in_flight_(flights_),
+      flights_(packet_bytes(options.lanes)),
+      fresh_(flights_),
+      again_(flights_),
       lost_(flights_),
-      burst_(kFirstBurst) {}
+      burst_(kFirstBurst) {
+  // Exponents come back a window after they were sent; so far ahead, data never wait for them.
+  lead_ = std::max(1u, (options_.slots + options_.lanes - 1) / options_.lanes);
+  flights_.grow(std::size_t{2} * options.slots, 0);
+}
 
 void Endpoint::start(const Slice& slice) {
   if (slice.count == 0) throw std::invalid_argument("a slice has at least one element");
   if (slice.world_size != options_.world_size)
     throw std::invalid_argument("the slice's world size is not the group's");
   if (dead_) return;
-  // Exponents come back a window after they were sent; so far ahead, data never wait for them.
-  const std::uint32_t lead = std::max(1u, (options_.slots + options_.lanes - 1) / options_.lanes);
-  calls_.emplace_back(slice, options_.lanes, lead);
+  calls_.emplace_back(slice, options_.lanes, lead_);
 }
 
 std::uint16_t Endpoint::slot_field(std::uint64_t chunk) const {
-  return static_cast<std::uint16_t>(chunk % options_.slots * 2 + chunk / options_.slots % 2);
+  const std::uint64_t number = chunk - base_;
+  return static_cast<std::uint16_t>(number % options_.slots * 2 + number / options_.slots % 2);
 }
 
 std::uint32_t Endpoint::round_field(std::uint64_t chunk) const {
-  return static_cast<std::uint32_t>(chunk / options_.slots / 2);
+  return static_cast<std::uint32_t>((chunk - base_) / options_.slots / 2);
 }
 
 // --- sending ---
 
 Bytes Endpoint::transmit(Time now) {
-  if (dead_) return {};
-  if (probe_due_) return transmit_probe(now);
-  if (!lost_.empty()) return transmit_again(now);
-  return transmit_next(now);
-}
-
-Bytes Endpoint::transmit_probe(Time now) {
-  probe_due_ = false;
-  probe_sent_at_ = now;
-  encode({.kind = static_cast<std::uint8_t>(Kind::kProbe),
-          .group = options_.group,
-          .child = options_.child,
-          .round = ++probe_number_},
-         probe_.data());
-  ++stats_.probes_sent;
-  return probe_;
+  if (dead_ || paused_) return {};
+  if (const Bytes probe = prober_.transmit(options_.group, options_.child, now); !probe.empty()) {
+    ++stats_.probes_sent;
+    return probe;
+  }
+  return lost_.empty() ? transmit_next(now) : transmit_again(now);
 }
 
 Bytes Endpoint::transmit_again(Time now) {
-  const std::uint32_t slot = lost_.front();
-  lost_.remove(slot);
-  std::byte* const bytes = packet(slot);
+  const std::uint32_t index = lost_.front();
+  lost_.remove(index);
+  std::byte* const bytes = flights_.packet_by_index(index);
   Header header = decode(bytes);
   header.flags |= flag::kRetransmission;
   encode(header, bytes);
   ++stats_.retransmissions;
-  if (!flights_[slot].after_timeout) ++stats_.early_retransmissions;
-  return depart(slot, now);
+  if (!flights_.by_index(index).after_timeout) ++stats_.early_retransmissions;
+  return depart(index, now);
 }
 
 /// The call whose item comes next in the group's sequence; null if there is none.
@@ -107,40 +104,52 @@ Call* Endpoint::issuing() {
 }
 
 Bytes Endpoint::transmit_next(Time now) {
-  const auto slot = static_cast<std::uint32_t>(next_chunk_ % options_.slots);
-  Flight& flight = flights_[slot];
-  const bool free = flight.state == FlightState::kUnused || flight.state == FlightState::kDone;
-  Call* const from = free ? issuing() : nullptr;
-  const std::optional<Item> item = from ? from->next() : std::nullopt;
-  if (!item) return {};
-  if (in_flight_.size() >= window_.size()) {
+  const std::uint64_t chunk = next_sent_;
+  const bool free =
+      chunk - base_ < options_.slots || flights_.at(chunk - options_.slots).state == FlightState::kDone;
+  if (!free) return {};
+  const bool built = chunk < next_built_;  // after a move
+  if (!built && (issuing() == nullptr || !issuing()->next())) return {};
+  if (in_flight() >= window_.size()) {
     window_.limited();
     return {};
   }
-  Header header{.kind = static_cast<std::uint8_t>(Kind::kContribute),
-                .op = static_cast<std::uint8_t>(from->wire_op(*item)),
-                .group = options_.group,
-                .child = options_.child,
-                .slot = slot_field(next_chunk_),
-                .round = round_field(next_chunk_),
-                .mark = from->mark()};
-  header.flags = from->build(*item, packet(slot) + kHeaderBytes);
-  encode(header, packet(slot));
-  flight = {.chunk = next_chunk_++, .call = issuing_call_, .item = *item};
+  if (!built) build();
+  std::byte* const bytes = flights_.packet(chunk);
+  Header header = decode(bytes);
+  header.group = options_.group;
+  header.child = options_.child;
+  header.flags &= static_cast<std::uint8_t>(~flag::kRetransmission);
+  header.slot = slot_field(chunk);
+  header.round = round_field(chunk);
+  encode(header, bytes);
+  ++next_sent_;
   ++stats_.contributions;
-  if (item->phase == Phase::kClasses) ++stats_.nonfinite_chunks;
-  return depart(slot, now);
+  return depart(flights_.index(chunk), now);
 }
 
-Bytes Endpoint::depart(std::uint32_t slot, Time now) {
-  Flight& flight = flights_[slot];
+/// The next item of the sequence as a packet; the group's fields come when it departs.
+void Endpoint::build() {
+  Call& from = *issuing();
+  const Item item = *from.next();
+  std::byte* const bytes = flights_.packet(next_built_);
+  Header header{.kind = static_cast<std::uint8_t>(Kind::kContribute),
+                .op = static_cast<std::uint8_t>(from.wire_op(item)),
+                .mark = from.mark()};
+  header.flags = from.build(item, bytes + kHeaderBytes);
+  encode(header, bytes);
+  flights_.at(next_built_++) = {.call = issuing_call_, .item = item};
+  if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
+}
+
+Bytes Endpoint::depart(std::uint32_t index, Time now) {
+  Flight& flight = flights_.by_index(index);
   flight.state = FlightState::kInFlight;
   flight.sent = next_transmission_++;
   flight.sent_at = now;
-  ++flight.transmissions;
-  in_flight_.push_back(slot);
-  if (timer_ == kNever) timer_ = now + window_.rto();
-  return {packet(slot), packet_bytes(options_.lanes)};
+  (++flight.transmissions == 1 ? fresh_ : again_).push_back(index);
+  if (silent_at_ == kNever) silent_at_ = now + window_.rto();
+  return {flights_.packet_by_index(index), packet_bytes(options_.lanes)};
 }
 
 // --- receiving ---
@@ -150,6 +159,10 @@ void Endpoint::receive(Bytes datagram, Time now) {
   if (datagram.size() < kHeaderBytes) return refuse(Refusal::kShort);
   const Header header = decode(datagram.data());
   if (header.version != kVersion) return refuse(Refusal::kVersion);
+  if (paused_ || (header.group != options_.group && header.group == left_group_)) {
+    ++stats_.stale;
+    return;
+  }
   if (header.group != options_.group) return refuse(Refusal::kGroup);
   if (header.child != options_.child) return refuse(Refusal::kChild);
   if (header.kind == static_cast<std::uint8_t>(Kind::kProbe)) return receive_probe(header, now);
@@ -159,88 +172,93 @@ void Endpoint::receive(Bytes datagram, Time now) {
 }
 
 void Endpoint::receive_probe(const Header& header, Time now) {
-  const auto age = static_cast<std::int32_t>(probe_number_ - header.round);
-  if (age < 0 || header.round == 0) return refuse(Refusal::kUnsent);
-  silent_since_ = kNever;
-  if (age > 0 || probe_sent_at_ == kNever) {
-    ++stats_.duplicates;
-    return;
+  Duration round_trip = 0;
+  switch (prober_.receive(header, now, round_trip)) {
+    case ProbeAnswer::kUnsent:
+      return refuse(Refusal::kUnsent);
+    case ProbeAnswer::kLate:
+      ++stats_.duplicates;
+      return;
+    case ProbeAnswer::kNew:
+      ++stats_.probes_answered;
+      window_.path_sample(round_trip);
+      return;
   }
-  ++stats_.probes_answered;
-  window_.path_sample(now - probe_sent_at_);
-  probe_sent_at_ = kNever;
 }
 
 void Endpoint::receive_result(const Header& header, const std::byte* lanes, Time now) {
   const std::uint32_t slot = header.slot >> 1;
   if (slot >= options_.slots) return refuse(Refusal::kSlot);
-  const Flight& flight = flights_[slot];
-  if (flight.state == FlightState::kUnused) return refuse(Refusal::kUnsent);
+  const std::uint64_t sent = next_sent_ - base_;
+  if (sent <= slot) return refuse(Refusal::kUnsent);
   // How often the slot has been used, as 33 bits on the wire: 32 of the round and the copy.
-  const std::uint64_t uses = flight.chunk / options_.slots;
+  const std::uint64_t uses = (sent - 1 - slot) / options_.slots;
   const std::uint64_t claimed = std::uint64_t{header.round} << 1 | (header.slot & 1);
   const auto ahead = static_cast<std::int64_t>((claimed - uses) << 31);
   if (ahead > 0) return refuse(Refusal::kUnsent);
-  if (ahead < 0 || flight.state == FlightState::kDone) {
+  const std::uint64_t chunk = base_ + uses * options_.slots + slot;
+  if (ahead < 0) {
     ++stats_.duplicates;
     return;
   }
-  accept(slot, header, lanes, now);
+  if (flights_.at(chunk).state == FlightState::kDone) return count_duplicate(flights_.at(chunk));
+  accept(chunk, header, lanes, now);
 }
 
-void Endpoint::accept(std::uint32_t slot, const Header& header, const std::byte* lanes, Time now) {
-  Flight& flight = flights_[slot];
-  Call& owner = call(flight.call);
-  if (header.flags & flag::kMismatch) {
-    return fail({.kind = FailureKind::kMismatch,
-                 .rank = -1,
-                 .message = "this rank called " +
-                            describe(MessageLabel{owner.slice().call, owner.slice().count}) +
-                            " while another rank of the group called something else; all ranks must make the "
-                            "same calls in the same order, with the same length, dtype and op"});
-  }
-  if (header.mark != owner.mark()) return refuse(Refusal::kMark);
-  if (header.op != static_cast<std::uint8_t>(owner.wire_op(flight.item))) return refuse(Refusal::kOp);
+/// A second result of a chunk that was sent again: the first was on its way, so patience was too short.
+void Endpoint::count_duplicate(const Flight& flight) {
+  ++stats_.duplicates;
+  if (flight.transmissions < 2) return;
+  ++stats_.spurious;
+  reorder_steps_ = std::min(reorder_steps_ + 1, kMaxReorderSteps);
+}
+
+void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now) {
+  Flight& flight = flights_.at(chunk);
+  if (!flight.held && (header.flags & flag::kMismatch)) return fail_mismatch(call(flight.call));
+  const Header own = decode(flights_.packet(chunk));
+  if (header.mark != own.mark) return refuse(Refusal::kMark);
+  if (header.op != own.op) return refuse(Refusal::kOp);
   ++stats_.results;
-  (flight.state == FlightState::kLost ? lost_ : in_flight_).remove(slot);
+  FlightList& list = flight.transmissions == 1 ? fresh_ : again_;
+  (flight.state == FlightState::kLost ? lost_ : list).remove(flights_.index(chunk));
   flight.state = FlightState::kDone;
-  owner.absorb(flight.item, header.flags, lanes);
   learn(flight, now);
   detect_losses(now);
+  if (flight.held) return;  // before a move
+  flight.held = true;
+  call(flight.call).absorb(flight.item, header.flags, lanes);
+  while (position_ < next_built_ && flights_.at(position_).held) ++position_;
   finish_calls(flight.call);
 }
 
+void Endpoint::fail_mismatch(const Call& owner) {
+  fail({.kind = FailureKind::kMismatch,
+        .rank = -1,
+        .message = "this rank called " + describe(MessageLabel{owner.slice().call, owner.slice().count}) +
+                   " while another rank of the group called something else; all ranks must make the "
+                   "same calls in the same order, with the same length, dtype and op",
+        .op_index = owner.slice().call.op_index});
+}
+
 void Endpoint::learn(const Flight& flight, Time now) {
-  silent_since_ = kNever;
+  prober_.alive();
   window_.progress();
+  if (silence_) stirred_ = now;
+  silence_ = false;
+  if (stats_.results % kForgetReordering == 0 && reorder_steps_ > 1) --reorder_steps_;
   // What was sent again says nothing about order or time: the result may answer any transmission, of any
   // rank.
   if (flight.transmissions == 1) {
-    newest_delivered_ = std::max(newest_delivered_, flight.sent);
+    if (flight.sent > newest_delivered_) {
+      newest_delivered_ = flight.sent;
+      newest_rtt_ = now - flight.sent_at;
+    }
     if (flight.sent >= untimed_before_) window_.sample(now - flight.sent_at, flight.sent, next_transmission_);
   }
   burst_ = flight.after_timeout ? std::min(4 * burst_, options_.slots) : kFirstBurst;
-  const bool waiting = !in_flight_.empty() || !lost_.empty();
-  timer_ = waiting ? now + window_.rto() : kNever;
-}
-
-void Endpoint::detect_losses(Time now) {
-  while (!in_flight_.empty()) {
-    const Flight& oldest = flights_[in_flight_.front()];
-    const bool overtaken = oldest.sent + options_.reorder <= newest_delivered_;
-    // The result of a chunk sent again may wait for another rank to send it again too: give that a round
-    // trip.
-    const bool due = oldest.transmissions == 1 || now - oldest.sent_at >= window_.smoothed_rtt();
-    if (!overtaken || !due) return;
-    mark_lost(in_flight_.front(), /*after_timeout=*/false);
-  }
-}
-
-void Endpoint::mark_lost(std::uint32_t slot, bool after_timeout) {
-  in_flight_.remove(slot);
-  lost_.push_back(slot);
-  flights_[slot].state = FlightState::kLost;
-  flights_[slot].after_timeout = after_timeout;
+  const bool waiting = in_flight() > 0 || !lost_.empty();
+  silent_at_ = waiting ? now + window_.rto() : kNever;
 }
 
 void Endpoint::finish_calls(std::uint64_t number) {
@@ -253,24 +271,68 @@ void Endpoint::finish_calls(std::uint64_t number) {
   issuing_call_ = std::max(issuing_call_, first_call_);
 }
 
+// --- losses ---
+
+/// How much later than another a result may come that was sent earlier; wider after spurious retransmissions.
+Duration Endpoint::reorder_window() const {
+  return std::max(kMinReorderWindow, window_.smoothed_rtt() / 8 * reorder_steps_);
+}
+
+/// How long to wait after a retransmission: another rank may have to send the chunk again, too.
+Duration Endpoint::patience(const Flight& flight) const {
+  return (window_.smoothed_rtt() + reorder_window()) * std::min(flight.transmissions - 1, kMaxBackoff);
+}
+
+/// When the first of a list counts as lost; kNever if only more results can tell.
+Time Endpoint::due(const FlightList& list) const {
+  if (list.empty() || silence_) return kNever;
+  const Flight& oldest = flights_.by_index(list.front());
+  if (oldest.transmissions > 1) return std::max(oldest.sent_at, stirred_) + patience(oldest);
+  const bool overtaken = oldest.sent + options_.reorder <= newest_delivered_;
+  return overtaken ? oldest.sent_at + newest_rtt_ + reorder_window() : kNever;
+}
+
+void Endpoint::detect_losses(Time now) {
+  for (FlightList* list : {&fresh_, &again_}) {
+    while (due(*list) <= now) mark_lost(*list, /*after_timeout=*/false);
+  }
+}
+
+void Endpoint::mark_lost(FlightList& list, bool after_timeout) {
+  const std::uint32_t index = list.front();
+  list.remove(index);
+  lost_.push_back(index);
+  flights_.by_index(index).state = FlightState::kLost;
+  flights_.by_index(index).after_timeout = after_timeout;
+}
+
 // --- time and ends ---
 
+Time Endpoint::deadline() const {
+  if (dead_ || paused_) return kNever;
+  return std::min({silent_at_, due(fresh_), due(again_)});
+}
+
 void Endpoint::expire(Time now) {
-  if (dead_ || now < timer_) return;
+  if (dead_ || paused_) return;
+  detect_losses(now);
+  if (now >= silent_at_) expire_silence(now);
+}
+
+void Endpoint::expire_silence(Time now) {
   ++stats_.timeouts;
-  if (silent_since_ == kNever) silent_since_ = now;
-  if (now - silent_since_ >= options_.silence_limit) {
-    return fail({.kind = FailureKind::kRailDown,
-                 .rank = -1,
-                 .message = "for " + std::to_string((now - silent_since_) / kMillisecond) +
-                            " ms the switch has answered neither contributions nor probes"});
+  silence_ = true;
+  if (const auto stalled = prober_.stalled(now, options_.stall_after); stalled && now >= stall_due_) {
+    ++stats_.stalls;
+    stall_due_ = now + options_.stall_every;
+    events_.emplace_back(*stalled);
   }
   window_.back_off();
   untimed_before_ = next_transmission_;
-  for (std::uint32_t i = 0; i < burst_ && !in_flight_.empty(); ++i)
-    mark_lost(in_flight_.front(), /*after_timeout=*/true);
-  probe_due_ = true;
-  timer_ = now + window_.rto();
+  for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)
+    mark_lost(again_.empty() ? fresh_ : again_, /*after_timeout=*/true);
+  prober_.silence(now);
+  silent_at_ = now + window_.rto();
 }
 
 std::optional<Event> Endpoint::poll() {
@@ -292,8 +354,51 @@ void Endpoint::abort() {
 
 void Endpoint::stop() {
   dead_ = true;
-  timer_ = kNever;
   calls_.clear();
+}
+
+// --- moves ---
+
+std::uint64_t Endpoint::pause(Time) {
+  paused_ = true;
+  return position_;
+}
+
+void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time now) {
+  if (!paused_) throw std::logic_error("an endpoint resumes after it was paused");
+  EndpointOptions options = options_;
+  options.group = config.group;
+  options.child = config.child;
+  options.slots = config.slots;
+  checked(options);
+  if (config.lanes != options_.lanes)
+    throw std::invalid_argument("a group moves between switches of the same lanes: " +
+                                std::to_string(options_.lanes) + ", not " + std::to_string(config.lanes));
+  if (resume_from > position_)
+    throw std::invalid_argument("a group resumes at the least position of its ranks: this one's is " +
+                                std::to_string(position_) + ", not " + std::to_string(resume_from));
+  if (next_built_ - resume_from > flights_.capacity())
+    throw std::invalid_argument("the contributions to chunk " + std::to_string(resume_from) +
+                                " and on are no longer kept: the oldest is " +
+                                std::to_string(next_built_ - flights_.capacity()));
+  left_group_ = options_.group;
+  options_ = options;
+  for (FlightList* list : {&fresh_, &again_, &lost_}) list->clear();
+  flights_.grow(std::size_t{2} * options.slots, next_built_);
+  for (std::uint64_t chunk = resume_from; chunk < next_built_; ++chunk) {
+    flights_.at(chunk).state = FlightState::kBuilt;
+    flights_.at(chunk).transmissions = 0;
+  }
+  base_ = next_sent_ = resume_from;
+  window_ = Window(capped(options.window, options.slots));
+  prober_.reset();
+  newest_delivered_ = 0;
+  untimed_before_ = next_transmission_;
+  silence_ = false;
+  stirred_ = now;
+  silent_at_ = kNever;
+  paused_ = false;
+  ++stats_.moves;
 }
 
 }  // namespace railweave::ina

@@ -2,10 +2,16 @@
 // A rank's side of in-network aggregation, without I/O: slices and datagrams in, datagrams and events out.
 //
 // Chunk k of the group, counted over all calls, uses slot index k mod S, copy (k div S) mod 2, round k div
-// 2S, and is sent once the result of chunk k - S is here: a result is its own acknowledgement. A chunk is
-// sent again when several that were sent later have their results already, or when nothing has come for a
-// timeout. Silence is mostly a rank that is late, so the timer sends just the oldest few, and with them a
-// probe that the switch returns by itself: when probes stay unanswered too, the rail is down.
+// 2S, and is sent once the result of chunk k - S is here: a result is its own acknowledgement.
+//
+// A chunk is sent again when others that were sent later have their results and it is overdue (after RACK,
+// RFC 8985), and then at growing intervals as long as others make progress. When nothing comes at all for a
+// timeout, that is mostly a rank that is late: the timer sends just the oldest few, ever more rarely, and
+// with them probes that switches return by themselves (Prober).
+//
+// A group can move to another tree. `pause` says from where on this rank lacks results; the least such
+// position of all ranks is where all `resume`. No rank can be more than S chunks past another's gap, nor have
+// sent more than S chunks past its own, so the last 2 S contributions are all that anybody can need again.
 #pragma once
 
 #include <array>
@@ -20,6 +26,7 @@
 #include "ina/call.hpp"
 #include "ina/flight.hpp"
 #include "ina/packet.hpp"
+#include "ina/prober.hpp"
 #include "ina/window.hpp"
 #include "rails/rail.hpp"
 
@@ -34,8 +41,16 @@ struct EndpointOptions {
   int world_size;
   WindowOptions window{};     // `most` is capped by `slots`
   std::uint32_t reorder = 4;  // a chunk is lost when one sent this many transmissions later has its result
-  Duration silence_limit =
-      10 * kSecond;  // without results and answers to probes, until the rail counts as down
+  Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
+  Duration stall_every = kSecond;             // then, while that lasts
+};
+
+/// Where a group goes on after a move.
+struct GroupConfig {
+  std::uint16_t group;
+  std::uint8_t child;
+  std::uint32_t slots;
+  std::uint32_t lanes;  // as before: chunks stay what they are
 };
 
 /// Why a datagram was refused.
@@ -61,6 +76,10 @@ struct EndpointStats {
   std::uint64_t timeouts = 0;               // expiries of the timer
   std::uint64_t results = 0;                // taken
   std::uint64_t duplicates = 0;             // results that were here already, and late answers to probes
+  std::uint64_t spurious = 0;               // of these, results of chunks sent again without need
+  std::uint64_t stale = 0;                  // of the group before a move, or while paused
+  std::uint64_t moves = 0;                  // resumptions
+  std::uint64_t stalls = 0;                 // Stalled events
   std::uint64_t probes_sent = 0;
   std::uint64_t probes_answered = 0;
   std::uint64_t nonfinite_chunks = 0;  // chunks that took class counts
@@ -74,7 +93,7 @@ struct SliceDone {
   std::uint32_t op_index;
 };
 
-using Event = std::variant<SliceDone, Failure>;
+using Event = std::variant<SliceDone, Stalled, Failure>;
 
 /// `now` never decreases from call to call. After a Failure event, and after `abort`, the endpoint is dead.
 class Endpoint {
@@ -93,67 +112,95 @@ class Endpoint {
   /// `receive` or `expire`; after it they are still a valid packet, though perhaps a later one.
   Bytes transmit(Time now);
   /// When `expire` wants to be called; kNever if not.
-  Time deadline() const { return timer_; }
+  Time deadline() const;
   void expire(Time now);
   std::optional<Event> poll();
   /// Drops all slices, without events.
   void abort();
 
+  /// Sends and takes nothing until `resume`. Returns the position: the lowest chunk without a result, counted
+  /// over all groups; it stays the same until then. Slices may still be started.
+  std::uint64_t pause(Time now);
+  /// Goes on in another group, or the same with other serial numbers: contributes from chunk `resume_from`
+  /// on, the least position of all ranks, which is the new group's chunk 0. Throws std::invalid_argument for
+  /// options outside the protocol's limits, other lanes, a chunk past this rank's position or one whose
+  /// contribution is no longer kept, std::logic_error if not paused; the endpoint then stays paused.
+  void resume(const GroupConfig& config, std::uint64_t resume_from, Time now);
+  bool paused() const { return paused_; }
+  std::uint64_t position() const { return position_; }
+  std::uint16_t group() const { return options_.group; }
+  /// The present group's packets, or late ones of the group before.
+  bool knows(std::uint16_t group) const { return group == options_.group || group == left_group_; }
+  std::uint32_t slots() const { return options_.slots; }
+
   bool idle() const { return calls_.empty(); }
-  std::uint32_t in_flight() const { return in_flight_.size(); }
+  std::uint32_t in_flight() const { return fresh_.size() + again_.size(); }
   const EndpointStats& stats() const { return stats_; }
   const Window& window() const { return window_; }
 
  private:
   std::uint16_t slot_field(std::uint64_t chunk) const;
   std::uint32_t round_field(std::uint64_t chunk) const;
-  std::byte* packet(std::uint32_t slot) { return packets_.data() + slot * packet_bytes(options_.lanes); }
   Call& call(std::uint64_t number) { return calls_[number - first_call_]; }
 
-  Bytes transmit_probe(Time now);
   Bytes transmit_again(Time now);
   Bytes transmit_next(Time now);
   Call* issuing();
-  Bytes depart(std::uint32_t slot, Time now);
+  void build();
+  Bytes depart(std::uint32_t index, Time now);
 
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
   void receive_probe(const Header& header, Time now);
   void receive_result(const Header& header, const std::byte* lanes, Time now);
-  void accept(std::uint32_t slot, const Header& header, const std::byte* lanes, Time now);
+  void accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now);
+  void count_duplicate(const Flight& flight);
+  void fail_mismatch(const Call& owner);
   void learn(const Flight& flight, Time now);
-  void detect_losses(Time now);
-  void mark_lost(std::uint32_t slot, bool after_timeout);
   void finish_calls(std::uint64_t number);
+
+  Duration reorder_window() const;
+  Duration patience(const Flight& flight) const;
+  Time due(const FlightList& list) const;
+  void detect_losses(Time now);
+  void mark_lost(FlightList& list, bool after_timeout);
+  void expire_silence(Time now);
   void fail(Failure failure);
   void stop();
 
   EndpointOptions options_;
+  std::uint32_t lead_;  // of exponents, in segments: of the first group, as every rank must issue alike
   Window window_;
   EndpointStats stats_;
   std::deque<Event> events_;
   bool dead_ = false;
+  bool paused_ = false;
+  std::optional<std::uint16_t> left_group_;
 
   std::deque<Call> calls_;          // from the oldest incomplete one
   std::uint64_t first_call_ = 0;    // number of calls_.front()
   std::uint64_t issuing_call_ = 0;  // the one whose items are being issued
-  std::uint64_t next_chunk_ = 0;
 
-  std::vector<std::byte>
-      packets_;  // as built, one per slot, side by side: neighbours leave as one super-packet
-  std::vector<Flight> flights_;
-  FlightList in_flight_;
+  // Chunks are counted over all groups; the present one calls chunk base_ its chunk 0.
+  Flights flights_;
+  std::uint64_t base_ = 0;
+  std::uint64_t next_sent_ = 0;   // the first that this group has not got yet
+  std::uint64_t next_built_ = 0;  // more than next_sent_ after a move
+  std::uint64_t position_ = 0;
+  FlightList fresh_;  // in flight, sent once to this group
+  FlightList again_;  // in flight, sent more than once
   FlightList lost_;
+
   std::uint64_t next_transmission_ = 1;
   std::uint64_t newest_delivered_ = 0;  // number of a transmission
+  Duration newest_rtt_ = 0;             // its round trip
+  std::uint32_t reorder_steps_ = 1;     // of the reordering window
   std::uint64_t untimed_before_ = 0;    // transmissions before a timeout say nothing about round trips
+  Time stirred_ = 0;                    // when progress last followed silence
+  bool silence_ = false;                // the timer has expired since the last result
   std::uint32_t burst_;                 // chunks that a timeout sends again
-  Time timer_ = kNever;
-
-  std::array<std::byte, kHeaderBytes> probe_;
-  bool probe_due_ = false;
-  std::uint32_t probe_number_ = 0;
-  Time probe_sent_at_ = kNever;
-  Time silent_since_ = kNever;
+  Time silent_at_ = kNever;             // when the timer expires
+  Time stall_due_ = 0;                  // no Stalled before
+  Prober prober_;
 };
 
 }  // namespace railweave::ina

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chunks in flight, one per slot, in the order of their transmissions.
+// The contributions that a group may still need: as packets, with what became of each.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,19 +12,19 @@
 namespace railweave::ina {
 
 enum class FlightState : std::uint8_t {
-  kUnused,    // no chunk has used this slot yet
+  kBuilt,     // not sent to this group yet
   kInFlight,  // sent, its result is awaited
   kLost,      // to be sent again
-  kDone,      // the result is in place
+  kDone,      // the group's result came
 };
 
-/// The last chunk that used a slot.
+/// What became of one contribution.
 struct Flight {
-  FlightState state = FlightState::kUnused;
+  FlightState state = FlightState::kBuilt;
+  bool held = false;           // the result is in place, by this group or the one before a move
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
-  std::uint32_t transmissions = 0;
-  std::uint64_t chunk = 0;  // in the group's sequence
-  std::uint64_t call = 0;   // in the endpoint's sequence of calls
+  std::uint32_t transmissions = 0;  // to this group
+  std::uint64_t call = 0;           // in the endpoint's sequence of calls
   Item item{};
   std::uint64_t sent = 0;  // number of the last transmission
   Time sent_at = 0;
@@ -31,20 +32,48 @@ struct Flight {
   std::uint32_t next = 0;
 };
 
-/// A queue of slots, linked through their flights: any of them leaves it in constant time.
+/// The latest contributions by the number of their chunk: after a move they go to the new group again.
+class Flights {
+ public:
+  explicit Flights(std::size_t packet_bytes) : packet_bytes_(packet_bytes) {}
+
+  std::size_t capacity() const { return flights_.size(); }
+  /// Makes room for `capacity` contributions; keeps those up to `end`. Packets and flights move in memory.
+  void grow(std::size_t capacity, std::uint64_t end);
+
+  std::uint32_t index(std::uint64_t chunk) const {
+    return static_cast<std::uint32_t>(chunk % flights_.size());
+  }
+  Flight& at(std::uint64_t chunk) { return flights_[index(chunk)]; }
+  const Flight& at(std::uint64_t chunk) const { return flights_[index(chunk)]; }
+  /// Neighbours lie side by side: they leave as one super-packet.
+  std::byte* packet(std::uint64_t chunk) { return packets_.data() + index(chunk) * packet_bytes_; }
+  Flight& by_index(std::uint32_t index) { return flights_[index]; }
+  const Flight& by_index(std::uint32_t index) const { return flights_[index]; }
+  std::byte* packet_by_index(std::uint32_t index) { return packets_.data() + index * packet_bytes_; }
+
+ private:
+  std::size_t packet_bytes_;
+  std::vector<Flight> flights_;
+  std::vector<std::byte> packets_;
+};
+
+/// A queue of flights, linked through themselves: any of them leaves it in constant time. Names them by
+/// index.
 class FlightList {
  public:
-  explicit FlightList(std::vector<Flight>& flights) : flights_(flights) {}
+  explicit FlightList(Flights& flights) : flights_(flights) {}
 
   static constexpr std::uint32_t kEnd = ~std::uint32_t{0};
   bool empty() const { return head_ == kEnd; }
   std::uint32_t size() const { return size_; }
   std::uint32_t front() const { return head_; }
-  void push_back(std::uint32_t slot);
-  void remove(std::uint32_t slot);
+  void push_back(std::uint32_t index);
+  void remove(std::uint32_t index);
+  void clear();
 
  private:
-  std::vector<Flight>& flights_;
+  Flights& flights_;
   std::uint32_t head_ = kEnd;
   std::uint32_t tail_ = kEnd;
   std::uint32_t size_ = 0;

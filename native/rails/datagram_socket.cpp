@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 namespace railweave {
@@ -60,6 +61,17 @@ void bind_address(int fd, const std::string& address, std::uint16_t port) {
   raise("cannot bind to " + address + ":" + std::to_string(port));
 }
 
+/// As the route says; the largest possible where the kernel does not know.
+int path_mtu(const sockaddr_in& remote) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  int mtu = std::numeric_limits<int>::max();
+  socklen_t length = sizeof mtu;
+  if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == 0)
+    getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length);
+  close(fd);
+  return mtu;
+}
+
 }  // namespace
 
 DatagramSocket::DatagramSocket(const std::string& address, std::uint16_t port, const std::string& interface)
@@ -85,20 +97,24 @@ std::uint16_t DatagramSocket::port() const {
   return ntohs(local.sin_port);
 }
 
-void DatagramSocket::connect(const std::string& address, std::uint16_t port) {
-  const sockaddr_in remote = ipv4(address, port);
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) < 0)
-    raise("no route to " + address + ":" + std::to_string(port));
+void DatagramSocket::set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
+  std::vector<sockaddr_in> remotes;
+  for (const std::string& address : addresses) remotes.push_back(ipv4(address, port));
+  // One remote is left to the kernel, which then needs no look at routes per datagram and filters strangers.
+  if (remotes.size() == 1 &&
+      ::connect(fd_, reinterpret_cast<const sockaddr*>(&remotes[0]), sizeof remotes[0]) < 0)
+    raise("no route to " + addresses[0] + ":" + std::to_string(port));
+  remotes_ = std::move(remotes);
 }
 
 void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
-  int mtu = 0;
-  socklen_t length = sizeof mtu;
-  if (getsockopt(fd_, IPPROTO_IP, IP_MTU, &mtu, &length) == 0 &&
-      size + kIpUdpHeaders > static_cast<std::size_t>(mtu))
-    throw std::runtime_error("packets of " + std::to_string(size + kIpUdpHeaders) +
-                             " bytes exceed the MTU of " + std::to_string(mtu) +
-                             "; raise it, or let the group use fewer lanes");
+  for (const sockaddr_in& remote : remotes_) {
+    const int mtu = path_mtu(remote);
+    if (size + kIpUdpHeaders > static_cast<std::size_t>(mtu))
+      throw std::runtime_error("packets of " + std::to_string(size + kIpUdpHeaders) +
+                               " bytes exceed the MTU of " + std::to_string(mtu) +
+                               "; raise it, or let the group use fewer lanes");
+  }
   segment_ = size;
   most_ = std::clamp<std::size_t>(most, 1, std::min(kMaxSegments, kMaxSuperPacket / size));
   if (set_option(fd_, SOL_UDP, UDP_SEGMENT, static_cast<int>(size)) < 0) most_ = 1;
@@ -140,6 +156,13 @@ struct DatagramSocket::SendBatch {
     datagrams[size++] = group.size();
     return true;
   }
+
+  void address(sockaddr_in& remote) {
+    for (std::size_t i = 0; i < size; ++i) {
+      messages[i].msg_hdr.msg_name = &remote;
+      messages[i].msg_hdr.msg_namelen = sizeof remote;
+    }
+  }
 };
 
 /// How many of the first datagrams fit one super-packet: all but the last have the segment's size.
@@ -150,7 +173,7 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams) const {
   return std::max<std::size_t>(count, 1);
 }
 
-std::size_t DatagramSocket::send(std::span<const Bytes> datagrams) {
+std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote) {
   std::size_t gone = 0;
   while (gone < datagrams.size()) {
     SendBatch batch;
@@ -159,6 +182,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams) {
       if (!batch.add(datagrams.subspan(at, count))) break;
       at += count;
     }
+    if (remotes_.size() > 1) batch.address(remotes_.at(remote));
     const int sent = sendmmsg(fd_, batch.messages.data(), static_cast<unsigned>(batch.size), 0);
     if (sent < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return gone;
@@ -188,6 +212,7 @@ bool DatagramSocket::tolerate(int error, std::size_t datagrams) {
 struct DatagramSocket::ReceiveBatch {
   std::array<mmsghdr, kReceiveMessages> messages{};
   std::array<iovec, kReceiveMessages> vectors;
+  std::array<sockaddr_in, kReceiveMessages> senders{};
   alignas(cmsghdr) std::array<std::array<std::byte, CMSG_SPACE(sizeof(int))>, kReceiveMessages> controls;
 
   explicit ReceiveBatch(std::byte* arena) {
@@ -196,6 +221,8 @@ struct DatagramSocket::ReceiveBatch {
       msghdr& header = messages[i].msg_hdr;
       header.msg_iov = &vectors[i];
       header.msg_iovlen = 1;
+      header.msg_name = &senders[i];
+      header.msg_namelen = sizeof senders[i];
       header.msg_control = controls[i].data();
       header.msg_controllen = controls[i].size();
     }
@@ -214,11 +241,21 @@ struct DatagramSocket::ReceiveBatch {
   }
 };
 
+bool DatagramSocket::is_remote(const sockaddr_in& sender) const {
+  return std::any_of(remotes_.begin(), remotes_.end(), [&](const sockaddr_in& remote) {
+    return remote.sin_addr.s_addr == sender.sin_addr.s_addr && remote.sin_port == sender.sin_port;
+  });
+}
+
 bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   ReceiveBatch batch(arena_.data());
   const int received = recvmmsg(fd_, batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
   if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
   for (int i = 0; i < received; ++i) {
+    if (remotes_.size() > 1 && !is_remote(batch.senders[i])) {
+      ++counts_.strangers;
+      continue;
+    }
     const std::size_t segment = batch.segment(i);
     const Bytes all(arena_.data() + i * kReceiveBytes, batch.messages[i].msg_len);
     for (std::size_t at = 0; at == 0 || at < all.size(); at += segment) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UDP socket with one remote, in batches: runs of datagrams leave and arrive as super-packets (UDP_SEGMENT,
-// UDP_GRO).
+// A UDP socket with one remote or a few, in batches: runs of datagrams leave and arrive as super-packets
+// (UDP_SEGMENT, UDP_GRO).
 #pragma once
+
+#include <netinet/in.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +22,8 @@ struct DatagramCounts {
   std::uint64_t datagrams_received = 0;
   std::uint64_t bytes_sent = 0;  // Ethernet, IPv4 and UDP headers included
   std::uint64_t bytes_received = 0;
-  std::uint64_t dropped = 0;  // datagrams that the kernel refused: no route, no memory, nobody there
+  std::uint64_t strangers = 0;  // super-packets from elsewhere, where the kernel does not refuse them itself
+  std::uint64_t dropped = 0;    // datagrams that the kernel refused: no route, no memory, nobody there
 };
 
 class DatagramSocket {
@@ -34,16 +37,18 @@ class DatagramSocket {
 
   int fd() const { return fd_; }
   std::uint16_t port() const;
-  /// From now on datagrams go to, and come only from, this remote. Throws std::runtime_error.
-  void connect(const std::string& address, std::uint16_t port);
+  /// From now on datagrams go to, and come only from, this port of these addresses: always one, or always
+  /// several. Throws std::runtime_error.
+  void set_remotes(const std::vector<std::string>& addresses, std::uint16_t port);
   /// Datagrams of `size` bytes may leave up to `most` at a time. Throws std::runtime_error if one does not
   /// fit the path's MTU.
   void set_super_packets(std::size_t size, std::size_t most);
   /// Room in the kernel for `bytes` of datagrams in each direction, as far as the system allows.
   void set_buffers(std::size_t bytes);
 
-  /// Sends from the front of `datagrams` until the kernel takes no more; returns how many are gone.
-  std::size_t send(std::span<const Bytes> datagrams);
+  /// Sends from the front of `datagrams` to the `remote`-th of the addresses until the kernel takes no more;
+  /// returns how many are gone.
+  std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0);
   /// Takes one batch of what has arrived and hands over each datagram. False if there was nothing.
   bool receive(const std::function<void(Bytes)>& take);
 
@@ -54,11 +59,13 @@ class DatagramSocket {
   struct ReceiveBatch;
 
   std::size_t group(std::span<const Bytes> datagrams) const;
+  bool is_remote(const sockaddr_in& sender) const;
   bool tolerate(int error, std::size_t datagrams);
 
   int fd_;
   std::size_t segment_ = 0;
   std::size_t most_ = 1;
+  std::vector<sockaddr_in> remotes_;
   DatagramCounts counts_;
   std::vector<std::byte> arena_;  // where recvmmsg writes
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 #include <variant>
 
 namespace railweave {
@@ -38,45 +39,108 @@ InaRail::InaRail(std::size_t index, EventLoop& loop, const InaRailOptions& optio
       socket_(options.address, 0, options.interface) {}
 
 InaRail::~InaRail() {
-  if (endpoint_) loop_.unwatch(socket_.fd());
+  if (!trees_.empty()) loop_.unwatch(socket_.fd());
 }
 
-void InaRail::attach(const InaGroup& group) {
-  if (endpoint_) throw std::invalid_argument("the rail is attached to a group already");
-  auto endpoint = std::make_unique<ina::Endpoint>(ina::EndpointOptions{.group = group.group,
-                                                                       .child = group.child,
-                                                                       .slots = group.slots,
-                                                                       .lanes = group.lanes,
-                                                                       .world_size = group.world_size,
-                                                                       .window = window_for(options_)});
-  const std::size_t packet = ina::packet_bytes(group.lanes);
-  socket_.connect(group.virtual_address, ina::kUdpPort);
-  socket_.set_super_packets(packet, super_packet_limit(options_.rate_bps, packet));
-  socket_.set_buffers(std::size_t{2} * group.slots * packet * kKernelOverhead);
-  unsent_.reserve(kBatch);
-  loop_.watch(socket_.fd(), EPOLLIN, *this);
-  endpoint_ = std::move(endpoint);
+void InaRail::attach(const std::vector<InaGroup>& groups) {
+  if (!trees_.empty()) throw std::invalid_argument("the rail is attached already");
+  if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
+  std::deque<Tree> trees;
+  std::size_t slots = 0;
+  for (const InaGroup& group : groups) {
+    if (group.lanes != groups[0].lanes) throw std::invalid_argument("the rail's trees differ in lanes");
+    trees.emplace_back(ina::EndpointOptions{.group = group.group,
+                                            .child = group.child,
+                                            .slots = group.slots,
+                                            .lanes = group.lanes,
+                                            .world_size = group.world_size,
+                                            .window = window_for(options_)});
+    trees.back().virtual_address = group.virtual_address;
+    trees.back().unsent.reserve(kBatch);
+    slots += group.slots;
+  }
+  trees_ = std::move(trees);
+  lanes_ = groups[0].lanes;
+  const std::size_t packet = ina::packet_bytes(lanes_);
+  try {
+    connect();
+    socket_.set_super_packets(packet, super_packet_limit(options_.rate_bps, packet));
+    socket_.set_buffers(2 * slots * packet * kKernelOverhead);
+    loop_.watch(socket_.fd(), EPOLLIN, *this);
+  } catch (...) {
+    trees_.clear();
+    throw;
+  }
 }
 
-void InaRail::start(const Slice& slice, Time now) {
-  if (!endpoint_)
-    throw std::logic_error("an in-network rail must be attached to a group before slices start");
-  if (slices_.empty()) busy_since_ = now;
-  slices_.push_back(slice);
-  endpoint_->start(slice);
+void InaRail::connect() {
+  std::vector<std::string> addresses;
+  for (const Tree& tree : trees_) addresses.push_back(tree.virtual_address);
+  socket_.set_remotes(addresses, ina::kUdpPort);
+}
+
+std::size_t InaRail::tree_of(std::uint16_t group) const {
+  for (std::size_t i = 0; i < trees_.size(); ++i)
+    if (trees_[i].endpoint.group() == group) return i;
+  throw std::invalid_argument("this rail has no tree of group " + std::to_string(group));
+}
+
+std::uint64_t InaRail::pause(std::uint16_t group, Time now) {
+  Tree& tree = trees_[tree_of(group)];
+  tree.unsent.clear();
+  return tree.endpoint.pause(now);
+}
+
+void InaRail::resume(std::uint16_t old_group, const InaGroup& group, std::uint64_t resume_from, Time now) {
+  Tree& tree = trees_[tree_of(old_group)];
+  const std::string address = std::exchange(tree.virtual_address, group.virtual_address);
+  try {
+    connect();
+    tree.endpoint.resume(
+        {.group = group.group, .child = group.child, .slots = group.slots, .lanes = group.lanes}, resume_from,
+        now);
+  } catch (...) {
+    tree.virtual_address = address;
+    throw;
+  }
   flush(now);
 }
 
+void InaRail::start(const Slice& slice, Time now) {
+  if (trees_.empty())
+    throw std::logic_error("an in-network rail must be attached to a group before slices start");
+  if (slices_.empty()) busy_since_ = now;
+  const std::size_t chunks = (slice.count + lanes_ - 1) / lanes_;
+  const std::size_t step = (chunks + trees_.size() - 1) / trees_.size() * lanes_;
+  slices_.push_back({.slice = slice, .trees_left = (slice.count + step - 1) / step});
+  for (std::size_t i = 0, at = 0; at < slice.count; ++i, at += step) {
+    Slice part = slice;
+    part.input += at * item_size(slice.call.dtype);
+    part.output += at * item_size(slice.call.dtype);
+    part.count = std::min(step, slice.count - at);
+    trees_[i].endpoint.start(part);
+  }
+  flush(now);
+}
+
+Time InaRail::deadline() const {
+  Time first = kNever;
+  for (const Tree& tree : trees_) first = std::min(first, tree.endpoint.deadline());
+  return first;
+}
+
 void InaRail::expire(Time now) {
-  endpoint_->expire(now);
+  for (Tree& tree : trees_) tree.endpoint.expire(now);
   flush(now);
   report(now);
 }
 
 void InaRail::abort() {
-  if (endpoint_) endpoint_->abort();
+  for (Tree& tree : trees_) {
+    tree.endpoint.abort();
+    tree.unsent.clear();
+  }
   slices_.clear();
-  unsent_.clear();
 }
 
 void InaRail::on_ready(std::uint32_t events, Time now) {
@@ -85,7 +149,7 @@ void InaRail::on_ready(std::uint32_t events, Time now) {
     loop_.rewatch(socket_.fd(), EPOLLIN, *this);
   }
   for (int i = 0; i < kBatchesPerTurn; ++i) {
-    const bool more = socket_.receive([&](Bytes datagram) { endpoint_->receive(datagram, now); });
+    const bool more = socket_.receive([&](Bytes datagram) { receive(datagram, now); });
     flush(now);
     if (!more) break;
     now = EventLoop::now();
@@ -93,42 +157,68 @@ void InaRail::on_ready(std::uint32_t events, Time now) {
   report(now);
 }
 
+/// To the tree whose group it names; strangers' to the first, which counts them.
+void InaRail::receive(Bytes datagram, Time now) {
+  std::size_t to = 0;
+  if (trees_.size() > 1 && datagram.size() >= ina::kHeaderBytes) {
+    const std::uint16_t group = ina::decode(datagram.data()).group;
+    while (to + 1 < trees_.size() && !trees_[to].endpoint.knows(group)) ++to;
+  }
+  trees_[to].endpoint.receive(datagram, now);
+}
+
 void InaRail::flush(Time now) {
-  while (push_unsent()) {
-    while (unsent_.size() < kBatch) {
-      const Bytes datagram = endpoint_->transmit(now);
-      if (datagram.empty()) break;
-      unsent_.push_back(datagram);
+  for (bool more = true; more && !blocked_;) {
+    more = false;
+    for (std::size_t i = 0; i < trees_.size() && !blocked_; ++i) {
+      Tree& tree = trees_[i];
+      while (tree.unsent.size() < kBatch) {
+        const Bytes datagram = tree.endpoint.transmit(now);
+        if (datagram.empty()) break;
+        tree.unsent.push_back(datagram);
+      }
+      more = more || tree.unsent.size() == kBatch;
+      push_unsent(i);
     }
-    if (unsent_.empty()) return;
   }
 }
 
-/// False if the socket is full.
-bool InaRail::push_unsent() {
-  if (blocked_) return false;
-  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(socket_.send(unsent_)));
-  if (unsent_.empty()) return true;
+/// Stops everything until EPOLLOUT if the socket is full.
+void InaRail::push_unsent(std::size_t i) {
+  std::vector<Bytes>& unsent = trees_[i].unsent;
+  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(socket_.send(unsent, i)));
+  if (unsent.empty()) return;
   blocked_ = true;
   loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, *this);
-  return false;
 }
 
 void InaRail::report(Time now) {
-  while (auto event = endpoint_->poll()) {
-    if (const auto* failure = std::get_if<Failure>(&*event)) {
-      listener_.rail_failed(index_, *failure, now);
-      continue;
+  for (Tree& tree : trees_) {
+    while (auto event = tree.endpoint.poll()) {
+      if (const auto* failure = std::get_if<Failure>(&*event)) {
+        tree.mismatches += failure->kind == FailureKind::kMismatch;
+        listener_.rail_failed(index_, *failure, now);
+      } else if (const auto* stalled = std::get_if<ina::Stalled>(&*event)) {
+        const Stall stall{.group = tree.endpoint.group(),
+                          .first_switch_ok = stalled->first_switch_ok,
+                          .root_ok = stalled->root_ok};
+        listener_.stalled(index_, stall, now);
+      } else {
+        part_done(std::get<ina::SliceDone>(*event).op_index, now);
+      }
     }
-    const std::uint32_t op_index = std::get<ina::SliceDone>(*event).op_index;
-    const auto slice = std::find_if(slices_.begin(), slices_.end(),
-                                    [&](const Slice& s) { return s.call.op_index == op_index; });
-    ++stats_.slices;
-    stats_.payload_bytes += slice->count * item_size(slice->call.dtype);
-    slices_.erase(slice);
-    if (slices_.empty()) stats_.busy += now - busy_since_;
-    listener_.slice_done(index_, op_index, now);
   }
+}
+
+void InaRail::part_done(std::uint32_t op_index, Time now) {
+  const auto done = std::find_if(slices_.begin(), slices_.end(),
+                                 [&](const Progress& p) { return p.slice.call.op_index == op_index; });
+  if (done == slices_.end() || --done->trees_left > 0) return;
+  ++stats_.slices;
+  stats_.payload_bytes += done->slice.count * item_size(done->slice.call.dtype);
+  slices_.erase(done);
+  if (slices_.empty()) stats_.busy += now - busy_since_;
+  listener_.slice_done(index_, op_index, now);
 }
 
 RailStats InaRail::stats() const {
@@ -138,13 +228,40 @@ RailStats InaRail::stats() const {
   stats.bytes_received = counts.bytes_received;
   stats.packets_sent = counts.datagrams_sent;
   stats.packets_received = counts.datagrams_received;
-  if (endpoint_) {
-    stats.retransmissions = endpoint_->stats().retransmissions;
-    stats.duplicates = endpoint_->stats().duplicates;
-    stats.malformed = endpoint_->stats().refused_in_all();
+  stats.malformed = counts.strangers;
+  for (const Tree& tree : trees_) {
+    stats.retransmissions += tree.endpoint.stats().retransmissions;
+    stats.duplicates += tree.endpoint.stats().duplicates;
+    stats.malformed += tree.endpoint.stats().refused_in_all();
   }
   if (!slices_.empty()) stats.busy += EventLoop::now() - busy_since_;
   return stats;
+}
+
+std::vector<GroupStats> InaRail::groups() const {
+  std::vector<GroupStats> all;
+  for (const Tree& tree : trees_) {
+    const ina::EndpointStats& counts = tree.endpoint.stats();
+    all.push_back({.group = tree.endpoint.group(),
+                   .slots = tree.endpoint.slots(),
+                   .in_flight = tree.endpoint.in_flight(),
+                   .window = tree.endpoint.window().size(),
+                   .rtt = tree.endpoint.window().smoothed_rtt(),
+                   .contributions = counts.contributions,
+                   .results = counts.results,
+                   .retransmissions = counts.retransmissions,
+                   .early_retransmissions = counts.early_retransmissions,
+                   .timeouts = counts.timeouts,
+                   .stale = counts.stale,
+                   .duplicates = counts.duplicates,
+                   .mismatches = tree.mismatches,
+                   .refused = counts.refused_in_all(),
+                   .probes_sent = counts.probes_sent,
+                   .probes_answered = counts.probes_answered,
+                   .nonfinite_chunks = counts.nonfinite_chunks,
+                   .moves = counts.moves});
+  }
+  return all;
 }
 
 }  // namespace railweave

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The in-network rail: an ina::Endpoint on a UDP socket.
+// The in-network rail: an ina::Endpoint per tree, on one UDP socket.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct InaRailOptions {
   ina::WindowOptions window = {};
 };
 
-/// What the controller answers to a join.
+/// What the controller says of one tree.
 struct InaGroup {
   std::uint16_t group;
   std::string virtual_address;
@@ -34,7 +33,7 @@ struct InaGroup {
 
 /// Opened in two steps: the constructor binds the socket, so that its port can be told to the controller;
 /// `attach` follows the controller's answer. Both throw std::runtime_error or std::invalid_argument that
-/// names what is wrong.
+/// names what is wrong. A slice is cut contiguously among the trees, by whole chunks.
 class InaRail final : public Rail, private ReadyHandler {
  public:
   /// `index` is the rail's place in the agent, handed back to `listener`. On the loop's thread, as everything
@@ -44,32 +43,55 @@ class InaRail final : public Rail, private ReadyHandler {
 
   /// The UDP port to which the switch sends results.
   std::uint16_t port() const { return socket_.port(); }
-  void attach(const InaGroup& group);
-  /// Null before `attach`.
-  const ina::Endpoint* endpoint() const { return endpoint_.get(); }
+  /// The trees in the order that all ranks share, with the same lanes.
+  void attach(const std::vector<InaGroup>& groups);
+
+  /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
+  /// std::invalid_argument for a group that this rail has not.
+  std::uint64_t pause(std::uint16_t group, Time now);
+  /// The tree of `old_group` goes on as `group` from chunk `resume_from`. Throws as ina::Endpoint::resume.
+  void resume(std::uint16_t old_group, const InaGroup& group, std::uint64_t resume_from, Time now);
 
   std::string_view kind() const override { return "ina"; }
   void start(const Slice& slice, Time now) override;
-  Time deadline() const override { return endpoint_ ? endpoint_->deadline() : kNever; }
+  Time deadline() const override;
   void expire(Time now) override;
   void abort() override;
   RailStats stats() const override;
+  std::vector<GroupStats> groups() const override;
 
  private:
+  /// One endpoint, and what it has given to the socket: its packets keep the bytes.
+  struct Tree {
+    explicit Tree(const ina::EndpointOptions& options) : endpoint(options) {}
+    ina::Endpoint endpoint;
+    std::string virtual_address;
+    std::vector<Bytes> unsent;
+    std::uint64_t mismatches = 0;
+  };
+  struct Progress {
+    Slice slice;
+    std::size_t trees_left;
+  };
+
   void on_ready(std::uint32_t events, Time now) override;
+  void receive(Bytes datagram, Time now);
   void flush(Time now);
-  bool push_unsent();
+  void push_unsent(std::size_t tree);
+  void connect();
+  std::size_t tree_of(std::uint16_t group) const;
   void report(Time now);
+  void part_done(std::uint32_t op_index, Time now);
 
   const std::size_t index_;
   EventLoop& loop_;
   const InaRailOptions options_;
   RailListener& listener_;
   DatagramSocket socket_;
-  std::unique_ptr<ina::Endpoint> endpoint_;
-  std::vector<Bytes> unsent_;  // taken from the endpoint; its slots keep the bytes
-  bool blocked_ = false;       // the socket is full: EPOLLOUT is awaited
-  std::deque<Slice> slices_;   // in progress
+  std::deque<Tree> trees_;
+  std::uint32_t lanes_ = 0;
+  bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
+  std::deque<Progress> slices_;
   Time busy_since_ = 0;
   RailStats stats_;
 };

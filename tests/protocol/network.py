@@ -155,6 +155,36 @@ class Network:
             self.step()
 
 
+def tree_of(
+    racks: Sequence[int],
+    *,
+    group: int = GROUP,
+    slots: int = 16,
+    lanes: int = 8,
+    start: int = 1,
+    engine: bool = False,
+) -> Tree:
+    """Fresh switches with one group: a leaf per rack, and a root above them if there are several.
+
+    Switches are models, or with `engine` the compiled P4 program (64 or 256 lanes).
+    """
+    is_tree = len(racks) > 1
+    below_root = Membership(group, len(racks), slots, start)
+    at_leaf = [
+        Membership(group, rack, slots, start, child_at_parent=i if is_tree else None)
+        for i, rack in enumerate(racks)
+    ]
+    root: Switch | None = None
+    leaves: list[Switch]
+    if engine:
+        leaves = [EngineSwitch(lanes, member, rack) for rack, member in enumerate(at_leaf)]
+        root = EngineSwitch(lanes, below_root, below="switches") if is_tree else None
+    else:
+        leaves = [SwitchModel(lanes, [member]) for member in at_leaf]
+        root = SwitchModel(lanes, [below_root]) if is_tree else None
+    return Tree(racks, leaves, root)
+
+
 def build(
     hosts: int | Sequence[int],
     *,
@@ -166,28 +196,12 @@ def build(
     engine: bool = False,
     **options: int,
 ) -> Network:
-    """A network of `hosts` on one switch, or with one rack per number below a root.
-
-    Switches are models, or with `engine` the compiled P4 program (64 or 256 lanes).
-    """
+    """A network of `hosts` on one switch, or with one rack per number below a root."""
     racks = [hosts] if isinstance(hosts, int) else list(hosts)
     endpoints = [
         ina.Endpoint(group=GROUP, child=child, slots=slots, lanes=lanes, world_size=sum(racks), **options)
         for rack in racks
         for child in range(rack)
     ]
-    is_tree = len(racks) > 1
-    below_root = Membership(GROUP, len(racks), slots, start)
-    at_leaf = [
-        Membership(GROUP, rack, slots, start, child_at_parent=i if is_tree else None)
-        for i, rack in enumerate(racks)
-    ]
-    root: Switch | None = None
-    leaves: list[Switch]
-    if engine:
-        leaves = [EngineSwitch(lanes, member, rack) for rack, member in enumerate(at_leaf)]
-        root = EngineSwitch(lanes, below_root, below="switches") if is_tree else None
-    else:
-        leaves = [SwitchModel(lanes, [member]) for member in at_leaf]
-        root = SwitchModel(lanes, [below_root]) if is_tree else None
-    return Network(endpoints, Tree(racks, leaves, root), link or Link(), seed)
+    tree = tree_of(racks, slots=slots, lanes=lanes, start=start, engine=engine)
+    return Network(endpoints, tree, link or Link(), seed)

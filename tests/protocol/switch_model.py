@@ -92,8 +92,7 @@ class SwitchModel:
         if not self._from_member(packet, member, port):
             return self._refuse()
         if packet.kind == PROBE:
-            is_root = member.child_at_parent is None
-            return [(port, data)] if is_root or not packet.flags & TO_ROOT else []
+            return self._probe(packet, member, port, data)
         if not self._well_formed(packet, member, port):
             return self._refuse()
         index = member.base + packet.slot
@@ -101,6 +100,11 @@ class SwitchModel:
         if port == PARENT:
             return self._from_parent(packet, member, index, age)
         return self._contribute(packet, member, index, age)
+
+    def _probe(self, packet: Packet, member: Membership, port: Port, data: bytes) -> list[Output]:
+        """Back from the first switch or the root."""
+        is_root = member.child_at_parent is None
+        return [(port, data)] if is_root or not packet.flags & TO_ROOT else []
 
     def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
         return packet.child == (member.child_at_parent if port == PARENT else port) and packet.op in (

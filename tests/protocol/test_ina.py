@@ -146,7 +146,8 @@ def run_schedule(data: st.DataObject, network: Network, lanes: int) -> None:
     network.run(lambda: all_have(network, *range(len(wanted))), within=BOUND)
     for outputs, result in wanted:
         assert_bits(outputs, result)
-    assert [len(events) for events in network.events] == [len(wanted)] * hosts
+    done = [[event for event in events if event in range(len(wanted))] for events in network.events]
+    assert [len(events) for events in done] == [len(wanted)] * hosts
     network.drain()  # what comes late must do no harm
     assert all(endpoint.idle for endpoint in network.endpoints)
 
@@ -188,7 +189,7 @@ def test_ranks_that_call_different_things_all_find_out(
         network.pump(host)
     network.run(lambda: all(network.events), within=10 * SECOND)
     for events, endpoint in zip(network.events, network.endpoints, strict=True):
-        [(kind, message)] = events
+        [(kind, message)] = [event for event in events if event[0] != "stalled"]
         assert kind == "mismatch"
         assert "all ranks must make the same calls" in message
         assert endpoint.deadline() is None

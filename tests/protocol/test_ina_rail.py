@@ -24,7 +24,7 @@ def attached_rails(hosts: int, rate_bps: int = 0) -> ina.Rails:
     rails = ina.Rails()
     for host in range(hosts):
         rail = rails.open("127.0.0.1", rate_bps=rate_bps)
-        rails.attach(rail, GROUP, "127.0.52.57", child=host, slots=SLOTS, lanes=LANES, world_size=hosts)
+        rails.attach(rail, [(GROUP, "127.0.52.57", host)], slots=SLOTS, lanes=LANES, world_size=hosts)
     return rails
 
 
@@ -65,4 +65,4 @@ def test_errors_say_what_is_wrong() -> None:
         rails.open("127.0.0.1", "nowhere0")
     rail = rails.open("127.0.0.1")
     with pytest.raises(ValueError, match="power of two"):
-        rails.attach(rail, GROUP, "127.0.52.57", child=0, slots=100, lanes=LANES, world_size=2)
+        rails.attach(rail, [(GROUP, "127.0.52.57", 0)], slots=100, lanes=LANES, world_size=2)
