@@ -18,6 +18,7 @@ from railweave.experiments.messages import read
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.lab import Lab, LabOptions
 from railweave.topologies.model import Plane, Topology
+from railweave.topologies.planes import planes
 
 BASELINES = ("gloo",)
 
@@ -213,3 +214,15 @@ def sum_of_limits(planes: Sequence[Plane], ranks: int) -> float:
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
     return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES) for plane in planes)
+
+
+def with_baseline_plane(topology: Topology) -> tuple[Topology, str]:
+    """Return a topology with a tcp plane for the baseline, and its name; adds one where there is none."""
+    for plane in topology.planes:
+        if plane.kind == "tcp":
+            return topology, plane.name
+    if topology.name != "planes":
+        raise OptionError(f"topology {topology.name!r} has no tcp plane for a baseline to run on")
+    kinds = [plane.kind for plane in topology.planes]
+    rates = [plane.rate_bps for plane in topology.planes]
+    return planes(len(topology.hosts), [*kinds, "tcp"], [*rates, rates[0]]), "tcp"

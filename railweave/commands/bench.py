@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from railweave.commands import bench_switch, common
+from railweave.commands import bench_jobs, bench_scaling, common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
-if TYPE_CHECKING:
-    from railweave.topologies.model import Topology
-
 app = typer.Typer(no_args_is_help=True)
-
-app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
 
 PLANES = "planes"
 
@@ -67,7 +62,7 @@ def all_reduce(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         names = [plane.name for plane in chosen.planes]
         baselines = [name.strip() for name in baseline.split(",") if name.strip()]
-        chosen, baseline_plane = _with_baseline_plane(chosen) if baselines else (chosen, "")
+        chosen, baseline_plane = run.with_baseline_plane(chosen) if baselines else (chosen, "")
         options = run.BenchOptions(
             topology=chosen,
             measurement=Measurement(tuple(units.parse_sizes(sizes)), dtype, op, iters, warmup, check),
@@ -97,15 +92,5 @@ def all_reduce(
             raise OptionError("wrong elements: see the column #wrong")
 
 
-def _with_baseline_plane(topology: Topology) -> tuple[Topology, str]:
-    """Return a topology with a tcp plane for the baseline, and its name; adds one where there is none."""
-    from railweave.topologies.planes import planes  # noqa: PLC0415
-
-    for plane in topology.planes:
-        if plane.kind == "tcp":
-            return topology, plane.name
-    if topology.name != PLANES:
-        raise OptionError(f"topology {topology.name!r} has no tcp plane for a baseline to run on")
-    kinds = [plane.kind for plane in topology.planes]
-    rates = [plane.rate_bps for plane in topology.planes]
-    return planes(len(topology.hosts), [*kinds, "tcp"], [*rates, rates[0]]), "tcp"
+app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
+app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)

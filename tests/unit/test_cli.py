@@ -40,6 +40,8 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         ("demo",),
         ("bench",),
         ("bench", "all-reduce"),
+        ("bench", "jobs"),
+        ("bench", "scaling"),
         ("topo",),
         ("topo", "planes"),
         ("topo", "file"),

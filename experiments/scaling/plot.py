@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The curve: time of an allreduce against hosts, one panel per size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+from railweave.experiments.scaling.run import ScalingResult
+
+PANEL_INCHES = (4.6, 3.6)
+
+
+def draw(result: ScalingResult, note: str, path: Path) -> None:
+    """Write PNG, SVG or PDF, as the name says. Lines are medians, bars reach to the 99th percentile."""
+    curves = result.curves()
+    sizes = sorted({size for _, size in curves})
+    figure = Figure((PANEL_INCHES[0] * len(sizes), PANEL_INCHES[1] + 0.3), layout="constrained")
+    panels = figure.subplots(1, len(sizes), squeeze=False)[0]
+    for panel, size in zip(panels, sizes, strict=True):
+        for (contender, of), points in curves.items():
+            if of != size:
+                continue
+            hosts = [point.hosts for point in points]
+            medians = [point.row.median_s * 1e3 for point in points]
+            tails = [(point.row.p99_s - point.row.median_s) * 1e3 for point in points]
+            panel.errorbar(
+                hosts, medians, yerr=[[0.0] * len(tails), tails], marker="o", capsize=3, label=contender
+            )
+            panel.set_xticks(sorted({point.hosts for point in result.points}))
+        panel.set_title(f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B")
+        panel.set_xlabel("hosts")
+        panel.set_ylabel("time (ms)")
+        panel.set_yscale("log")
+        for formatted in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
+            formatted(StrMethodFormatter("{x:g}"))
+        panel.grid(alpha=0.3, which="both")
+        panel.legend(frameon=False)
+    figure.supxlabel(note, fontsize=8, color="0.4")
+    figure.savefig(path, dpi=150)

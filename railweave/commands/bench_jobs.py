@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench jobs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+EPILOG = (
+    "Examples: railweave bench jobs · railweave bench jobs --jobs 3 --rails ina,tcp --slots 4096 · "
+    "railweave bench jobs --json r.json"
+)
+
+
+def jobs(
+    count: Annotated[int, typer.Option("--jobs", help="Jobs at once; each has a rank on every host.")] = 2,
+    topology: common.Topology = "planes",
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina",
+    rate: common.Rates = None,
+    loss: common.Loss = "0",
+    size: Annotated[str, typer.Option(help="Bytes of each tensor: 1M.")] = "1M",
+    seconds: Annotated[float, typer.Option(help="How long each job runs.")] = 10.0,
+    slots: Annotated[
+        int | None,
+        typer.Option(help="Chunks in flight per group, a power of two; default: the controller's."),
+    ] = None,
+    switch: common.SwitchTarget = "embedded",
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/jobs"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Run several jobs on the same links at once: throughput and share of each, and what one is refused."""
+    with common.one_line_errors():
+        from railweave.experiments.jobs import report, run  # noqa: PLC0415
+
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        sizes = units.parse_sizes(size)
+        if len(sizes) != 1:
+            raise OptionError(f"--size {size}: expected one size")
+        options = run.JobsOptions(
+            topology=chosen,
+            out=out,
+            jobs=count,
+            bytes=sizes[0],
+            seconds=seconds,
+            switch_target=common.check_target(switch, chosen),
+            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            controller=["--slots", str(slots)] if slots is not None else [],
+        )
+        result = common.run(run.run(options, on_phase=lambda text: typer.echo(f"# {text}", err=True)))
+        console = common.console(json_file)
+        console.print(report.table(result))
+        for text in report.utilisations(result):
+            console.print(text)
+        common.write_json(report.as_json(result), json_file)
+        if not result.ok:
+            raise OptionError("wrong elements, or a job that made no call: see the table")

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench scaling`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+EPILOG = (
+    "Examples: railweave bench scaling · railweave bench scaling --hosts 2,4,8 --sizes 16K --baseline gloo "
+    "--plot scaling.png"
+)
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def scaling(
+    hosts: Annotated[str, typer.Option(help="Numbers of hosts: 2,4,8.")] = "2,4,8",
+    rails: common.Rails = "ina",
+    rate: common.Rates = None,
+    sizes: Annotated[str, typer.Option(help="16K is one size, 1K,16K a list.")] = "16K",
+    dtype: Annotated[str, typer.Option(help="float32 or int32.")] = "float32",
+    iters: Annotated[int, typer.Option(help="Timed runs of each size.")] = 200,
+    warmup: Annotated[int, typer.Option(help="Runs before these.")] = 20,
+    switch: common.SwitchTarget = "embedded",
+    baseline: Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/scaling"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Measure the time of a small allreduce against the number of hosts, one network after the other."""
+    with common.one_line_errors():
+        from railweave.experiments.allreduce import report, run  # noqa: PLC0415
+        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
+        from railweave.experiments.scaling import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.scaling import run as curve  # noqa: PLC0415
+
+        if plot is not None and plot.suffix not in FORMATS:
+            raise OptionError(f"--plot {plot}: expected a name that ends in {', '.join(FORMATS)}")
+        baselines = [name.strip() for name in baseline.split(",") if name.strip()]
+        measurement = Measurement(tuple(units.parse_sizes(sizes)), dtype, "sum", iters, warmup, check=True)
+        benches = []
+        for count in _counts(hosts):
+            topology = common.topology_of("planes", count, rails, rate, switch)
+            names = [plane.name for plane in topology.planes]
+            topology, baseline_plane = run.with_baseline_plane(topology) if baselines else (topology, "")
+            benches.append(
+                run.BenchOptions(
+                    topology=topology,
+                    measurement=measurement,
+                    out=out / f"{count}-hosts",
+                    rails=names,
+                    switch_target=common.check_target(switch, topology),
+                    baselines=baselines,
+                    baseline_plane=baseline_plane,
+                )
+            )
+            run.check(benches[-1])
+        to_stderr = str(json_file) == "-"
+        typer.echo(report.header(benches[0]).partition("\n")[2], err=to_stderr)
+        result = common.run(
+            curve.run(
+                benches,
+                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_point=lambda point: typer.echo(
+                    f"{report.line(point.row)}  {point.hosts} hosts", err=to_stderr
+                ),
+            )
+        )
+        if plot is not None:
+            rates = ", ".join(
+                f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s"
+                if plane.rate_bps
+                else f"{plane.name} unshaped"
+                for plane in benches[0].topology.planes
+            )
+            note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} runs"
+            plot.parent.mkdir(parents=True, exist_ok=True)
+            drawing.draw(result, note, plot)
+        common.write_json(curve.as_json(result), json_file)
+        if not result.ok:
+            raise OptionError("wrong elements: see the column #wrong")
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionError(f"--hosts {text!r}: expected numbers of hosts, such as 2,4,8") from None
+    return sorted(set(counts))

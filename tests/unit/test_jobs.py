@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput of jobs that run at once: counted while all of them run, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from railweave.experiments.errors import OptionError
+from railweave.experiments.jobs.report import as_json, utilisations
+from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, Span, result_of
+from railweave.topologies.planes import planes
+
+OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), Path("out"))
+
+
+def job(name: str, start: float, end: float, bytes_per_s: int) -> JobRun:
+    """Return a job that reduced evenly, a slice each second."""
+    spans = [Span("ina", start + i, start + i + 1, bytes_per_s) for i in range(int(end - start))]
+    return JobRun(name, spans, calls=len(spans))
+
+
+def result(*jobs: JobRun) -> JobsResult:
+    return result_of(OPTIONS, jobs)
+
+
+def test_only_the_time_in_which_all_run_counts() -> None:
+    fast_alone = job("a", 0, 20, 2_000_000)
+    late = job("b", 10.5, 20.5, 1_000_000)
+    measured = result(fast_alone, late)
+    assert measured.window_s == pytest.approx(20 - 10.5 - 2)
+    assert [row.bps["ina"] for row in measured.rows] == pytest.approx([16e6, 8e6])
+    assert [row.share["ina"] for row in measured.rows] == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_a_slice_counts_by_the_part_inside_the_window() -> None:
+    assert Span("ina", 1, 5, 400).within(2, 3) == pytest.approx(100)
+    assert Span("ina", 1, 5, 400).within(6, 7) == 0
+
+
+def test_jobs_that_never_ran_at_once_are_no_measurement() -> None:
+    with pytest.raises(OptionError, match="did not run at the same time"):
+        result(job("a", 0, 5, 1), job("b", 5, 10, 1))
+
+
+def test_wrong_elements_and_silent_jobs_are_told() -> None:
+    good = job("a", 0, 10, 1000)
+    assert result(good).ok
+    assert not result(JobRun("a", good.spans, calls=10, wrong=1)).ok
+    assert not result(JobRun("a", good.spans, calls=0)).ok
+
+
+def test_utilisation_is_of_what_the_links_allow() -> None:
+    measured = result(job("a", 0, 10, 6_000_000), job("b", 0, 10, 6_000_000))
+    fraction = measured.utilisation("ina")
+    assert fraction is not None
+    assert 0.96 < fraction < 1.1  # 96 Mbit/s of at most 100, headers included
+    assert utilisations(measured) == [f"ina: all jobs together {fraction:.1%} of the physical limit"]
+    assert as_json(measured)["utilisation"]["ina"] == fraction
