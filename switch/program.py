@@ -134,6 +134,17 @@ class MeterInfo:
 
 
 @dataclass(frozen=True)
+class ValueSetInfo:
+    """A parser value set: `key` describes the fields of its members; it is meant to hold `size` of them."""
+
+    name: str
+    index: int
+    key: tuple[KeyField, ...]
+    key_words: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Fusion:
     """How the lanes of an action were fused, for inspection: vector instructions and lanes of each."""
 
@@ -152,3 +163,5 @@ class Program:
     registers: dict[str, ArrayInfo]
     meters: dict[str, MeterInfo]
     fusions: tuple[Fusion, ...] = field(default=())
+    value_sets: dict[str, ValueSetInfo] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()  # of log_msg and assertions: see lowering.messages

@@ -98,6 +98,18 @@ std::vector<Replica> make_replicas(const std::vector<std::pair<std::uint16_t, st
   return replicas;
 }
 
+/// [(message, [(words, negative)])], and the number of messages that found no room.
+nb::tuple take_log(Engine& engine) {
+  const auto [records, lost] = engine.take_log();
+  nb::list list;
+  for (const LogRecord& record : records) {
+    nb::list values;
+    for (const auto& value : record.values) values.append(nb::make_tuple(value.words, value.negative));
+    list.append(nb::make_tuple(record.message, values));
+  }
+  return nb::make_tuple(list, lost);
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& parent) {
@@ -167,6 +179,8 @@ void bind_engine(nb::module_& parent) {
              self.set_clone_session(session, make_replicas(replicas));
            })
       .def("seed", &Engine::seed, "seed"_a)
+      .def("set_logging", &Engine::set_logging, "on"_a)
+      .def("take_log", &take_log)
       .def("statistics", [](Engine& self) {
         const Statistics s = self.statistics();
         nb::dict result;

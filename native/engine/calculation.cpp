@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/hash.hpp"
+#include "engine/headers.hpp"
 #include "engine/wide.hpp"
 
 namespace railweave::engine {
@@ -74,6 +75,12 @@ std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, co
       case InputPlan::kConstant:
         bits.append_limbs(plan.wide_constants[input.offset], input.width);
         break;
+      case InputPlan::kVariable: {
+        const VariablePlan& variable = plan.variables[input.offset];
+        bits.append(&pass.phv[variable.offset + VariablePlan::kLengthBytes], 0,
+                    8ull * variable_length(pass, variable));
+        break;
+      }
       case InputPlan::kPayload:
         with_payload = true;
         break;

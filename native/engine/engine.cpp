@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "engine/headers.hpp"
 #include "engine/interpreter.hpp"
 #include "engine/pass.hpp"
 
@@ -31,7 +33,10 @@ Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
   vectors_.assign(std::size_t{plan_.vectors} * plan_.lanes, 0);
   key_.assign(plan_.key_words + plan_.limbs, 0);
   std::size_t most = kMaxPacketBytes;
-  for (const auto header : plan_.order) most += plan_.headers[header].bytes;
+  for (const auto header : plan_.order) {
+    const auto variable = plan_.headers[header].variable;
+    most += plan_.headers[header].bytes + (variable == kNone ? 0 : plan_.variables[variable].bytes);
+  }
   output_.resize(most);
   for (const auto& bank : plan_.banks) banks_.emplace_back(std::size_t{bank.rows} * bank.words);
   for (const auto size : plan_.counters) counters_.emplace_back(size);
@@ -250,6 +255,10 @@ Bytes Engine::deparse(const Pass& pass) {
   for (const auto index : plan_.order) {
     const HeaderPlan& header = plan_.headers[index];
     if (pass.phv[header.valid] == std::byte{0}) continue;
+    if (header.variable != kNone) {
+      to += emit_variable(plan_, pass, header, to);
+      continue;
+    }
     std::memcpy(to, &pass.phv[header.image], header.bytes);
     to += header.bytes;
   }
@@ -417,6 +426,25 @@ void Engine::seed(std::uint64_t seed) {
 Statistics Engine::statistics() {
   const auto guard = lock();
   return statistics_;
+}
+
+void Engine::set_logging(bool on) {
+  const auto guard = lock();
+  logging_ = on;
+}
+
+void Engine::log(std::uint32_t message) {
+  if (log_.size() < kMaxLogRecords) {
+    log_.push_back({message, std::move(log_values_)});
+  } else {
+    ++log_lost_;
+  }
+  log_values_.clear();
+}
+
+std::pair<std::vector<LogRecord>, std::uint64_t> Engine::take_log() {
+  const auto guard = lock();
+  return {std::exchange(log_, {}), std::exchange(log_lost_, 0)};
 }
 
 }  // namespace railweave::engine

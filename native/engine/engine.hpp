@@ -33,7 +33,7 @@ struct Statistics {
   std::uint64_t received = 0;
   std::uint64_t emitted = 0;
   std::uint64_t dropped = 0;  // by the program: port 511, or an empty or unknown multicast group
-  std::uint64_t aborted = 0;  // by a limit: size, recirculations, steps of the program
+  std::uint64_t aborted = 0;  // by a limit (size, recirculations, steps of the program) or a failed assertion
 };
 
 inline constexpr std::uint16_t kDropPort = 511;
@@ -41,6 +41,18 @@ inline constexpr std::size_t kMaxPacketBytes = 65535;
 inline constexpr int kMaxPasses = 4096;               // through ingress or egress, for one received packet
 inline constexpr int kMaxCloneDepth = 32;             // clones of clones of …
 inline constexpr std::uint32_t kMaxJumps = 1u << 16;  // backwards, in one pass
+
+/// A message of the program: its number in the plan, and values (least significant word first, sign).
+struct LogRecord {
+  struct Value {
+    std::vector<std::uint64_t> words;
+    bool negative;
+  };
+  std::uint32_t message;
+  std::vector<Value> values;
+};
+
+inline constexpr std::size_t kMaxLogRecords = 4096;
 
 struct Interpreter;
 struct Pass;
@@ -83,6 +95,11 @@ class Engine {
   void seed(std::uint64_t seed);
   Statistics statistics();
 
+  /// Messages of the program (log_msg) are kept only while logging is on; failed assertions always are.
+  void set_logging(bool on);
+  /// All messages since the last call, oldest first, and how many found no room.
+  std::pair<std::vector<LogRecord>, std::uint64_t> take_log();
+
  private:
   friend struct Interpreter;
 
@@ -118,6 +135,7 @@ class Engine {
   std::uint64_t execute_meter(MeterCell& cell, const MeterPlan& plan, std::uint64_t bytes) const;
   void configure(MeterCell& cell, const MeterPlan& plan, std::span<const MeterRate> rates) const;
   std::uint32_t* register_row(const RegisterPlan& array, std::uint64_t index);
+  void log(std::uint32_t message);
   Table& table(std::uint32_t index) { return *tables_.at(index); }
 
   std::mutex mutex_;
@@ -132,6 +150,10 @@ class Engine {
   std::uint64_t now_us_ = 0;
   int passes_left_ = 0;
   int clone_depth_ = 0;
+  bool logging_ = false;
+  std::vector<LogRecord> log_;
+  std::vector<LogRecord::Value> log_values_;  // of the message in the making
+  std::uint64_t log_lost_ = 0;
 
   // Scratch memory, so that no packet allocates.
   std::vector<std::uint64_t> registers_, wides_, key_;

@@ -6,6 +6,7 @@
 
 #include "engine/calculation.hpp"
 #include "engine/engine.hpp"
+#include "engine/headers.hpp"
 #include "engine/lanes.hpp"
 #include "engine/pass.hpp"
 #include "engine/wide.hpp"
@@ -42,40 +43,6 @@ std::uint64_t saturate_unsigned(std::uint64_t value, std::uint32_t width) {
 std::uint64_t saturate_signed(std::uint64_t value, std::uint32_t width) {
   const std::int64_t top = as_signed(low_bits(width) >> 1);
   return static_cast<std::uint64_t>(std::clamp(as_signed(value), -top - 1, top));
-}
-
-void copy_header(Pass& pass, const HeaderPlan& to, const HeaderPlan& from) {
-  pass.byte(to.valid) = pass.byte(from.valid);
-  if (pass.byte(from.valid))
-    std::memmove(&pass.phv[to.image], &pass.phv[from.image], std::min(to.bytes, from.bytes));
-}
-
-void move_header(Pass& pass, const HeaderPlan& to, const HeaderPlan& from) {
-  pass.byte(to.valid) = pass.byte(from.valid);
-  std::memmove(&pass.phv[to.image], &pass.phv[from.image], std::min(to.bytes, from.bytes));
-}
-
-void push(Pass& pass, const Plan& plan, const StackPlan& stack, std::uint64_t count) {
-  const std::uint64_t size = stack.headers.size();
-  const std::uint64_t moved = std::min(count, size);
-  std::byte* next = &pass.phv[stack.next];
-  store<std::uint32_t>(next, std::min<std::uint64_t>(load<std::uint32_t>(next) + moved, size));
-  for (std::uint64_t i = size; i-- > moved;) {
-    move_header(pass, plan.headers[stack.headers[i]], plan.headers[stack.headers[i - moved]]);
-  }
-  for (std::uint64_t i = 0; i < moved; ++i) pass.byte(plan.headers[stack.headers[i]].valid) = 0;
-}
-
-void pop(Pass& pass, const Plan& plan, const StackPlan& stack, std::uint64_t count) {
-  const std::uint64_t size = stack.headers.size();
-  const std::uint64_t moved = std::min(count, size);
-  std::byte* next = &pass.phv[stack.next];
-  const std::uint64_t used = load<std::uint32_t>(next);
-  store<std::uint32_t>(next, used - std::min(used, moved));
-  for (std::uint64_t i = 0; i + moved < size; ++i) {
-    move_header(pass, plan.headers[stack.headers[i]], plan.headers[stack.headers[i + moved]]);
-  }
-  for (std::uint64_t i = size - moved; i < size; ++i) pass.byte(plan.headers[stack.headers[i]].valid) = 0;
 }
 
 }  // namespace
@@ -316,105 +283,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     r[in->d] = r[in->a] ? r[in->b] : r[in->c];
     NEXT;
   }
-  OP(W_LD) {
-    wide::load_bits(wide(in->d), limbs, reinterpret_cast<unsigned char*>(phv), in->a, in->b);
-    NEXT;
-  }
-  OP(W_ST) {
-    wide::store_bits(wide(in->d), limbs, reinterpret_cast<unsigned char*>(phv), in->a, in->b);
-    NEXT;
-  }
-  OP(W_PARAM) {
-    const std::size_t words = (in->b + 63) / 64;
-    for (std::size_t i = 0; i < limbs; ++i) {
-      wide(in->d)[i] = parameters && i < words ? parameters[in->a + i] : 0;
-    }
-    NEXT;
-  }
-  OP(W_CONST) {
-    const auto& constant = plan.wide_constants[in->a];
-    const bool sign = wide::negative(constant.data(), constant.size());
-    for (std::size_t i = 0; i < limbs; ++i) {
-      wide(in->d)[i] = i < constant.size() ? constant[i] : sign ? ~0ull : 0;
-    }
-    NEXT;
-  }
-  OP(W_FROM_U) {
-    wide::set(wide(in->d), limbs, r[in->a], false);
-    NEXT;
-  }
-  OP(W_FROM_S) {
-    wide::set(wide(in->d), limbs, r[in->a], as_signed(r[in->a]) < 0);
-    NEXT;
-  }
-  OP(W_TO) {
-    r[in->d] = wide(in->a)[0];
-    NEXT;
-  }
-  OP(W_ADD) OP(W_SUB) {
-    wide::add(wide(in->d), wide(in->a), wide(in->b), limbs, in->op == Op::W_SUB);
-    NEXT;
-  }
-  OP(W_MUL) {
-    wide::multiply(wide(in->d), wide(in->a), wide(in->b), limbs);
-    NEXT;
-  }
-  OP(W_AND) {
-    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] & wide(in->b)[i];
-    NEXT;
-  }
-  OP(W_OR) {
-    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] | wide(in->b)[i];
-    NEXT;
-  }
-  OP(W_XOR) {
-    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = wide(in->a)[i] ^ wide(in->b)[i];
-    NEXT;
-  }
-  OP(W_NOT) {
-    for (std::size_t i = 0; i < limbs; ++i) wide(in->d)[i] = ~wide(in->a)[i];
-    NEXT;
-  }
-  OP(W_SHL) {
-    wide::shift_left(wide(in->d), wide(in->a), std::min<std::uint64_t>(r[in->b], 64 * limbs), limbs);
-    NEXT;
-  }
-  OP(W_SHR) {
-    wide::shift_right(wide(in->d), wide(in->a), std::min<std::uint64_t>(r[in->b], 64 * limbs), limbs);
-    NEXT;
-  }
-  OP(W_ZEXT) OP(W_SEXT) {
-    wide::extend(wide(in->d), wide(in->a), in->b, in->op == Op::W_SEXT, limbs);
-    NEXT;
-  }
-  OP(W_USAT) OP(W_SSAT) {
-    wide::saturate(wide(in->d), wide(in->a), std::max(in->b, 1u), in->op == Op::W_SSAT, limbs);
-    NEXT;
-  }
-  OP(W_EQ) {
-    r[in->d] = wide::compare(wide(in->a), wide(in->b), limbs) == 0;
-    NEXT;
-  }
-  OP(W_LT) {
-    r[in->d] = wide::compare(wide(in->a), wide(in->b), limbs) < 0;
-    NEXT;
-  }
-  OP(W_BOOL) {
-    r[in->d] = !wide::is_zero(wide(in->a), limbs);
-    NEXT;
-  }
-  OP(W_SELECT) {
-    std::memmove(wide(in->d), r[in->a] ? wide(in->b) : wide(in->c), 8 * limbs);
-    NEXT;
-  }
-  OP(W_DIV) {
-    wide::divide(wide(in->d), engine.key_.data() + plan.key_words, wide(in->a), wide(in->b), limbs);
-    NEXT;
-  }
-  OP(W_MOD) {
-    wide::divide(engine.key_.data() + plan.key_words, wide(in->d), wide(in->a), wide(in->b), limbs);
-    NEXT;
-  }
+#include "engine/ops_wide.inc"  // integers of more than 64 bits
   OP(V_LD_BE) {
     lanes::load_be(lane(in->d), phv + in->a, in->c);
     NEXT;
@@ -496,104 +365,8 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     r[in->d] = in->c ? lane(in->a)[in->c - 1] : 0;
     NEXT;
   }
-  OP(HDR_ADD) {
-    const HeaderPlan& header = plan.headers[in->a];
-    if (pass.byte(header.valid)) NEXT;
-    std::memset(phv + header.image, 0, header.bytes);
-    pass.byte(header.valid) = 1;
-    pass.length += header.bytes;
-    NEXT;
-  }
-  OP(HDR_REMOVE) {
-    const HeaderPlan& header = plan.headers[in->a];
-    if (!pass.byte(header.valid)) NEXT;
-    pass.byte(header.valid) = 0;
-    pass.length -= header.bytes;
-    NEXT;
-  }
-  OP(HDR_COPY) {
-    copy_header(pass, plan.headers[in->a], plan.headers[in->b]);
-    NEXT;
-  }
-  OP(HDR_EQ) {
-    const HeaderPlan &a = plan.headers[in->a], &b = plan.headers[in->b];
-    const bool valid = pass.byte(a.valid);
-    r[in->d] = a.bytes == b.bytes && valid == static_cast<bool>(pass.byte(b.valid)) &&
-               (!valid || std::memcmp(phv + a.image, phv + b.image, a.bytes) == 0);
-    NEXT;
-  }
-  OP(STACK_PUSH) {
-    push(pass, plan, plan.stacks[in->a], r[in->b]);
-    NEXT;
-  }
-  OP(STACK_POP) {
-    pop(pass, plan, plan.stacks[in->a], r[in->b]);
-    NEXT;
-  }
-  OP(STACK_COPY) {
-    const StackPlan &to = plan.stacks[in->a], &from = plan.stacks[in->b];
-    store<std::uint32_t>(phv + to.next, load<std::uint32_t>(phv + from.next));
-    for (std::size_t i = 0; i < std::min(to.headers.size(), from.headers.size()); ++i) {
-      copy_header(pass, plan.headers[to.headers[i]], plan.headers[from.headers[i]]);
-    }
-    NEXT;
-  }
-  OP(STACK_LAST) {  // index of the last header extracted
-    r[in->d] = load<std::uint32_t>(phv + plan.stacks[in->a].next) - 1ull;
-    NEXT;
-  }
-
-  OP(EXTRACT) {
-    if (!extract(plan.headers[in->a])) {
-      fail(CoreError::kPacketTooShort);
-      JUMP(plan.parsed);
-    }
-    NEXT;
-  }
-  OP(EXTRACT_NEXT) {
-    const StackPlan& stack = plan.stacks[in->a];
-    const std::uint32_t next = load<std::uint32_t>(phv + stack.next);
-    if (next >= stack.headers.size()) {
-      fail(CoreError::kStackOutOfBounds);
-      JUMP(plan.parsed);
-    } else if (!extract(plan.headers[stack.headers[next]])) {
-      fail(CoreError::kPacketTooShort);
-      JUMP(plan.parsed);
-    } else {
-      store<std::uint32_t>(phv + stack.next, next + 1);
-    }
-    NEXT;
-  }
-  OP(ADVANCE) {
-    const std::uint64_t bits = r[in->a];
-    if (bits % 8 || pass.packet.size() - pass.cursor < bits / 8) {
-      fail(bits % 8 ? CoreError::kParserInvalidArgument : CoreError::kPacketTooShort);
-      JUMP(plan.parsed);
-    } else {
-      pass.cursor += bits / 8;
-    }
-    NEXT;
-  }
-  OP(LOOKAHEAD) OP(W_LOOKAHEAD) {
-    const std::uint64_t end = (std::uint64_t{in->a} + in->b + 7) / 8;
-    if (pass.packet.size() - pass.cursor < end) {
-      fail(CoreError::kPacketTooShort);
-      JUMP(plan.parsed);
-      NEXT;
-    }
-    const auto* bytes = reinterpret_cast<const unsigned char*>(pass.packet.data() + pass.cursor);
-    if (in->op == Op::LOOKAHEAD) {
-      wide::load_bits(&r[in->d], 1, bytes, in->a, in->b);
-    } else {
-      wide::load_bits(wide(in->d), limbs, bytes, in->a, in->b);
-    }
-    NEXT;
-  }
-  OP(PARSE_ERROR) {
-    pass.error = r[in->a];
-    JUMP(plan.parsed);
-    NEXT;
-  }
+#include "engine/ops_headers.inc"  // headers and the parser
+#include "engine/ops_log.inc"      // messages and assertions
   OP(KEY_SET) {
     key[in->a] = r[in->d] << (in->b - 1);
     NEXT;
@@ -627,33 +400,6 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     const std::uint64_t value = array.width < 64 ? r[in->d] & low_bits(array.width) : r[in->d];
     cell[0] = static_cast<std::uint32_t>(value);
     if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
-    NEXT;
-  }
-  OP(W_REG_RD) {
-    const RegisterPlan& array = plan.arrays[in->a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
-    if (index >= array.size) {
-      JUMP(in->c);
-      NEXT;
-    }
-    const std::uint32_t* cell = engine.register_row(array, index);
-    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
-    for (std::size_t i = 0; i < limbs; ++i) {
-      const std::uint64_t low = 2 * i < words ? cell[2 * i] : 0;
-      wide(in->d)[i] = low | (2 * i + 1 < words ? std::uint64_t{cell[2 * i + 1]} << 32 : 0);
-    }
-    NEXT;
-  }
-  OP(W_REG_WR) {
-    const RegisterPlan& array = plan.arrays[in->a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
-    if (index >= array.size) NEXT;
-    std::uint32_t* cell = engine.register_row(array, index);
-    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
-    wide::extend(wide(in->d), wide(in->d), array.width, false, limbs);
-    for (std::size_t i = 0; i < words; ++i) {
-      cell[i] = i / 2 < limbs ? static_cast<std::uint32_t>(wide(in->d)[i / 2] >> (32 * (i % 2))) : 0;
-    }
     NEXT;
   }
   OP(COUNT) {

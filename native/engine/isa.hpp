@@ -12,8 +12,10 @@ namespace railweave::engine {
 ///   o offset in the PHV (8 bytes readable)     O offset of a run of c 32-bit lanes in the PHV
 ///   x bit field: shift | width << 8            B bit position in the PHV, followed by w = its width in bits
 ///   w width in bits      p program counter     P action parameter word, Q the same with a width behind it
-///   h header  s header stack  g register array  b bank slice  t table  c counter  m meter  k calculation
-///   l field list         K wide constant       n number of lanes   y key word   i immediate   - nothing
+///   h header  H header with a variable field  v variable field  s stack, followed by e = a member of its
+///   elements, E = one with a variable field  g register array  b bank slice  t table  c counter  m meter  k
+///   calculation l field list         K wide constant       n number of lanes   y key word   i immediate   -
+///   nothing
 // clang-format off
 #define RAILWEAVE_ENGINE_OPS(X) \
   /* control */ \
@@ -45,11 +47,13 @@ namespace railweave::engine {
   X(V_MAXU, "VVVn") X(V_MINS, "VVVn") X(V_MAXS, "VVVn") X(V_ADDUS, "VVVn") X(V_SUBUS, "VVVn") \
   X(V_ADDSS, "VVVn") X(V_SUBSS, "VVVn") X(V_SELECT, "VVVn") X(V_LAST, "RV-n") \
   /* headers */ \
-  X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") X(STACK_PUSH, "-sr-") \
-  X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(STACK_LAST, "Rs--") \
+  X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_HIDE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") \
+  X(STACK_PUSH, "-sr-") X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(VL_COPY, "-vv-") X(W_LD_VL, "Wv--") \
   /* parser */ \
-  X(EXTRACT, "-h--") X(EXTRACT_NEXT, "-s--") X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-") \
-  X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--") \
+  X(EXTRACT, "-h--") X(EXTRACT_VL, "-Hr-") X(EXTRACT_NEXT, "-se-") X(EXTRACT_NEXT_VL, "rsE-") \
+  X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-") X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--") X(MEMBER, "Rt--") \
+  /* messages */ \
+  X(LOGGING, "-p--") X(LOG_VALUE, "ri--") X(W_LOG_VALUE, "W---") X(LOG, "-i--") X(ASSERT, "ri--") \
   /* keys of tables */ \
   X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") \
   /* externs */ \

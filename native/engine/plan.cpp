@@ -70,11 +70,11 @@ TablePlan read_table(Reader& in) {
 void read_lists(Reader& in, Plan& plan) {
   plan.constants = in.list64();
   for (auto n = in.count(); n > 0; --n) plan.wide_constants.push_back(in.list64());
-  for (auto n = in.count(); n > 0; --n) plan.headers.push_back({in.u32(), in.u32(), in.u32()});
   for (auto n = in.count(); n > 0; --n) {
-    const auto next = in.u32();
-    plan.stacks.push_back({next, in.list32()});
+    plan.headers.push_back({in.u32(), in.u32(), in.u32(), in.u32(), in.u32()});
   }
+  for (auto n = in.count(); n > 0; --n) plan.variables.push_back({in.u32(), in.u32()});
+  for (auto n = in.count(); n > 0; --n) plan.stacks.push_back({in.u32(), in.u32(), in.u32(), in.list32()});
   plan.order = in.list32();
   for (auto n = in.count(); n > 0; --n) plan.banks.push_back({in.u32(), in.u32()});
   for (auto n = in.count(); n > 0; --n) plan.arrays.push_back({in.u32(), in.u32(), in.u32(), in.u32()});
@@ -144,15 +144,31 @@ class Checker {
     for (const auto& header : plan_.headers) {
       offset(header.image, std::uint64_t{header.bytes} + 8);
       offset(header.valid, 1);
+      if (header.variable == kNone) continue;
+      require(header.variable < plan_.variables.size(), "plan: variable field");
+      require(header.split <= 8ull * header.bytes, "plan: variable field");
     }
-    for (const auto& stack : plan_.stacks) {
-      offset(stack.next, 4);
-      for (const auto header : stack.headers) {
-        require(header < plan_.headers.size(), "plan: stack");
-        require(plan_.headers[header].bytes == plan_.headers[stack.headers[0]].bytes, "plan: stack");
-      }
+    for (const auto& variable : plan_.variables) {
+      offset(variable.offset, std::uint64_t{variable.bytes} + VariablePlan::kLengthBytes + 8);
     }
+    for (const auto& stack : plan_.stacks) check_stack(stack);
     for (const auto header : plan_.order) require(header < plan_.headers.size(), "plan: deparser order");
+  }
+
+  /// All elements have the same shape, so that one can be moved to another.
+  void check_stack(const StackPlan& stack) const {
+    offset(stack.next, 4);
+    require(stack.width >= 1 && stack.headers.size() % stack.width == 0, "plan: stack");
+    require(stack.of_unions || stack.width == 1, "plan: stack");
+    for (std::size_t i = 0; i < stack.headers.size(); ++i) {
+      require(stack.headers[i] < plan_.headers.size(), "plan: stack");
+      const HeaderPlan& header = plan_.headers[stack.headers[i]];
+      const HeaderPlan& first = plan_.headers[stack.headers[i % stack.width]];
+      require(header.bytes == first.bytes, "plan: stack");
+      require((header.variable == kNone) == (first.variable == kNone), "plan: stack");
+      if (header.variable == kNone) continue;
+      require(plan_.variables[header.variable].bytes == plan_.variables[first.variable].bytes, "plan: stack");
+    }
   }
 
   void storage() const {
@@ -209,6 +225,10 @@ class Checker {
           require(input.offset < plan_.wide_constants.size(), "plan: input constant");
           require(input.width <= 64 * plan_.wide_constants[input.offset].size(), "plan: input constant");
           break;
+        case InputPlan::kVariable:
+          require(input.offset < plan_.variables.size(), "plan: input field");
+          bits += 8ull * plan_.variables[input.offset].bytes;
+          break;
         case InputPlan::kPayload:
           break;
         default:
@@ -257,9 +277,19 @@ class Checker {
       case 'Q':
         return require(std::uint64_t{value} + (in.b + 63ull) / 64 <= plan_.parameter_words,
                        "plan: parameter");
+      case 'e':
+      case 'E':
+        return check_member(kind, value, in);
       default:
         return check_object(kind, value);
     }
+  }
+
+  /// A member of the elements of stack a.
+  void check_member(char kind, std::uint32_t value, const Instruction& in) const {
+    const StackPlan& stack = plan_.stacks[in.a];
+    require(value < stack.width && !stack.headers.empty(), "plan: stack");
+    if (kind == 'E') check_object('H', stack.headers[value]);
   }
 
   void check_width(std::uint32_t value, const Instruction& in) const {
@@ -272,6 +302,11 @@ class Checker {
     switch (kind) {
       case 'h':
         return within(plan_.headers.size());
+      case 'H':
+        within(plan_.headers.size());
+        return require(plan_.headers[value].variable != kNone, "plan: no variable field");
+      case 'v':
+        return within(plan_.variables.size());
       case 's':
         return within(plan_.stacks.size());
       case 'g':

@@ -59,12 +59,26 @@ enum class CoreError : std::uint32_t {
 struct HeaderPlan {
   std::uint32_t image;  // offset of the header's bytes, as in the packet
   std::uint32_t bytes;
-  std::uint32_t valid;  // offset of a byte, 0 or 1
+  std::uint32_t valid;     // offset of a byte, 0 or 1
+  std::uint32_t variable;  // its variable-length field, or kNone: `bytes` are then without it,
+  std::uint32_t split;     // and it stands behind this many bits
 };
 
+/// A variable-length field: a native 32-bit length in bytes, then room for `bytes`.
+struct VariablePlan {
+  static constexpr std::uint32_t kLengthBytes = 4;
+  std::uint32_t offset;
+  std::uint32_t bytes;
+};
+
+/// A stack of headers or of header unions; an element has `width` headers, of which at most one is valid.
 struct StackPlan {
-  std::uint32_t next;  // offset of a native 32-bit count of the headers extracted
+  std::uint32_t next;  // offset of a native 32-bit count of the elements extracted
+  std::uint32_t width;
+  std::uint32_t of_unions;  // 1 or 0
   std::vector<std::uint32_t> headers;
+
+  std::size_t size() const { return headers.size() / width; }
 };
 
 /// Registers that are indexed alike lie side by side: row = index, column = lane.
@@ -108,10 +122,11 @@ struct TablePlan {
 
 /// One piece of the input of a calculation. Pieces of invalid headers are left out.
 struct InputPlan {
-  enum Kind : std::uint32_t { kBits, kNative, kConstant, kPayload };
+  enum Kind : std::uint32_t { kBits, kNative, kConstant, kPayload, kVariable };
   Kind kind;
   std::uint32_t valid;   // offset of the header's validity, or kNone
-  std::uint32_t offset;  // kBits: bit position; kNative: byte offset; kConstant: index of a wide constant
+  std::uint32_t offset;  // kBits: bit position; kNative: byte offset; kConstant: index of a wide constant;
+                         // kVariable: index of a variable field
   std::uint32_t width;   // in bits; kNative: up to 64
 };
 
@@ -136,6 +151,7 @@ struct Plan {
   std::vector<std::uint64_t> constants;  // preset registers 0, 1, …
   std::vector<std::vector<std::uint64_t>> wide_constants;
   std::vector<HeaderPlan> headers;
+  std::vector<VariablePlan> variables;
   std::vector<StackPlan> stacks;
   std::vector<std::uint32_t> order;  // of the deparser
   std::vector<BankPlan> banks;

@@ -101,7 +101,10 @@ void Table::remove_from_group(Entry* entry) {
 }
 
 void Table::check(std::uint32_t action, std::vector<std::uint64_t>& parameters) const {
-  if (action >= plan_.actions.size()) throw std::invalid_argument("table: no such action");
+  // A value set is a table without actions: it is only asked whether it has an entry.
+  if (action >= plan_.actions.size() && !(action == kNone && plan_.actions.empty())) {
+    throw std::invalid_argument("table: no such action");
+  }
   if (parameters.size() > parameter_words_) throw std::invalid_argument("table: too many parameters");
   parameters.resize(parameter_words_);
 }

@@ -13,12 +13,15 @@ from typing import Any
 
 from railweave._native.engine import ALGORITHMS
 from railweave.switch.errors import InvalidProgram
+from railweave.switch.lowering.actions import Effect, Statement, reads
+from railweave.switch.lowering.code import Label
 from railweave.switch.lowering.control import ActionCode, Pipeline, TableReader, find_pipelines
-from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.emit_lanes import emit_fused
-from railweave.switch.lowering.expr import Expr, Graph
-from railweave.switch.lowering.fields import Field, Headers, Layout, Register, read_headers
+from railweave.switch.lowering.expr import Graph
+from railweave.switch.lowering.fields import Field, Headers, Register, read_headers
 from railweave.switch.lowering.lanes import Fused, Fuser
+from railweave.switch.lowering.layout import Layout
 from railweave.switch.lowering.parser import ChecksumLowering, ParserLowering, read_calculations
 from railweave.switch.lowering.plan import INTRINSICS, REQUIRED, PlanParts, assemble
 from railweave.switch.lowering.read import ExpressionReader, RuntimeParameter
@@ -35,18 +38,9 @@ from railweave.switch.lowering.source import (
     unsupported,
     where,
 )
-from railweave.switch.lowering.statements import (
-    Assign,
-    Effect,
-    Jump,
-    Names,
-    PrimitiveReader,
-    RegisterRead,
-    RegisterWrite,
-    Statement,
-    read_action,
-)
+from railweave.switch.lowering.statements import Names, PrimitiveReader, read_action
 from railweave.switch.lowering.symbolic import Summary, fields_in, split, summarise
+from railweave.switch.lowering.value_sets import as_table
 from railweave.switch.program import Action, ArrayInfo, Fusion, MeterInfo, Parameter, Program
 
 MAX_ARRAY = 1 << 26
@@ -184,8 +178,8 @@ class _Lowering:
         deparsers = objects(self.root, "deparsers")
         if len(deparsers) != 1:
             raise unsupported(f"a program with {len(deparsers)} deparsers", None, "deparsers")
-        if deparsers[0].get("primitives"):
-            raise unsupported("statements in the deparser", deparsers[0], "deparser")
+        primitives = check(deparsers[0].get("primitives", []), list, "deparser")
+        self.deparser_statements = read_action(self.primitives, primitives, "deparser")
         order = [
             self.headers.header(name, "deparser") for name in get(deparsers[0], "order", list, "deparser")
         ]
@@ -236,6 +230,7 @@ class _Lowering:
     def _fields_read(self, pipelines: tuple[Pipeline, Pipeline]) -> set[Field]:
         """Fields whose value somebody may look at after an action has ended."""
         nodes = [*self.parser.reads(), *self.checksums.reads()]
+        nodes += [node for statement in self.deparser_statements for node in reads(statement)]
         for pipeline in pipelines:
             nodes += pipeline.reads()
         read: set[Field] = {member for members in self.field_lists for member in members}
@@ -247,7 +242,7 @@ class _Lowering:
                 if piece.summary is not None:
                     read |= piece.summary.leaves()
                 else:
-                    nodes += [node for statement in piece.statements for node in _reads(statement)]
+                    nodes += [node for statement in piece.statements for node in reads(statement)]
         return read | fields_in(nodes)
 
     def _fuse(self, read: set[Field]) -> None:
@@ -303,6 +298,8 @@ class _Lowering:
             self._emit_body(body, out)
             out.op("RET")
         parsed = Label()
+        value_sets = self.parser.value_sets
+        value_sets.first_index = len(ingress.tables) + len(egress.tables)
         parser = self.parser.emit(out, parsed)
         out.place(parsed)
         self.checksums.emit_verify(out)
@@ -310,8 +307,12 @@ class _Lowering:
         starts = (parser, parsed, ingress.emit(out, codes), egress.emit(out, codes), Label())
         out.place(starts[-1])
         self.checksums.emit_update(out)
+        out.statements(self.deparser_statements)
         out.op("END")
         parts = self._parts(starts, ingress, egress)
+        for info in value_sets.found.values():
+            parts.tables.append(as_table(info))
+            parts.nodes[info.index] = ([], None, parsed)
         return self._program(ingress, egress), assemble(out, parts)
 
     def _parts(self, starts: Any, ingress: Pipeline, egress: Pipeline) -> PlanParts:
@@ -366,18 +367,6 @@ class _Lowering:
             registers={r.name: ArrayInfo(r.name, r.index, r.size, r.width) for r in self.registers.values()},
             meters=dict(self.meters),
             fusions=tuple(fusions),
+            value_sets=dict(self.parser.value_sets.found),
+            messages=tuple(self.primitives.messages.texts),
         )
-
-
-def _reads(statement: Statement) -> list[Expr]:
-    match statement:
-        case Assign(value=value):
-            return [value]
-        case RegisterRead(index=index):
-            return [index]
-        case RegisterWrite(index=index, value=value):
-            return [index, value]
-        case Jump(condition=condition):
-            return [] if condition is None else [condition]
-        case Effect(values=values):
-            return list(values)

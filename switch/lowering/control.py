@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.code import Label
+from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.read import ExpressionReader
@@ -79,6 +81,15 @@ def pack_key(widths: list[int]) -> tuple[list[tuple[int, int]], int]:
             free.append((words, width))
             words += 1
     return places, words
+
+
+def emit_key(out: Emitter, nodes: Sequence[Expr], key: Sequence[KeyField]) -> None:
+    """Bring values to the places where lookups find them."""
+    for part, node in zip(key, nodes, strict=True):
+        if part.bitwidth <= 64:
+            out.op("KEY" if part.shift else "KEY_SET", out.number(node), part.word, part.shift + 1)
+        else:
+            out.op("W_KEY", out.wide(node), part.word, part.bitwidth)
 
 
 class TableReader:
@@ -331,11 +342,7 @@ class Pipeline:
             return self._call(
                 out, direct, table.on_miss if table.by_hit else table.next_by_action[position], actions
             )
-        for part, node in zip(table.info.key, table.key, strict=True):
-            if part.bitwidth <= 64:
-                out.op("KEY" if part.shift else "KEY_SET", out.number(node), part.word, part.shift + 1)
-            else:
-                out.op("W_KEY", out.wide(node), part.word, part.bitwidth)
+        emit_key(out, table.key, table.info.key)
         out.op("TABLE", 0, table.info.index)
         nexts = [table.on_hit, table.on_miss, *table.next_by_action.values()]
         return [NOWHERE, *(following for following in nexts if following is not None)]

@@ -1,350 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions for expressions, statements and vectors."""
+"""Instructions for statements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from railweave._native.engine import OPS
-from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
-from railweave.switch.lowering.expr import Expr, Graph, mask
-from railweave.switch.lowering.fields import Field, Headers, Layout, Register
-from railweave.switch.lowering.statements import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
-
-LOW64 = mask(64)
-ARITHMETIC = {"+": "ADD", "-": "SUB", "*": "MUL", "&": "AND", "|": "OR", "^": "XOR"}
-DIVISION = {"/": "DIV", "%": "MOD"}
-
-
-class Label:
-    """A place in the code, known once `place` has been called."""
-
-    def __init__(self) -> None:
-        """Not placed yet."""
-        self.pc: int | None = None
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A preset register; its number is known when all constants are."""
-
-    index: int
-
-
-Operand = int | Constant | Label
+from railweave.switch.lowering.actions import (
+    Assign,
+    Choice,
+    Effect,
+    Jump,
+    RegisterRead,
+    RegisterWrite,
+    Statement,
+)
+from railweave.switch.lowering.code import Label, Operand
+from railweave.switch.lowering.expr import Expr, mask
+from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.values import Values
 
 
 @dataclass
-class Emitter:
+class Emitter(Values):
     """Appends instructions; one scope of temporaries per piece of code."""
-
-    graph: Graph
-    headers: Headers
-    layout: Layout
-    code: list[tuple[int, list[Operand]]] = field(default_factory=list)
-    constants: dict[int, Constant] = field(default_factory=dict)
-    wide_constants: dict[tuple[int, ...], int] = field(default_factory=dict)
-    slices: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    limbs: int = 1
-    registers: int = 0  # most temporaries of any scope
-    wides: int = 0
-    vectors: int = 0
-    lanes: int = 0
-    parameter_words: int = 1
-    where: str = "program"
-    _next: int = 0
-    _next_wide: int = 0
-    _numbers: dict[int, Operand] = field(default_factory=dict)
-    _wides: dict[int, int] = field(default_factory=dict)
-
-    # Code and scopes.
-
-    def op(self, name: str, *operands: Operand) -> None:
-        """One instruction: d, a, b, c; what is left out is 0."""
-        assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
-        self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
-
-    def place(self, label: Label) -> None:
-        """The label means the next instruction."""
-        label.pc = len(self.code)
-
-    def scope(self) -> None:
-        """Forget temporaries: nothing computed so far is used again."""
-        self._next = self._next_wide = 0
-        self._numbers, self._wides = {}, {}
-
-    def fresh(self) -> int:
-        """A new temporary."""
-        self._next += 1
-        self.registers = max(self.registers, self._next)
-        if self.registers > 0xF000:
-            raise InvalidProgram(f"{self.where}: one action computes too much")
-        return self._next - 1
-
-    def _fresh_wide(self) -> int:
-        self._next_wide += 1
-        self.wides = max(self.wides, self._next_wide)
-        if self.wides > 0xF00:
-            raise InvalidProgram(f"{self.where}: one action computes too much with wide numbers")
-        return self._next_wide - 1
-
-    def constant(self, value: int) -> Constant:
-        """The register preset to `value` modulo 2^64."""
-        return self.constants.setdefault(value & LOW64, Constant(len(self.constants)))
-
-    def wide_constant(self, value: int, bits: int) -> int:
-        """Index of a constant of `bits` bits or more."""
-        limbs = max(1, -(-bits // 64))
-        self.limbs = max(self.limbs, limbs)
-        words = tuple((value >> (64 * i)) & LOW64 for i in range(limbs))
-        return self.wide_constants.setdefault(words, len(self.wide_constants))
-
-    def _exact(self, node: Expr) -> None:
-        """Complain where a value without bound would have to be known exactly."""
-        if node.low is None or node.high is None:
-            raise UnsupportedConstruct("a number of unbounded width (a left shift by a variable)", self.where)
-
-    # Numbers of up to 64 bits.
-
-    def number(self, node: Expr) -> Operand:
-        """A register that holds the value modulo 2^64 (truth values: 0 or 1)."""
-        found = self._numbers.get(node.number)
-        if found is None:
-            found = self._number(node) if self._native(node) else self._from_wide(node)
-            self._numbers[node.number] = found
-        return found
-
-    def branch(self, node: Expr, target: Label, when: bool) -> None:
-        """Go to `target` if the truth of `node` is `when`; second sides of `and`, `or` only where needed."""
-        if node.op == "not":
-            self.branch(node.args[0], target, not when)
-        elif node.op in {"and", "or"} and node.number not in self._numbers:
-            decided_by_one = (node.op == "or") == when
-            skip = target if decided_by_one else Label()
-            self.branch(node.args[0], skip, when == decided_by_one)
-            known = dict(self._numbers), dict(self._wides)  # what the second side computes may be skipped
-            self.branch(node.args[1], target, when)
-            self._numbers, self._wides = known
-            if not decided_by_one:
-                self.place(skip)
-        elif node.op in {"==", "<", "<="} and self._native(node):
-            a, b = (self.number(arg) for arg in node.args)
-            suffix = "U" if all(arg.fits_unsigned64 for arg in node.args) else "S"
-            if node.op == "==":
-                self.op("JEQ" if when else "JNE", a, b, target)
-            elif when:
-                self.op(("JLT" if node.op == "<" else "JLE") + suffix, a, b, target)
-            else:  # not a < b: b <= a
-                self.op(("JLE" if node.op == "<" else "JLT") + suffix, b, a, target)
-        else:
-            inner = node.args[0] if node.op == "d2b" and self._native(node) else node
-            self.op("JNZ" if when else "JZ", self.number(inner), target)
-
-    def _from_wide(self, node: Expr) -> Operand:
-        result = self.fresh()
-        if node.op in {"==", "<", "<=", "d2b"}:
-            self._compare_wide(node, result)
-        else:
-            self.op("W_TO", result, self._wide(node))
-        return result
-
-    def _native(self, node: Expr) -> bool:  # noqa: PLR0911 - one case after the other
-        """Whether 64-bit instructions can give the value modulo 2^64."""
-        args = node.args
-        match node.op:
-            case "field":
-                return self.native_field(node.leaf)
-            case "param":
-                return bool(node.leaf.width <= 64)
-            case "reg":
-                return bool(node.leaf.width <= 64)
-            case "lookahead":
-                return bool(node.leaf[1] <= 64)
-            case ">>" | "d2b":
-                return args[0].fits64 and all(arg.fits_unsigned64 for arg in args[1:])
-            case "<<":
-                return args[1].fits_unsigned64
-            case "/" | "%":
-                return args[0].fits_unsigned64 and args[1].fits_unsigned64
-            case "==" | "<" | "<=":
-                return all(arg.fits_unsigned64 for arg in args) or all(arg.fits_signed64 for arg in args)
-            case "two_comp_mod":
-                return bool(node.leaf <= 64)
-            case "usat_cast":
-                return args[0].fits_signed64 and node.leaf < 64
-            case "sat_cast":
-                return args[0].fits_signed64 and node.leaf <= 64
-            case _:
-                return True
-
-    def native_field(self, member: Field) -> bool:
-        """Whether the field can be loaded and stored as one 64-bit word."""
-        return member.width <= 64 and (
-            member.metadata or member.is_valid_bit or member.position % 8 + member.width <= 64
-        )
-
-    def _number(self, node: Expr) -> Operand:  # noqa: PLR0912 - one case after the other
-        if node.op == "const":
-            return self.constant(node.leaf)
-        args = [] if node.op == "reg" else [self.number(arg) for arg in node.args]
-        if node.op == "b2d":
-            return args[0]
-        if node.op == "two_comp_mod" and node.leaf == 64:
-            return args[0]
-        result = self.fresh()
-        match node.op:
-            case "field":
-                self._load(result, node.leaf)
-            case "param":
-                self.op("PARAM", result, node.leaf.word)
-            case "reg":
-                self._load_register(result, node)
-            case "lookahead":
-                self.op("LOOKAHEAD", result, *node.leaf)
-            case "stack_count":
-                self.op("LD_N32", result, self.layout.stack_next[node.leaf])
-            case "header_eq":
-                a, b = (self.headers.by_name[name].index for name in node.leaf)
-                self.op("HDR_EQ", result, a, b)
-            case "~":
-                self.op("NOT", result, args[0])
-            case "not":
-                self.op("LNOT", result, args[0])
-            case "d2b":
-                self.op("BOOL", result, args[0])
-            case "and" | "or":
-                self.op(node.op.upper(), result, *args)
-            case "select":
-                self.op("SELECT", result, *args)
-            case "two_comp_mod":
-                self.op("SEXT", result, args[0], node.leaf)
-            case "usat_cast" | "sat_cast":
-                self.op("USAT" if node.op == "usat_cast" else "SSAT", result, args[0], node.leaf)
-            case _:
-                self.op(self._binary_op(node), result, *args)
-        return result
-
-    @staticmethod
-    def _binary_op(node: Expr) -> str:
-        unsigned = all(arg.fits_unsigned64 for arg in node.args)
-        if node.op == ">>":
-            return "SHR" if node.args[0].fits_unsigned64 else "SAR"
-        if node.op in {"<", "<="}:
-            return ("LT" if node.op == "<" else "LE") + ("U" if unsigned else "S")
-        return {**ARITHMETIC, **DIVISION, "<<": "SHL", "==": "EQ"}[node.op]
-
-    def _load_register(self, result: int, node: Expr) -> None:
-        following = Label()  # the index has been checked before
-        self.op("REG_RD", result, node.leaf.index, self.number(node.args[0]), following)
-        self.place(following)
-
-    def _bits(self, member: Field) -> tuple[str, int, int]:
-        """Which load or store, at which offset, and its bit-field operand."""
-        if member.is_valid_bit:
-            return "U8", self.layout.validity[member.header], 0
-        if member.metadata:
-            return ("N32" if member.width <= 32 else "N64"), self.layout.offsets[member], 0
-        position = self.layout.bit_position(member)
-        offset, within = divmod(position, 8)
-        whole = {8: "U8", 16: "BE16", 32: "BE32", 64: "BE64"}
-        if within == 0 and member.width in whole:
-            return whole[member.width], offset, 0
-        return "BITS", offset, 64 - within - member.width | member.width << 8
-
-    def _load(self, result: int, member: Field) -> None:
-        kind, offset, bits = self._bits(member)
-        self.op("LD_" + kind, result, offset, bits)
-        if member.signed and member.width < 64:
-            self.op("SEXT", result, result, member.width)
-
-    # Numbers of any width.
-
-    def _note(self, node: Expr) -> None:
-        if node.low is not None and node.high is not None:
-            bits = max(node.low.bit_length(), node.high.bit_length()) + 1
-            self.limbs = max(self.limbs, -(-bits // 64))
-
-    def wide(self, node: Expr) -> int:
-        """A wide register with the value (modulo 2^(64 limbs) if it has no bound)."""
-        found = self._wides.get(node.number)
-        if found is None:
-            if self._native(node) and node.fits64:
-                found = self._fresh_wide()
-                self.limbs = max(self.limbs, 2)
-                self.op("W_FROM_U" if node.fits_unsigned64 else "W_FROM_S", found, self.number(node))
-            else:
-                found = self._wide(node)
-            self._wides[node.number] = found
-        return found
-
-    def _wide(self, node: Expr) -> int:  # noqa: PLR0912 - one case after the other
-        self._note(node)
-        result = self._fresh_wide()
-        match node.op:
-            case "const":
-                self.op("W_CONST", result, self.wide_constant(node.leaf, node.leaf.bit_length() + 1))
-            case "field":
-                self.op("W_LD", result, self.layout.bit_position(node.leaf), node.leaf.width)
-                if node.leaf.signed:
-                    self.op("W_SEXT", result, result, node.leaf.width)
-            case "param":
-                self.op("W_PARAM", result, node.leaf.word, node.leaf.width)
-            case "lookahead":
-                self.op("W_LOOKAHEAD", result, *node.leaf)
-            case "reg":
-                following = Label()
-                self.op("W_REG_RD", result, node.leaf.index, self.number(node.args[0]), following)
-                self.place(following)
-            case "select":
-                self.op(
-                    "W_SELECT",
-                    result,
-                    self.number(node.args[0]),
-                    self.wide(node.args[1]),
-                    self.wide(node.args[2]),
-                )
-            case "~":
-                self.op("W_NOT", result, self.wide(node.args[0]))
-            case "two_comp_mod":
-                self.op("W_SEXT", result, self.wide(node.args[0]), node.leaf)
-            case "usat_cast" | "sat_cast":
-                self._exact(node.args[0])
-                name = "W_USAT" if node.op == "usat_cast" else "W_SSAT"
-                self.op(name, result, self.wide(node.args[0]), node.leaf)
-            case "<<" | ">>":
-                self._shift_wide(node, result)
-            case _:
-                if node.op in DIVISION:
-                    for arg in node.args:
-                        self._exact(arg)
-                name = "W_" + {**ARITHMETIC, **DIVISION}[node.op]
-                self.op(name, result, self.wide(node.args[0]), self.wide(node.args[1]))
-        return result
-
-    def _shift_wide(self, node: Expr, result: int) -> None:
-        if node.op == ">>":
-            self._exact(node.args[0])
-        if not node.args[1].fits_unsigned64:
-            raise UnsupportedConstruct("a shift by a number of more than 64 bits", self.where)
-        name = "W_SHL" if node.op == "<<" else "W_SHR"
-        self.op(name, result, self.wide(node.args[0]), self.number(node.args[1]))
-
-    def _compare_wide(self, node: Expr, result: int) -> None:
-        for arg in node.args:
-            self._exact(arg)
-        values = [self.wide(arg) for arg in node.args]
-        if node.op == "d2b":
-            self.op("W_BOOL", result, values[0])
-        elif node.op == "==":
-            self.op("W_EQ", result, *values)
-        elif node.op == "<":
-            self.op("W_LT", result, *values)
-        else:
-            self.op("W_LT", result, values[1], values[0])
-            self.op("LNOT", result, result)
-
-    # Statements.
 
     def store(self, member: Field, node: Expr) -> None:
         """field = value, truncated."""
@@ -376,8 +55,34 @@ class Emitter:
                 self.op("JMP", 0, target)
             else:
                 self.branch(statement.condition, target, when=False)
+        elif isinstance(statement, Choice):
+            self._choice(statement)
+        elif statement.kind == "LOG":
+            self._log(statement)
         else:
             self._effect(statement)
+
+    def _choice(self, choice: Choice) -> None:
+        done = Label()
+        for condition, body in choice.alternatives:
+            following = Label()
+            self.branch(condition, following, when=False)
+            with self.apart():
+                self.statements(list(body))
+            self.op("JMP", 0, done)
+            self.place(following)
+        self.place(done)
+
+    def _log(self, effect: Effect) -> None:
+        quiet = Label()
+        self.op("LOGGING", 0, quiet)
+        for value in effect.values:
+            if value.fits64:
+                self.op("LOG_VALUE", self.number(value), int(not value.fits_unsigned64))
+            else:
+                self.op("W_LOG_VALUE", self.wide(value))
+        self.op("LOG", 0, effect.objects[0])
+        self.place(quiet)
 
     def statements(self, statements: list[Statement]) -> None:
         """Statements one after the other, as they stand."""
@@ -423,6 +128,9 @@ class Emitter:
     def _effect(self, effect: Effect) -> None:
         objects = [self._object(effect.kind, item) for item in effect.objects]
         values = [self.number(value) for value in effect.values]
+        if effect.kind == "ASSERT":
+            self.op("ASSERT", *values, *objects)
+            return
         if effect.target is None:
             self.op(effect.kind, 0, *objects, *values)
             return
@@ -439,6 +147,6 @@ class Emitter:
     def _object(self, kind: str, item: Any) -> int:
         if kind.startswith("HDR_"):
             return self.headers.by_name[item].index
-        if kind.startswith("STACK_"):
-            return self.headers.stacks[item].index
+        if kind == "VL_COPY":
+            return self.layout.variables[item]
         return int(item)

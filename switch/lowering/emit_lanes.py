@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.code import Label
+from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field, Register
 from railweave.switch.lowering.lanes import Fused, Vector, VectorStore

@@ -136,6 +136,10 @@ class Graph:
         """A constant."""
         return self._node("const", (), value, value, value)
 
+    def truth(self, value: bool) -> Expr:
+        """A truth value that is known."""
+        return self.binary("==", self.const(1), self.const(int(value)))
+
     def leaf(self, op: str, what: Any, width: int, signed: bool = False) -> Expr:
         """A value of `width` bits from outside: a field, a parameter, …"""
         if signed:
@@ -208,5 +212,5 @@ class Graph:
         return self._node("select", (condition, a, b), None, low, high)
 
     def header_equal(self, a: Any, b: Any) -> Expr:
-        """Whether two headers are equal in validity and contents."""
+        """Whether two headers are valid and have equal contents."""
         return self._node("header_eq", (), (a, b), 0, 1)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers, their fields, and where they lie in the packet header vector (PHV).
+"""Headers, unions, stacks and their fields, as the program declares them.
 
-Packet headers are kept as in the packet, so that extracting and deparsing are copies. A metadata field of up
-to 64 bits is a native integer of its own. Lanes that are computed together lie side by side (`lanes.py`
-asks for that), and so do the registers that are indexed alike.
+A header union is the list of the headers that share it; a stack of unions is a stack whose elements have
+several headers each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
@@ -23,15 +22,20 @@ from railweave.switch.lowering.source import (
     objects,
     pair,
     unsupported,
+    where,
 )
 
-SLACK = 8  # fields are loaded as 64-bit words: the last one may reach past its header
-BANK_ALIGNMENT = 16  # words: a row of a bank begins on a cache line
+MAX_VARIABLE_BYTES = 1 << 14  # of a variable-length field
+MAX_HEADER_BYTES = 1 << 19  # of all headers together
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a header instance. `position` is its bit in the header, from the left; -1: the validity."""
+    """A field of a header instance. `position` is its bit in the header, from the left; -1: the validity.
+
+    A variable field (varbit) has a place of its own: its width is the greatest one, and fields behind it
+    have the positions that they would have if it were empty.
+    """
 
     header: str
     name: str
@@ -39,6 +43,7 @@ class Field:
     signed: bool
     metadata: bool
     position: int
+    variable: bool = False
 
     @property
     def is_valid_bit(self) -> bool:
@@ -48,17 +53,21 @@ class Field:
     @property
     def is_packet_lane(self) -> bool:
         """Whether it is a whole 32-bit word of a packet header."""
-        return not self.metadata and self.width == 32 and self.position >= 0 and self.position % 8 == 0
+        return self._is_lane and not self.metadata and self.position >= 0 and self.position % 8 == 0
 
     @property
     def is_metadata_lane(self) -> bool:
         """Whether it is a 32-bit metadata field."""
-        return self.metadata and self.width == 32
+        return self._is_lane and self.metadata
+
+    @property
+    def _is_lane(self) -> bool:
+        return self.width == 32 and not self.variable
 
 
 @dataclass(frozen=True)
 class Header:
-    """A header instance; `bits` is 0 mod 8 for packet headers."""
+    """A header instance; `bits`, without a variable field's, is 0 mod 8 for packet headers."""
 
     name: str
     index: int  # among packet headers; -1 for metadata
@@ -67,14 +76,45 @@ class Header:
     fields: dict[str, Field]
     bits: int
 
+    @property
+    def variable(self) -> Field | None:
+        """The variable-length field, if the header has one."""
+        return next((member for member in self.fields.values() if member.variable), None)
+
+    @property
+    def valid(self) -> Field:
+        """The validity."""
+        return self.fields["$valid$"]
+
+
+@dataclass(frozen=True)
+class Union:
+    """A header union: at most one of its headers is valid."""
+
+    name: str
+    type_name: str
+    headers: tuple[Header, ...]
+
 
 @dataclass(frozen=True)
 class Stack:
-    """A header stack and its elements, in order."""
+    """A stack of headers or of unions: each element is the headers that one union has, or one header."""
 
     name: str
     index: int
-    headers: tuple[Header, ...]
+    elements: tuple[tuple[Header, ...], ...]
+    members: tuple[str, ...] = ()  # of a stack of unions: names of the headers of an element
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The headers of a stack that is not one of unions."""
+        return tuple(element[0] for element in self.elements)
+
+    def member(self, name: Any, place: str) -> int:
+        """The position of the header of this name in an element of a stack of unions."""
+        if name not in self.members:
+            raise InvalidProgram(f"{place}: the unions of stack {self.name!r} have no header {name!r}")
+        return self.members.index(name)
 
 
 @dataclass(frozen=True)
@@ -93,6 +133,9 @@ class Headers:
 
     by_name: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
+    union_stacks: dict[str, Stack] = field(default_factory=dict)
+    unions: dict[str, Union] = field(default_factory=dict)
+    union_of: dict[str, Union] = field(default_factory=dict)  # by header
     aliases: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def header(self, name: Any, place: str) -> Header:
@@ -123,56 +166,97 @@ class Headers:
             raise InvalidProgram(f"{place}: no header stack {name!r}")
         return found
 
+    def union_stack(self, name: Any, place: str) -> Stack:
+        """The stack of header unions of this name."""
+        found = self.union_stacks.get(check(name, str, place))
+        if found is None:
+            raise InvalidProgram(f"{place}: no stack of header unions {name!r}")
+        return found
+
+    def union(self, name: Any, place: str) -> Union:
+        """The header union of this name."""
+        found = self.unions.get(check(name, str, place))
+        if found is None:
+            raise InvalidProgram(f"{place}: no header union {name!r}")
+        return found
+
+    @property
+    def all_stacks(self) -> list[Stack]:
+        """Stacks of headers and of unions, by index."""
+        return sorted((*self.stacks.values(), *self.union_stacks.values()), key=lambda stack: stack.index)
+
     @property
     def packet_headers(self) -> list[Header]:
         """Those that are extracted and deparsed, by index."""
         return [header for header in self.by_name.values() if not header.metadata]
 
 
-def _read_type(item: Json) -> tuple[str, list[tuple[str, int, bool]]]:
-    place = f"header type {name_of(item, 'header type')!r}"
-    fields = []
+@dataclass(frozen=True)
+class _FieldType:
+    name: str
+    width: int
+    signed: bool
+    variable: bool
+
+
+def _read_type(item: Json) -> tuple[str, list[_FieldType]]:
+    name = name_of(item, "header type")
+    place = where(item, f"header type {name!r}")
+    fields: list[_FieldType] = []
+    variable: str | None = None
     for entry in get(item, "fields", list, place):
         parts = check(entry, list, place)
         if len(parts) < 2 or not isinstance(parts[0], str):
             raise InvalidProgram(f"{place}: a field is [name, width, signed]")
+        if len(parts) > 3 and parts[3]:
+            raise unsupported("a saturating field", item, f"{place}, field {parts[0]!r}")
         if parts[1] == "*":
-            raise unsupported("a variable-length field (varbit)", item, f"{place}, field {parts[0]!r}")
+            if variable is not None:
+                raise InvalidProgram(f"{place}: two variable-length fields")
+            variable = parts[0]
+            fields.append(_FieldType(variable, 0, signed=False, variable=True))
+            continue
         width = check(parts[1], int, place)
         if not 1 <= width <= MAX_BITS:
             raise InvalidProgram(f"{place}: field {parts[0]!r} of {width} bits")
-        if len(parts) > 3 and parts[3]:
-            raise unsupported("a saturating field", item, f"{place}, field {parts[0]!r}")
-        fields.append((parts[0], width, len(parts) > 2 and bool(parts[2])))
-    return item["name"], fields
+        fields.append(_FieldType(parts[0], width, len(parts) > 2 and bool(parts[2]), variable=False))
+    if len({entry.name for entry in fields}) != len(fields):
+        raise InvalidProgram(f"{place}: two fields of the same name")
+    if variable is not None:
+        fields = _with_width(item, fields, place)
+    return name, fields
+
+
+def _with_width(item: Json, fields: list[_FieldType], place: str) -> list[_FieldType]:
+    """The variable field gets what the header's greatest length leaves to it."""
+    if "length_exp" in item:
+        raise unsupported("a header type with an expression for its length", item, place)
+    greatest = 8 * natural(item, "max_length", place, MAX_VARIABLE_BYTES + 1)
+    left = greatest - sum(entry.width for entry in fields)
+    if left < 0 or left % 8:
+        raise InvalidProgram(f"{place}: {left} bits are left for the variable-length field")
+    return [replace(entry, width=left) if entry.variable else entry for entry in fields]
 
 
 def read_headers(root: Json) -> Headers:
-    """Header types, instances, stacks and field aliases of a program."""
+    """Header types, instances, unions, stacks and field aliases of a program."""
     types = dict(_read_type(item) for item in objects(root, "header_types"))
     result = Headers()
     by_id: dict[int, Header] = {}
-    packet_headers = 0
+    packet_headers = total_bits = 0
     for item in objects(root, "headers"):
         name = name_of(item, "header")
-        place = f"header {name!r}"
-        type_name = get(item, "header_type", str, place)
-        metadata = get(item, "metadata", bool, place)
-        if type_name not in types:
-            raise InvalidProgram(f"{place}: no header type {type_name!r}")
         if name in result.by_name:
-            raise InvalidProgram(f"{place} is declared twice")
-        position, fields = 0, {}
-        for field_name, width, signed in types[type_name]:
-            fields[field_name] = Field(name, field_name, width, signed, metadata, position)
-            position += width
-        if not metadata and position % 8:
-            raise InvalidProgram(f"{place}: {position} bits are not whole bytes")
-        fields["$valid$"] = Field(name, "$valid$", 1, False, metadata, -1)
-        header = Header(name, -1 if metadata else packet_headers, metadata, type_name, fields, position)
+            raise InvalidProgram(f"header {name!r} is declared twice")
+        metadata = get(item, "metadata", bool, f"header {name!r}")
+        header = _header(item, types, -1 if metadata else packet_headers)
+        total_bits += sum(member.width for member in header.fields.values())
+        if total_bits > 8 * MAX_HEADER_BYTES:
+            raise InvalidProgram(f"the program's headers take more than {MAX_HEADER_BYTES} bytes")
         packet_headers += not metadata
-        result.by_name[name] = by_id[natural(item, "id", place)] = header
+        result.by_name[name] = by_id[natural(item, "id", f"header {name!r}")] = header
     _read_stacks(root, result, by_id)
+    _read_unions(root, result, by_id)
     for alias in check(root.get("field_aliases", []), list, "field_aliases"):
         if not isinstance(alias, list) or len(alias) != 2 or not isinstance(alias[0], str):
             raise InvalidProgram("field_aliases: [name, [header, field]] is expected")
@@ -181,112 +265,73 @@ def read_headers(root: Json) -> Headers:
     return result
 
 
+def _header(item: Json, types: dict[str, list[_FieldType]], index: int) -> Header:
+    name, metadata = item["name"], index < 0
+    place = f"header {name!r}"
+    type_name = get(item, "header_type", str, place)
+    if type_name not in types:
+        raise InvalidProgram(f"{place}: no header type {type_name!r}")
+    position, fields = 0, {}
+    for entry in types[type_name]:
+        fields[entry.name] = Field(
+            name, entry.name, entry.width, entry.signed, metadata, position, entry.variable
+        )
+        position += 0 if entry.variable else entry.width
+    if not metadata and position % 8:
+        raise InvalidProgram(f"{place}: {position} bits are not whole bytes")
+    fields["$valid$"] = Field(name, "$valid$", 1, False, metadata, -1)
+    return Header(name, index, metadata, type_name, fields, position)
+
+
+def _members(item: Json, key: str, by_id: dict[int, Any], place: str) -> tuple[Any, ...]:
+    """The objects that a list of ids names."""
+    numbers = get(item, key, list, place)
+    if not numbers or any(type(number) is not int or number not in by_id for number in numbers):
+        raise InvalidProgram(f"{place}: {key!r} names something unknown, or nothing")
+    if len(set(numbers)) != len(numbers):
+        raise InvalidProgram(f"{place}: {key!r} names something twice")
+    return tuple(by_id[number] for number in numbers)
+
+
 def _read_stacks(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
     for item in distinct(objects(root, "header_stacks"), "header stack"):
         name = name_of(item, "header stack")
-        place = f"header stack {name!r}"
-        members = get(item, "header_ids", list, place)
-        if not members or any(not isinstance(number, int) or number not in by_id for number in members):
-            raise InvalidProgram(f"{place}: unknown header")
-        headers = tuple(by_id[number] for number in members)
-        if any(header.metadata or header.bits != headers[0].bits for header in headers):
+        place = where(item, f"header stack {name!r}")
+        headers: tuple[Header, ...] = _members(item, "header_ids", by_id, place)
+        if any(header.metadata or header.type_name != headers[0].type_name for header in headers):
             raise unsupported("a stack of metadata or of headers of different types", item, place)
-        result.stacks[name] = Stack(name, len(result.stacks), headers)
-    for key in ("header_unions", "header_union_stacks"):
-        for item in objects(root, key):
-            raise unsupported("a header union", item, f"{key} {item.get('name')!r}")
+        result.stacks[name] = Stack(name, len(result.stacks), tuple((header,) for header in headers))
 
 
-@dataclass
-class Layout:
-    """Places: runs of metadata fields and banks of registers that fusion asked for, then all the rest."""
-
-    runs: list[tuple[Field, ...]] = field(default_factory=list)
-    banks: list[tuple[Register, ...]] = field(default_factory=list)
-    _run_of: dict[Field, tuple[int, int]] = field(default_factory=dict)
-    _bank_of: dict[Register, tuple[int, int]] = field(default_factory=dict)
-    offsets: dict[Field, int] = field(default_factory=dict)
-    metadata_bytes: int = 0
-    validity: dict[str, int] = field(default_factory=dict)
-    stack_next: dict[str, int] = field(default_factory=dict)
-    images: dict[str, int] = field(default_factory=dict)
-    size: int = 0
-
-    def place_run(self, fields: tuple[Field, ...]) -> bool:
-        """Ask for metadata fields side by side; False if they already lie otherwise."""
-        return self._place(fields, self.runs, self._run_of)
-
-    def place_bank(self, registers: tuple[Register, ...]) -> bool:
-        """Ask for registers side by side; False if they already lie otherwise."""
-        return self._place(registers, self.banks, self._bank_of)
-
-    @staticmethod
-    def _place(
-        items: tuple[Any, ...], lists: list[tuple[Any, ...]], places: dict[Any, tuple[int, int]]
-    ) -> bool:
-        if len(set(items)) != len(items):
-            return False
-        placed = [places.get(item) for item in items]
-        if all(place is None for place in placed):
-            for position, item in enumerate(items):
-                places[item] = (len(lists), position)
-            lists.append(items)
-            return True
-        first = placed[0]
-        return first is not None and all(place == (first[0], first[1] + i) for i, place in enumerate(placed))
-
-    def finish(self, headers: Headers, registers: list[Register]) -> None:
-        """Give everything its place."""
-        for run in self.runs:
-            for member in run:
-                self.offsets[member] = self._take(4, 4)
-        for header in headers.by_name.values():
-            for member in header.fields.values():
-                if member.metadata and not member.is_valid_bit and member not in self.offsets:
-                    self.offsets[member] = self._take(*self._native_size(member.width))
-        self.metadata_bytes = self.size
-        for stack in headers.stacks.values():
-            self.stack_next[stack.name] = self._take(4, 4)
-        for header in headers.packet_headers:
-            self.validity[header.name] = self._take(1, 1)
-        for header in headers.packet_headers:
-            self.images[header.name] = self._take(header.bits // 8 + SLACK, 64)
-        self.size += SLACK
-        for register in registers:
-            if register not in self._bank_of:
-                self.place_bank((register,))
-
-    @staticmethod
-    def _native_size(width: int) -> tuple[int, int]:
-        if width <= 64:
-            return (4, 4) if width <= 32 else (8, 8)
-        return (width + 7) // 8 + SLACK, 8
-
-    def _take(self, size: int, alignment: int) -> int:
-        offset = -(-self.size // alignment) * alignment
-        self.size = offset + size
-        return offset
-
-    def bank_position(self, register: Register) -> tuple[int, int]:
-        """Bank of a register and its word in the bank's rows."""
-        bank, position = self._bank_of[register]
-        return bank, sum(register_words(other) for other in self.banks[bank][:position])
-
-    def bank_shape(self, bank: int) -> tuple[int, int]:
-        """Rows of a bank and 32-bit words per row."""
-        members = self.banks[bank]
-        words = sum(register_words(member) for member in members)
-        if len(members) > 1:
-            words = -(-words // BANK_ALIGNMENT) * BANK_ALIGNMENT
-        return members[0].size, words
-
-    def bit_position(self, member: Field) -> int:
-        """Bit of a field that is kept most significant byte first, in the PHV."""
-        if member.metadata:
-            return self.offsets[member] * 8 + -member.width % 8
-        return self.images[member.header] * 8 + member.position
-
-
-def register_words(register: Register) -> int:
-    """32-bit words that one cell takes."""
-    return 1 if register.width <= 32 else (register.width + 63) // 64 * 2
+def _read_unions(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
+    names: dict[str, tuple[str, ...]] = {}
+    for item in objects(root, "header_union_types"):
+        type_name = name_of(item, "header union type")
+        names[type_name] = tuple(
+            pair(entry, type_name)[0] for entry in get(item, "headers", list, f"union type {type_name!r}")
+        )
+    unions: dict[int, Union] = {}
+    for item in distinct(objects(root, "header_unions"), "header union"):
+        name = name_of(item, "header union")
+        place = where(item, f"header union {name!r}")
+        headers: tuple[Header, ...] = _members(item, "header_ids", by_id, place)
+        union = Union(name, get(item, "union_type", str, place), headers)
+        if any(header.metadata or header.name in result.union_of for header in headers):
+            raise InvalidProgram(f"{place}: a header that is metadata or in another union")
+        if len(names.get(union.type_name, ())) != len(headers):
+            raise InvalidProgram(f"{place}: its type has another number of headers")
+        result.unions[name] = unions[natural(item, "id", place)] = union
+        result.union_of |= dict.fromkeys((header.name for header in headers), union)
+    for item in distinct(objects(root, "header_union_stacks"), "stack of header unions"):
+        name = name_of(item, "stack of header unions")
+        place = where(item, f"stack of header unions {name!r}")
+        members: tuple[Union, ...] = _members(item, "header_union_ids", unions, place)
+        shapes = {(union.type_name, *(header.type_name for header in union.headers)) for union in members}
+        if len(shapes) > 1:
+            raise InvalidProgram(f"{place}: unions of different types")
+        result.union_stacks[name] = Stack(
+            name,
+            len(result.stacks) + len(result.union_stacks),
+            tuple(union.headers for union in members),
+            names[members[0].type_name],
+        )

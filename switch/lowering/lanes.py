@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.lowering.expr import Expr
-from railweave.switch.lowering.fields import Field, Layout, Register
+from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.layout import Layout
 from railweave.switch.lowering.symbolic import Summary
 
 LEAST_LANES = 4

@@ -6,8 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.emit import Emitter, Label
+from railweave.switch.lowering.actions import Assign, reads
+from railweave.switch.lowering.code import Label, Operand
+from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.expr import Expr, mask
+from railweave.switch.lowering.fields import Header
 from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import (
     MAX_BITS,
@@ -19,10 +22,22 @@ from railweave.switch.lowering.source import (
     name_of,
     natural,
     objects,
+    pair,
     unsupported,
     where,
 )
-from railweave.switch.lowering.statements import Assign, PrimitiveReader, read_action
+from railweave.switch.lowering.statements import PrimitiveReader, read_action
+from railweave.switch.lowering.value_sets import ValueSets
+
+OPERATIONS = {  # and the number of their arguments
+    "extract": 1,
+    "extract_VL": 2,
+    "set": 2,
+    "verify": 2,
+    "advance": 1,
+    "shift": 1,
+    "primitive": 1,
+}
 
 
 class ParserLowering:
@@ -36,8 +51,7 @@ class ParserLowering:
         parsers = objects(root, "parsers")
         if len(parsers) != 1:
             raise unsupported(f"a program with {len(parsers)} parsers", None, "parsers")
-        for vset in objects(root, "parse_vsets"):
-            raise unsupported("a parser value set", vset, f"parse_vset {vset.get('name')!r}")
+        self.value_sets = ValueSets(root)
         self.initial = parsers[0].get("init_state")
         self.states = {name_of(state, "parse state"): state for state in objects(parsers[0], "parse_states")}
         self.labels = {name: Label() for name in self.states}
@@ -50,8 +64,12 @@ class ParserLowering:
             for item in get(state, "parser_ops", list, place):
                 op = get(item, "op", str, place)
                 params = get(item, "parameters", list, place)
-                if op in {"set", "verify", "advance"}:
-                    nodes += [self._value(param, place) for param in params[op == "set" :]]
+                if op in {"set", "verify", "advance", "extract_VL"}:
+                    values = params[op in {"set", "extract_VL"} :]
+                    nodes += [self._value(param, place) for param in values if isinstance(param, dict)]
+                elif op == "primitive" and params:
+                    statements = read_action(self.primitives, [params[0]], place)
+                    nodes += [node for statement in statements for node in reads(statement)]
             nodes += [node for node, _ in self._key(state, place)]
         return nodes
 
@@ -79,12 +97,14 @@ class ParserLowering:
     def _operation(self, out: Emitter, item: Json, place: str) -> None:
         op = get(item, "op", str, place)
         params = get(item, "parameters", list, place)
-        if op not in {"extract", "set", "verify", "advance", "shift", "primitive"}:
+        if op not in OPERATIONS:
             raise unsupported(f"the parser operation {op!r}", item, place)
-        if len(params) != (2 if op in {"set", "verify"} else 1):
+        if len(params) != OPERATIONS[op]:
             raise InvalidProgram(f"{place}: {op} with {len(params)} arguments")
         if op == "extract":
-            self._extract(out, params[0], place)
+            self._extract(out, params[0], None, place)
+        elif op == "extract_VL":
+            self._extract(out, params[0], self._value(params[1], place), place)
         elif op == "set":
             self._set(out, params, place)
         elif op == "verify":
@@ -93,36 +113,69 @@ class ParserLowering:
             out.statements(read_action(self.primitives, [params[0]], place))
         else:
             bits = (
-                self.graph.const(8 * check(params[0], int, place))
+                self.graph.const(8 * natural({"bytes": params[0]}, "bytes", place))
                 if op == "shift"
                 else self._value(params[0], place)
             )
-            out.op("ADVANCE", 0, out.number(bits))
+            out.op("ADVANCE", 0, self._size(out, bits, place))
 
-    def _extract(self, out: Emitter, param: Any, place: str) -> None:
+    def _size(self, out: Emitter, bits: Expr, place: str) -> Operand:
+        """A number of bits; it is compared with what a packet has, so it must be exact."""
+        if not bits.fits_unsigned64:
+            raise unsupported("a size that may be negative or of more than 64 bits", None, place)
+        return out.number(bits)
+
+    def _extract(self, out: Emitter, param: Any, bits: Expr | None, place: str) -> None:
+        """`bits`: the length of the header's variable field."""
         kind = get(param, "type", str, place)
         headers = self.expressions.headers
         if kind == "regular":
-            header = headers.header(param.get("value"), place)
-            if header.metadata:
-                raise InvalidProgram(f"{place}: metadata {header.name!r} cannot be extracted")
-            out.op("EXTRACT", 0, header.index)
-        elif kind == "stack":
-            out.op("EXTRACT_NEXT", 0, headers.stack(param.get("value"), place).index)
+            self._extract_header(out, headers.header(param.get("value"), place), bits, place)
+            return
+        if kind == "stack":
+            stack, member = headers.stack(param.get("value"), place), 0
+        elif kind == "union_stack":
+            name, member_name = pair(param.get("value"), place)
+            stack = headers.union_stack(name, place)
+            member = stack.member(member_name, place)
         else:
             raise unsupported(f"an extraction to a {kind!r}", param, place)
+        self._check_variable(stack.elements[0][member], bits, place)
+        if bits is None:
+            out.op("EXTRACT_NEXT", 0, stack.index, member)
+        else:
+            out.op("EXTRACT_NEXT_VL", self._size(out, bits, place), stack.index, member)
+
+    def _extract_header(self, out: Emitter, header: Header, bits: Expr | None, place: str) -> None:
+        if header.metadata:
+            raise InvalidProgram(f"{place}: metadata {header.name!r} cannot be extracted")
+        self._check_variable(header, bits, place)
+        if bits is None:
+            out.op("EXTRACT", 0, header.index)
+        else:
+            out.op("EXTRACT_VL", 0, header.index, self._size(out, bits, place))
+        out.statements(self.primitives.hide_others(header))
+
+    @staticmethod
+    def _check_variable(header: Header, bits: Expr | None, place: str) -> None:
+        if (header.variable is None) != (bits is None):
+            has = "has no" if header.variable is None else "has a"
+            raise InvalidProgram(f"{place}: header {header.name!r} {has} variable-length field")
 
     def _set(self, out: Emitter, params: list[Any], place: str) -> None:
-        if get(params[0], "type", str, place) != "field":
-            raise unsupported(f"a parser assignment to a {params[0]['type']!r}", params[0], place)
-        target = self.expressions.headers.field(params[0].get("value"), place)
-        out.statement(Assign(target, self.graph.to_data(self._value(params[1], place))), {})
+        if get(params[1], "type", str, place) == "lookahead":
+            value = self._value(params[1], place)
+            out.statements([Assign(self.expressions.headers.field(params[0].get("value"), place), value)])
+        else:
+            out.statements(self.primitives.assign(params, place))
 
     def _verify(self, out: Emitter, params: list[Any], place: str) -> None:
         good = Label()
         condition = self.graph.to_bool(self._value(params[0], place))
         out.branch(condition, good, when=True)
-        out.op("PARSE_ERROR", 0, out.number(self._value(params[1], place)))
+        error = params[1]  # old programs give the bare number
+        code = self.graph.const(error) if isinstance(error, int) else self._value(error, place)
+        out.op("PARSE_ERROR", 0, out.number(code))
         out.place(good)
 
     def _value(self, item: Any, place: str) -> Expr:
@@ -164,6 +217,8 @@ class ParserLowering:
                 default = target
             elif kind == "hexstr":
                 self._case(out, key, item, target, place)
+            elif kind == "parse_vset":
+                self.value_sets.emit(out, key, item, target, place)
             else:
                 raise unsupported(f"a transition on a {kind!r}", item, place)
         out.op("JMP", 0, default)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave._native.engine import NONE, OPS, PLAN_MAGIC
+from railweave.switch.lowering.code import Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
-from railweave.switch.lowering.emit import Constant, Emitter, Label, Operand
+from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.expr import mask
-from railweave.switch.lowering.fields import Field, Headers, Layout, Register
+from railweave.switch.lowering.fields import Field, Header, Headers, Register, Stack
+from railweave.switch.lowering.layout import Layout
 from railweave.switch.program import MatchType
 
 SIGNATURES: dict[int, str] = dict(OPS.values())
@@ -109,14 +111,13 @@ def assemble(out: Emitter, parts: PlanParts) -> bytes:
         *(_list64(constant) for constant in out.wide_constants),
         _words([len(parts.headers.packet_headers)]),
         *(
-            _words([layout.images[h.name], h.bits // 8, layout.validity[h.name]])
+            _words([layout.images[h.name], h.bits // 8, layout.validity[h.name], *_variable_part(layout, h)])
             for h in parts.headers.packet_headers
         ),
-        _words([len(parts.headers.stacks)]),
-        *(
-            _words([layout.stack_next[s.name]]) + _list(h.index for h in s.headers)
-            for s in parts.headers.stacks.values()
-        ),
+        _words([len(layout.variables)]),
+        *(_words([layout.offsets[member], member.width // 8]) for member in layout.variables),
+        _words([len(parts.headers.all_stacks)]),
+        *(_stack(layout, stack) for stack in parts.headers.all_stacks),
         _list(parts.headers.by_name[name].index for name in parts.order),
         _storage(out, parts),
         _list(parts.counters),
@@ -145,6 +146,17 @@ def _instruction(out: Emitter, number: int, operands: list[Operand]) -> bytes:
         else:
             values.append(operand)
     return struct.pack("<HHIII", number, *values)
+
+
+def _variable_part(layout: Layout, header: Header) -> list[int]:
+    member = header.variable
+    return [NONE, 0] if member is None else [layout.variables[member], member.position]
+
+
+def _stack(layout: Layout, stack: Stack) -> bytes:
+    indexes = [header.index for element in stack.elements for header in element]
+    numbers = [layout.stack_next[stack.name], len(stack.elements[0]), int(bool(stack.members))]
+    return _words(numbers) + _list(indexes)
 
 
 def _native(layout: Layout, member: Field | None) -> bytes:
@@ -189,6 +201,10 @@ def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str
 
 
 def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
+    if member.variable:
+        valid = NONE if member.metadata else layout.validity[member.header]
+        rows.append([4, valid, layout.variables[member], 0])
+        return
     if member.metadata and member.width <= 64:
         rows.append([1, NONE, layout.offsets[member], member.width])
         return
@@ -203,6 +219,5 @@ def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
 def _field_list(layout: Layout, members: list[Field]) -> bytes:
     ranges = []
     for member in members:
-        size = 4 if member.width <= 32 else 8 if member.width <= 64 else (member.width + 7) // 8
-        ranges += [layout.offsets[member], size]
+        ranges += [layout.offsets[member], layout.stored_bytes(member)]
     return _words([len(members), *ranges])

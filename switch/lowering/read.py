@@ -3,16 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.expr import BOOLEANS, Expr, Graph
-from railweave.switch.lowering.fields import Field, Headers, Register, Stack
-from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, pair, unsupported, where
+from railweave.switch.lowering.fields import Field, Header, Headers, Register, Stack
+from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
+PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
+UNARY = {"not": Graph.negate, "~": Graph.invert, "d2b": Graph.to_bool, "b2d": Graph.to_data}
+AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
+
+
+def _accesses_field(content: Any) -> bool:
+    """Whether an expression is a field of an element that is chosen at run time."""
+    return isinstance(content, dict) and content.get("op") == "access_field"
+
+
+def _names_element(content: Any) -> bool:
+    """Whether a field's header is an element that is chosen at run time."""
+    return isinstance(content, list) and len(content) == 2 and isinstance(content[0], dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,8 @@ class ExpressionReader:
         """The field as it is before the code that is being read."""
         if member.is_valid_bit and member.metadata:
             return self.graph.const(1)
+        if member.variable:
+            return self.graph.leaf("variable", member, member.width)
         return self.graph.leaf("field", member, member.width, member.signed)
 
     def value(self, item: Any, place: str, depth: int = 0) -> Expr:  # noqa: PLR0911 - one case after the other
@@ -47,24 +62,20 @@ class ExpressionReader:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
         kind = get(item, "type", str, place)
         content = item.get("value")
-        if kind == "expression":
+        if kind == "expression" and not _accesses_field(content):
             if isinstance(content, dict) and "op" not in content and "type" in content:
                 return self.value(content, place, depth + 1)  # parameters of primitives are wrapped once more
             return self._operation(check(content, dict, place), place, depth + 1)
-        if kind == "field":
+        if kind == "field" and not _names_element(content):
             return self.load(self.headers.field(content, place))
         if kind == "hexstr":
             return self.graph.const(hexstr(content, place))
         if kind == "bool":
-            return self.graph.binary(
-                "==", self.graph.const(1), self.graph.const(int(check(content, bool, place)))
-            )
+            return self.graph.truth(check(content, bool, place))
         if kind in {"runtime_data", "local"}:
             return self._parameter(content, place)
-        if kind == "stack_field":
-            stack_name, field_name = pair(content, place)
-            stack = self.headers.stack(stack_name, place)
-            return self._element(stack, self._last_index(stack), field_name, place)
+        if kind in PLACES:
+            return self._chosen([(when, self.load(member)) for when, member in self.places(item, place)])
         raise unsupported(f"an operand of type {kind!r}", item, place)
 
     def _parameter(self, content: Any, place: str) -> Expr:
@@ -86,37 +97,25 @@ class ExpressionReader:
 
         if op in {"+", "-"} and item.get("left") is None:
             return graph.binary(op, graph.const(0), right())
-        if op in {"==", "!="} and self._type(item.get("left")) == "header":
-            names = [get(item[side], "value", str, place) for side in ("left", "right")]
-            a, b = (self.headers.header(name, place) for name in names)
-            equal = graph.header_equal(a.name, b.name)
+        if op in {"==", "!="} and self._is_aggregate(item.get("left")):
+            equal = self._equal_aggregates(item.get("left"), item.get("right"), place)
             return equal if op == "==" else graph.negate(equal)
         if op in {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!="}:
             return graph.binary(op, left(), right())
         if op in {"and", "or"}:
             return graph.logic(op, left(), right())
-        if op == "not":
-            return graph.negate(right())
-        if op == "~":
-            return graph.invert(right())
-        if op == "d2b":
-            return graph.to_bool(right())
-        if op == "b2d":
-            return graph.to_data(right())
+        if op in UNARY:
+            return UNARY[op](graph, right())
         if op == "?":
             return graph.select(self.value(item.get("cond"), place, depth), left(), right())
         if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
             return self._cast(op, left(), right(), place)
-        if op == "valid":
-            header = self.headers.header(get(item.get("right"), "value", str, place), place)
-            return graph.to_bool(self.load(header.fields["$valid$"]))
-        if op in {"access_field", "last_stack_index", "size_stack"}:
-            return self._stack_operation(op, item, place, depth)
+        if op in {"valid", "valid_union"}:
+            return self._is_valid(op, item.get("right"), place)
+        if op in {"last_stack_index", "size_stack"}:
+            stack = self.stack(item.get("right"), place)
+            return self._last_index(stack) if op == "last_stack_index" else self._count(stack)
         raise unsupported(f"the operation {op!r}", item, place)
-
-    @staticmethod
-    def _type(item: Any) -> str | None:
-        return item.get("type") if isinstance(item, dict) else None
 
     def _cast(self, op: str, value: Expr, width: Expr, place: str) -> Expr:
         if width.op != "const" or not 1 <= width.leaf <= MAX_BITS:
@@ -125,35 +124,173 @@ class ExpressionReader:
             return self.graph.wrap(value, width.leaf, signed=True)
         return self.graph.saturate(value, width.leaf, signed=op == "sat_cast")
 
+    def _is_valid(self, op: str, item: Any, place: str) -> Expr:
+        if op == "valid_union":
+            union = self.headers.union(get(item, "value", str, place), place)
+            return self._any((None, self.is_valid(header)) for header in union.headers)
+        return self._any((when, self.is_valid(header)) for when, header in self.header_choices(item, place))
+
+    def is_valid(self, header: Header) -> Expr:
+        """Whether a header is valid, as a truth value."""
+        return self.graph.to_bool(self.load(header.valid))
+
+    def _count(self, stack: Stack) -> Expr:
+        return self.graph.leaf("stack_count", stack.name, 32)
+
     def _last_index(self, stack: Stack) -> Expr:
-        # One less than the count of extracted headers: of an empty stack -1, as in BMv2.
-        count = self.graph.leaf("stack_count", stack.name, 32)
-        return self.graph.binary("-", count, self.graph.const(1))
+        # One less than the count of extracted elements, in 64 bits without sign as in BMv2.
+        before = self.graph.binary("-", self._count(stack), self.graph.const(1))
+        return self.graph.wrap(before, 64, signed=False)
 
-    def _stack_operation(self, op: str, item: dict[str, Any], place: str, depth: int) -> Expr:
-        if op == "access_field":
-            inner = get(item.get("left"), "value", dict, place)
-            if inner.get("op") not in {"dereference_header_stack", "dereference_stack"}:
-                raise unsupported(f"access_field on {inner.get('op')!r}", item, place)
-            stack = self.headers.stack(get(inner.get("left"), "value", str, place), place)
-            names = list(stack.headers[0].fields)
-            number = check(item.get("right"), int, place)
-            if not 0 <= number < len(names) - 1:
-                raise InvalidProgram(f"{place}: no field {number} in a header of stack {stack.name!r}")
-            return self._element(stack, self.value(inner.get("right"), place, depth), names[number], place)
-        stack = self.headers.stack(get(item.get("right"), "value", str, place), place)
-        last = self._last_index(stack)
-        return last if op == "last_stack_index" else self.graph.binary("+", last, self.graph.const(1))
+    def _any(self, conditions: Iterable[tuple[Expr | None, Expr]]) -> Expr:
+        """Whether one of the values holds whose guard holds."""
+        found: Expr | None = None
+        for when, value in conditions:
+            term = value if when is None else self.graph.logic("and", when, value)
+            found = term if found is None else self.graph.logic("or", found, term)
+        return found if found is not None else self.graph.truth(value=False)
 
-    def _element(self, stack: Stack, index: Expr, field_name: str, place: str) -> Expr:
-        """A field of the element that `index` names at run time: of the last one if it names none."""
-        if field_name not in stack.headers[0].fields:
-            raise InvalidProgram(f"{place}: headers of stack {stack.name!r} have no field {field_name!r}")
-        members = [self.load(header.fields[field_name]) for header in stack.headers]
-        result = members[-1]
-        for position in range(len(members) - 2, -1, -1):
-            here = self.graph.binary("==", index, self.graph.const(position))
-            result = self.graph.select(here, members[position], result)
+    def _chosen(self, choices: list[tuple[Expr | None, Expr]]) -> Expr:
+        """The value whose guard holds; 0 if none does (BMv2 ends there)."""
+        result = self.graph.const(0)
+        for when, value in reversed(choices):
+            result = value if when is None else self.graph.select(when, value, result)
+        return result
+
+    # References that an index decides at run time: alternatives, each with its guard (None: always).
+
+    def stack(self, item: Any, place: str) -> Stack:
+        """The stack of headers or of unions that an operand names."""
+        kind, name = get(item, "type", str, place), item.get("value")
+        if kind == "header_union_stack":
+            return self.headers.union_stack(name, place)
+        if kind != "header_stack":
+            raise unsupported(f"a {kind!r} where a header stack is expected", item, place)
+        return self.headers.stack(name, place)
+
+    def _last_element(self, stack: Stack) -> list[tuple[Expr | None, tuple[Header, ...]]]:
+        return [
+            (self.graph.binary("==", self._count(stack), self.graph.const(position + 1)), element)
+            for position, element in enumerate(stack.elements)
+        ]
+
+    def _element_choices(
+        self, item: Any, place: str, depth: int
+    ) -> list[tuple[Expr | None, tuple[Header, ...]]]:
+        """The elements that a dereference of a stack can mean."""
+        stack = self.stack(get(item, "left", dict, place), place)
+        index = self.value(item.get("right"), place, depth)
+        return [
+            (self.graph.binary("==", index, self.graph.const(position)), element)
+            for position, element in enumerate(stack.elements)
+        ]
+
+    def header_choices(self, item: Any, place: str, depth: int = 0) -> list[tuple[Expr | None, Header]]:
+        """The headers that a reference to a header can mean."""
+        if depth > MAX_DEPTH:
+            raise InvalidProgram(f"{place}: expressions nested too deeply")
+        kind, content = get(item, "type", str, place), item.get("value")
+        if kind == "header":
+            return [(None, self.headers.header(content, place))]
+        if kind == "stack_field" and isinstance(content, list) and content[1:] == ["last"]:
+            elements = self._last_element(self.headers.stack(content[0], place))
+            return [(when, element[0]) for when, element in elements]
+        if kind != "expression" or not isinstance(content, dict):
+            raise unsupported(f"a header named by a {kind!r}", item, place)
+        if "op" not in content:
+            return self.header_choices(content, place, depth + 1)
+        if content["op"] in {"dereference_header_stack", "dereference_stack"}:
+            return [(when, element[0]) for when, element in self._element_choices(content, place, depth + 1)]
+        if content["op"] == "access_union_header":
+            return self._union_header_choices(content, place, depth + 1)
+        raise unsupported(f"a header named by {content['op']!r}", item, place)
+
+    def _union_header_choices(self, item: Any, place: str, depth: int) -> list[tuple[Expr | None, Header]]:
+        inner = get(item.get("left"), "value", dict, place)
+        if inner.get("op") != "dereference_union_stack":
+            raise unsupported(f"a header union named by {inner.get('op')!r}", item, place)
+        elements = self._element_choices(inner, place, depth)
+        number = natural(item, "right", place, len(elements[0][1]))
+        return [(when, element[number]) for when, element in elements]
+
+    def places(self, item: Any, place: str) -> list[tuple[Expr | None, Field]]:
+        """The fields that a reference to a field can mean."""
+        kind, content = get(item, "type", str, place), item.get("value")
+        if kind == "field":
+            if not _names_element(content):
+                return [(None, self.headers.field(content, place))]
+            element, name = check(content, list, place)
+            headers = self.header_choices({"type": "expression", "value": element}, place)
+        elif kind == "stack_field":
+            stack_name, name = pair(content, place)
+            elements = self._last_element(self.headers.stack(stack_name, place))
+            headers = [(when, element[0]) for when, element in elements]
+        elif kind == "union_stack_field":
+            headers, name = self._last_of_unions(content, place)
+        else:
+            return self._accessed_field(item, place)
+        return [(when, self.headers.field([header.name, name], place)) for when, header in headers]
+
+    def _last_of_unions(self, content: Any, place: str) -> tuple[list[tuple[Expr | None, Header]], str]:
+        parts = check(content, list, place)
+        if len(parts) != 3 or not all(isinstance(part, str) for part in parts):
+            raise InvalidProgram(f"{place}: [stack, header, field] is expected, not {parts!r:.60}")
+        stack = self.headers.union_stack(parts[0], place)
+        number = stack.member(parts[1], place)
+        return [(when, element[number]) for when, element in self._last_element(stack)], parts[2]
+
+    def _accessed_field(self, item: Any, place: str) -> list[tuple[Expr | None, Field]]:
+        content = get(item, "value", dict, place)
+        for _ in range(MAX_DEPTH):  # expressions are wrapped in expressions
+            if "op" in content or content.get("type") != "expression":
+                break
+            content = get(content, "value", dict, place)
+        if content.get("op") != "access_field":
+            raise unsupported(f"an assignment to {content.get('op', content.get('type'))!r}", item, place)
+        headers = self.header_choices(content.get("left"), place)
+        names = [name for name, member in headers[0][1].fields.items() if not member.is_valid_bit]
+        name = names[natural(content, "right", place, len(names))]
+        return [(when, header.fields[name]) for when, header in headers]
+
+    # Comparison of headers and unions.
+
+    def _is_aggregate(self, item: Any) -> bool:
+        """Whether an operand is a header or a union."""
+        for _ in range(MAX_DEPTH):
+            if not isinstance(item, dict):
+                return False
+            if "op" in item:
+                return item["op"] in AGGREGATES
+            if item.get("type") != "expression":
+                return item.get("type") in {"header", "header_union"}
+            item = item.get("value")
+        return False
+
+    def _equal_aggregates(self, left: Any, right: Any, place: str) -> Expr:
+        if get(left, "type", str, place) == "header_union":
+            first, second = (self.headers.union(get(x, "value", str, place), place) for x in (left, right))
+            if first.type_name != second.type_name:
+                raise InvalidProgram(f"{place}: unions of different types are compared")
+            pairs = zip(first.headers, second.headers, strict=True)
+            return self._any((None, self._equal_headers(a, b, place)) for a, b in pairs)
+        return self._any(
+            (self._both(when, also), self._equal_headers(a, b, place))
+            for when, a in self.header_choices(left, place)
+            for also, b in self.header_choices(right, place)
+        )
+
+    def _both(self, a: Expr | None, b: Expr | None) -> Expr | None:
+        return b if a is None else a if b is None else self.graph.logic("and", a, b)
+
+    def _equal_headers(self, a: Header, b: Header, place: str) -> Expr:
+        if a.type_name != b.type_name or a.metadata != b.metadata:
+            raise InvalidProgram(f"{place}: headers of different types are compared")
+        if not a.metadata:
+            return self.graph.header_equal(a.name, b.name)
+        result = self.graph.truth(value=True)
+        for name, member in a.fields.items():
+            equal = self.graph.binary("==", self.load(member), self.load(b.fields[name]))
+            result = self.graph.logic("and", result, equal)
         return result
 
     def condition(self, item: Any, place: str) -> Expr:

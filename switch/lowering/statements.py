@@ -8,60 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.expr import Expr
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.actions import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
+from railweave.switch.lowering.fields import Register
+from railweave.switch.lowering.header_primitives import HeaderPrimitives
+from railweave.switch.lowering.messages import Messages
 from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import check, get, hexstr, unsupported, where
-
-
-@dataclass(frozen=True)
-class Assign:
-    """field = value, truncated to the field's width."""
-
-    target: Field
-    value: Expr
-
-
-@dataclass(frozen=True)
-class RegisterRead:
-    """field = array[index]; nothing happens if the index is out of range."""
-
-    target: Field
-    array: Register
-    index: Expr
-
-
-@dataclass(frozen=True)
-class RegisterWrite:
-    """array[index] = value; nothing happens if the index is out of range."""
-
-    array: Register
-    index: Expr
-    value: Expr
-
-
-@dataclass(frozen=True)
-class Jump:
-    """Go on at statement `target` if the condition is false (None: always). Forwards only."""
-
-    target: int
-    condition: Expr | None
-
-
-@dataclass(frozen=True)
-class Effect:
-    """Anything else: an engine instruction with the objects and values that it takes.
-
-    `target` gets the result of those that have one.
-    """
-
-    kind: str
-    objects: tuple[Any, ...] = ()
-    values: tuple[Expr, ...] = ()
-    target: Field | None = None
-
-
-Statement = Assign | RegisterRead | RegisterWrite | Jump | Effect
 
 
 @dataclass(frozen=True)
@@ -74,13 +26,14 @@ class Names:
     calculations: dict[str, int]
 
 
-class PrimitiveReader:
+class PrimitiveReader(HeaderPrimitives):
     """Turns one primitive call into statements."""
 
     def __init__(self, expressions: ExpressionReader, names: Names) -> None:
         """Expressions are read by `expressions`."""
-        self.expressions = expressions
+        super().__init__(expressions)
         self.names = names
+        self.messages = Messages()
 
     def read(self, item: Any, place: str) -> list[Statement]:
         """The statements of a call; UnsupportedConstruct for an unknown primitive."""
@@ -95,11 +48,6 @@ class PrimitiveReader:
             raise InvalidProgram(f"{place}: {op} takes {count} arguments, not {len(arguments)}")
         return read(self, arguments, place)
 
-    def _field(self, item: Any, place: str) -> Field:
-        if get(item, "type", str, place) != "field":
-            raise unsupported(f"an assignment to a {item['type']!r}", item, place)
-        return self.expressions.headers.field(item.get("value"), place)
-
     def _object(self, item: Any, kind: str, table: dict[str, Any], place: str) -> Any:
         if get(item, "type", str, place) != kind:
             raise InvalidProgram(f"{place}: a {kind} is expected, not a {item['type']!r}")
@@ -108,61 +56,9 @@ class PrimitiveReader:
             raise InvalidProgram(f"{place}: no {kind} {name!r}")
         return table[name]
 
-    def _header(self, item: Any, place: str) -> str:
-        if get(item, "type", str, place) != "header":
-            raise unsupported(f"a header named by a {item['type']!r}", item, place)
-        return self.expressions.headers.header(item.get("value"), place).name
-
-    def _packet_header(self, item: Any, place: str) -> tuple[str, ...]:
-        name = self._header(item, place)
-        return () if self.expressions.headers.by_name[name].metadata else (name,)
-
-    def _stack(self, item: Any, place: str) -> str:
-        if get(item, "type", str, place) != "header_stack":
-            raise unsupported(f"a {item['type']!r} where a header stack is expected", item, place)
-        return self.expressions.headers.stack(item.get("value"), place).name
-
-    def _number(self, item: Any, place: str) -> Expr:
-        return self.expressions.number(item, place)
-
-    def assign(self, args: list[Any], place: str) -> list[Statement]:
-        """assign(field, value)."""
-        return [Assign(self._field(args[0], place), self._number(args[1], place))]
-
-    def assign_header(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_header(to, from)."""
-        to, source = (self.expressions.headers.by_name[self._header(arg, place)] for arg in args)
-        if to.bits != source.bits or to.metadata != source.metadata:
-            raise InvalidProgram(f"{place}: headers of different types")
-        if to.metadata:
-            pairs = zip(to.fields.values(), source.fields.values(), strict=True)
-            load = self.expressions.load
-            return [Assign(a, load(b)) for a, b in pairs if not a.is_valid_bit]
-        return [Effect("HDR_COPY", (to.name, source.name))]
-
-    def assign_stack(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_header_stack(to, from)."""
-        return [Effect("STACK_COPY", (self._stack(args[0], place), self._stack(args[1], place)))]
-
-    def add_header(self, args: list[Any], place: str) -> list[Statement]:
-        """Make a header valid; its fields are 0 if it was not."""
-        return [Effect("HDR_ADD", names) for names in (self._packet_header(args[0], place),) if names]
-
-    def remove_header(self, args: list[Any], place: str) -> list[Statement]:
-        """Make a header invalid."""
-        return [Effect("HDR_REMOVE", names) for names in (self._packet_header(args[0], place),) if names]
-
-    def push(self, args: list[Any], place: str) -> list[Statement]:
-        """push(stack, count)."""
-        return [Effect("STACK_PUSH", (self._stack(args[0], place),), (self._number(args[1], place),))]
-
-    def pop(self, args: list[Any], place: str) -> list[Statement]:
-        """pop(stack, count)."""
-        return [Effect("STACK_POP", (self._stack(args[0], place),), (self._number(args[1], place),))]
-
     def mark_to_drop(self, args: list[Any], place: str) -> list[Statement]:
         """egress_spec = 511, and no multicast."""
-        header = self.expressions.headers.by_name[self._header(args[0], place)]
+        header = self._header(args[0], place)
         if "egress_spec" not in header.fields:
             raise InvalidProgram(f"{place}: header {header.name!r} has no egress_spec")
         graph = self.expressions.graph
@@ -170,6 +66,11 @@ class PrimitiveReader:
         if "mcast_grp" in header.fields:
             dropped.append(Assign(header.fields["mcast_grp"], graph.const(0)))
         return dropped
+
+    def arithmetic(self, op: str, args: list[Any], place: str) -> list[Statement]:
+        """field = a op b."""
+        a, b = (self._number(arg, place) for arg in args[1:])
+        return [Assign(self._field(args[0], place), self.expressions.graph.binary(op, a, b))]
 
     def drop(self, args: list[Any], place: str) -> list[Statement]:
         """P4_14's drop()."""
@@ -231,14 +132,20 @@ class PrimitiveReader:
         return hexstr(item.get("value"), place)
 
     def log(self, args: list[Any], place: str) -> list[Statement]:
-        """log_msg(format, values): checked, and without effect on packets."""
+        """log_msg(format, values)."""
         text = check(get(args[0], "value", str, place), str, place)
-        values = get(args[1], "value", list, place)
-        for value in values:
-            self._number(value, place)
-        if text.replace("\\{", "").count("{") != len(values):
-            raise InvalidProgram(f"{place}: the format wants another number of values")
-        return []
+        content = args[1].get("value") or []  # p4c writes an empty list as {}
+        values = tuple(self._number(value, place) for value in check(content, list, place))
+        try:
+            number = self.messages.add(text, len(values))
+        except ValueError as error:
+            raise InvalidProgram(f"{place}: {error}") from None
+        return [Effect("LOG", (number,), values)]
+
+    def assertion(self, args: list[Any], place: str) -> list[Statement]:
+        """assert(condition), assume(condition): BMv2 ends; here the packet does."""
+        number = self.messages.add(f"assertion failed: {place}".replace("{", "(").replace("}", ")"), 0)
+        return [Effect("ASSERT", (number,), (self._number(args[0], place),))]
 
 
 _Reader = Callable[[PrimitiveReader, list[Any], str], list[Statement]]
@@ -248,12 +155,44 @@ def _request(kind: str) -> _Reader:
     return lambda reader, args, place: reader.request(kind)(args, place)
 
 
+_ARITHMETIC = {
+    "add": "+",
+    "subtract": "-",
+    "bit_xor": "^",
+    "bit_or": "|",
+    "bit_and": "&",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
+
+
+def _computed(op: str) -> _Reader:
+    """field = a op b, as P4_14 has it."""
+
+    def read(reader: PrimitiveReader, args: list[Any], place: str) -> list[Statement]:
+        return reader.arithmetic(op, args, place)
+
+    return read
+
+
+def _in_place(op: str) -> _Reader:
+    """field = field op a."""
+    return lambda reader, args, place: _computed(op)(reader, [args[0], *args], place)
+
+
 _READERS: dict[str, tuple[int, _Reader]] = {
     "assign": (2, PrimitiveReader.assign),
     "modify_field": (2, PrimitiveReader.assign),
     "assign_header": (2, PrimitiveReader.assign_header),
+    "set": (2, PrimitiveReader.assign),  # what p4c calls an assignment in the deparser
+    "assign_VL": (2, PrimitiveReader.assign_variable),
     "copy_header": (2, PrimitiveReader.assign_header),
+    "assign_union": (2, PrimitiveReader.assign_union),
     "assign_header_stack": (2, PrimitiveReader.assign_stack),
+    "assign_union_stack": (2, PrimitiveReader.assign_stack),
+    "add_to_field": (2, _in_place("+")),
+    "subtract_from_field": (2, _in_place("-")),
+    **{name: (3, _computed(op)) for name, op in _ARITHMETIC.items()},
     "add_header": (1, PrimitiveReader.add_header),
     "remove_header": (1, PrimitiveReader.remove_header),
     "push": (2, PrimitiveReader.push),
@@ -276,6 +215,8 @@ _READERS: dict[str, tuple[int, _Reader]] = {
     "_jump": (1, PrimitiveReader.jump),
     "_jump_if_zero": (2, PrimitiveReader.jump_if_zero),
     "log_msg": (2, PrimitiveReader.log),
+    "assert": (1, PrimitiveReader.assertion),
+    "assume": (1, PrimitiveReader.assertion),
 }
 
 
@@ -289,7 +230,7 @@ def read_action(reader: PrimitiveReader, primitives: list[Any], place: str) -> l
     starts.append(len(statements))
     for position, statement in enumerate(statements):
         if isinstance(statement, Jump):
-            if statement.target >= len(starts) or starts[statement.target] <= position:
+            if statement.target >= len(starts):
                 raise InvalidProgram(f"{place}: a jump to primitive {statement.target}")
             statements[position] = Jump(starts[statement.target], statement.condition)
     return statements

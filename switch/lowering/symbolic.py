@@ -10,9 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from railweave.switch.lowering.actions import (
+    Assign,
+    Choice,
+    Effect,
+    Jump,
+    RegisterRead,
+    RegisterWrite,
+    Statement,
+)
 from railweave.switch.lowering.expr import Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
-from railweave.switch.lowering.statements import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
 
 
 @dataclass
@@ -68,22 +76,32 @@ def split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
     """
     pieces: list[tuple[bool, list[Statement]]] = []
     start = 0
-    while start < len(statements):
-        end = position = start
-        while position <= end and position < len(statements):
-            statement = statements[position]
-            if isinstance(statement, Jump):
-                end = max(end, statement.target - 1)
-            position += 1
-        block = [_shift(statement, start) for statement in statements[start:position]]
-        pure = not any(isinstance(statement, Effect) for statement in block)
+    for end in _cuts(statements):
+        block = [_shift(statement, start) for statement in statements[start:end]]
+        pure = not any(isinstance(statement, (Effect, Choice)) for statement in block)
         if pieces and pieces[-1][0] == pure:
             base = len(pieces[-1][1])
             pieces[-1][1].extend(_shift(statement, -base) for statement in block)
         else:
             pieces.append((pure, block))
-        start = position
+        start = end
     return pieces
+
+
+def _cuts(statements: list[Statement]) -> list[int]:
+    """Positions, the end among them, over which no jump goes."""
+    crossed = [0] * (len(statements) + 2)  # differences of the number of jumps over a position
+    for position, statement in enumerate(statements):
+        if isinstance(statement, Jump):
+            first, last = sorted((position, statement.target))
+            crossed[first + 1] += 1
+            crossed[max(last, position + 1)] -= 1
+    cuts, depth = [], 0
+    for position in range(1, len(statements) + 1):
+        depth += crossed[position]
+        if depth == 0:
+            cuts.append(position)
+    return cuts
 
 
 def _shift(statement: Statement, by: int) -> Statement:
@@ -111,6 +129,8 @@ class _Execution:
             if state is None:
                 continue
             if isinstance(statement, Jump):
+                if statement.target <= position:
+                    raise _Inexpressible  # a loop
                 state = self._jump(state, statement, pending)
             else:
                 self._execute(state, statement)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code as it is made: instructions, labels, constants and temporary registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from railweave._native.engine import OPS
+from railweave.switch.errors import InvalidProgram
+from railweave.switch.lowering.expr import Graph, mask
+from railweave.switch.lowering.fields import Headers
+from railweave.switch.lowering.layout import Layout
+
+LOW64 = mask(64)
+
+
+class Label:
+    """A place in the code, known once `place` has been called."""
+
+    def __init__(self) -> None:
+        """Not placed yet."""
+        self.pc: int | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A preset register; its number is known when all constants are."""
+
+    index: int
+
+
+Operand = int | Constant | Label
+
+
+@dataclass
+class Code:
+    """Appends instructions; one scope of temporaries per piece of code."""
+
+    graph: Graph
+    headers: Headers
+    layout: Layout
+    code: list[tuple[int, list[Operand]]] = field(default_factory=list)
+    constants: dict[int, Constant] = field(default_factory=dict)
+    wide_constants: dict[tuple[int, ...], int] = field(default_factory=dict)
+    slices: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    limbs: int = 1
+    registers: int = 0  # most temporaries of any scope
+    wides: int = 0
+    vectors: int = 0
+    lanes: int = 0
+    parameter_words: int = 1
+    where: str = "program"
+    _next: int = 0
+    _next_wide: int = 0
+    _numbers: dict[int, Operand] = field(default_factory=dict)
+    _wides: dict[int, int] = field(default_factory=dict)
+
+    # Code and scopes.
+
+    def op(self, name: str, *operands: Operand) -> None:
+        """One instruction: d, a, b, c; what is left out is 0."""
+        assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
+        self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
+
+    def place(self, label: Label) -> None:
+        """The label means the next instruction."""
+        label.pc = len(self.code)
+
+    def scope(self) -> None:
+        """Forget temporaries: nothing computed so far is used again."""
+        self._next = self._next_wide = 0
+        self._numbers, self._wides = {}, {}
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Code that does not run into what follows: what it computes is not known there."""
+        known = self._next, self._next_wide, dict(self._numbers), dict(self._wides)
+        yield
+        self._next, self._next_wide, self._numbers, self._wides = known
+
+    def fresh(self) -> int:
+        """A new temporary."""
+        self._next += 1
+        self.registers = max(self.registers, self._next)
+        if self.registers > 0xF000:
+            raise InvalidProgram(f"{self.where}: one action computes too much")
+        return self._next - 1
+
+    def _fresh_wide(self) -> int:
+        self._next_wide += 1
+        self.wides = max(self.wides, self._next_wide)
+        if self.wides > 0xF00:
+            raise InvalidProgram(f"{self.where}: one action computes too much with wide numbers")
+        return self._next_wide - 1
+
+    def constant(self, value: int) -> Constant:
+        """The register preset to `value` modulo 2^64."""
+        return self.constants.setdefault(value & LOW64, Constant(len(self.constants)))
+
+    def wide_constant(self, value: int, bits: int) -> int:
+        """Index of a constant of `bits` bits or more."""
+        limbs = max(1, -(-bits // 64))
+        self.limbs = max(self.limbs, limbs)
+        words = tuple((value >> (64 * i)) & LOW64 for i in range(limbs))
+        return self.wide_constants.setdefault(words, len(self.wide_constants))

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of a program (log_msg), in BMv2's notation: `{…}` is a value, `\\\\{` and `\\\\}` are braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PLACE = re.compile(r"(?<!\\)\{.*?(?<!\\)\}", re.DOTALL)
+_ESCAPED = re.compile(r"\\([{}])")
+
+
+def places(text: str) -> int:
+    """How many values a message wants; ValueError if a brace is not closed."""
+    if re.search(r"(?<!\\)\{", _PLACE.sub("", text)):
+        raise ValueError(f"the message {text!r:.60} has an opening brace without its closing one")
+    return len(_PLACE.findall(text))
+
+
+def fill(text: str, values: Sequence[int]) -> str:
+    """The message as people read it, with its values in decimal."""
+    remaining = iter(values)
+    return _ESCAPED.sub(r"\1", _PLACE.sub(lambda _: str(next(remaining)), text))
+
+
+class Messages:
+    """All messages of a program, by number."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.texts: list[str] = []
+
+    def add(self, text: str, values: int) -> int:
+        """The number of a message that is given this many values; ValueError if it wants another number."""
+        if places(text) != values:
+            raise ValueError(f"the message {text!r:.60} wants {places(text)} values, not {values}")
+        self.texts.append(text)
+        return len(self.texts) - 1
