@@ -48,14 +48,12 @@ def test_unknown_primitive_is_named_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("change", "construct"),
     [
-        (lambda root: root["header_types"][2]["fields"].append(["rest", "*"]), "variable-length field"),
-        (lambda root: root.update(header_unions=[{"name": "u", "id": 0}]), "header union"),
+        (lambda root: root["header_types"][2]["fields"].append(["rest", 8, False, True]), "saturating field"),
         (lambda root: root.update(extern_instances=[{"name": "x", "type": "ext"}]), "extern of type 'ext'"),
-        (lambda root: root.update(parse_vsets=[{"name": "v", "id": 0}]), "parser value set"),
         (lambda root: root["pipelines"][0]["tables"][0].update(type="indirect"), "table of type 'indirect'"),
         (lambda root: root["pipelines"][0]["tables"][0].update(support_timeout=True), "idle time-outs"),
         (lambda root: root["parsers"].append(root["parsers"][0]), "2 parsers"),
-        (lambda root: root["deparsers"][0].update(primitives=[{"op": "x"}]), "statements in the deparser"),
+        (lambda root: root["deparsers"][0].update(primitives=[{"op": "x", "parameters": []}]), "primitive 'x'"),
     ],
 )
 def test_unknown_constructs_are_refused(change: Any, construct: str) -> None:
