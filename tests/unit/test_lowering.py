@@ -53,7 +53,10 @@ def test_unknown_primitive_is_named_with_its_line() -> None:
         (lambda root: root["pipelines"][0]["tables"][0].update(type="indirect"), "table of type 'indirect'"),
         (lambda root: root["pipelines"][0]["tables"][0].update(support_timeout=True), "idle time-outs"),
         (lambda root: root["parsers"].append(root["parsers"][0]), "2 parsers"),
-        (lambda root: root["deparsers"][0].update(primitives=[{"op": "x", "parameters": []}]), "primitive 'x'"),
+        (
+            lambda root: root["deparsers"][0].update(primitives=[{"op": "x", "parameters": []}]),
+            "primitive 'x'",
+        ),
     ],
 )
 def test_unknown_constructs_are_refused(change: Any, construct: str) -> None:
