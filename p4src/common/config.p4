@@ -35,6 +35,26 @@ const bit<8> FLAG_MISMATCH = 8;
 const bit<8> FLAG_TO_ROOT = 16;
 const bit<8> SLOT_FLAGS = 14;  // NONFINITE, OVERFLOW and MISMATCH belong to the chunk, the others to one packet
 
+/* What has become of packets of a group's members: places in the counter `group_packets`, OUTCOMES of them for each
+ * GROUP_STEP slot numbers, in the place where the group's range begins. */
+#define OUTCOMES 16
+#define LOG_OUTCOMES 4
+#define GROUP_STEP 32          // no group has fewer slot numbers
+#define LOG_GROUP_STEP 5
+#define GROUP_PACKETS 8192     // SLOTS / GROUP_STEP * OUTCOMES
+const bit<4> OUTCOME_REFUSED = 0;  // not in the role that it claims, or outside the group's slots
+const bit<4> OUTCOME_STALE = 1;
+const bit<4> OUTCOME_ABSORB = 2;
+const bit<4> OUTCOME_DUPLICATE = 3;
+const bit<4> OUTCOME_LATE_RESULT = 4;
+const bit<4> OUTCOME_RESULT = 5;
+const bit<4> OUTCOME_MISMATCH = 6;
+const bit<4> OUTCOME_DELIVER_DOWN = 7;
+const bit<4> OUTCOME_FORWARD_UP = 8;
+const bit<4> OUTCOME_FORWARD_UP_AGAIN = 9;
+const bit<4> OUTCOME_REFLECT = 10;
+const bit<4> OUTCOME_PROBE = 11;
+
 /* Group of the replication engine to which frames with an unknown or a group address go. */
 const bit<16> FLOOD_GROUP = 1;
 

@@ -26,6 +26,9 @@ struct metadata_t {
 
     /* The sender's place in its group, from `members`. */
     role_t role;
+    bit<1> member;           // it is in `members`
+    bit<9> group_place;      // the group's, in the counter of outcomes
+    outcome_t outcome;
     bitmap_t bit_of_sender;
     bitmap_t all_children;
     bit<1> is_root;

@@ -10,6 +10,8 @@ typedef bit<16> group_t;
 typedef bit<16> mcast_t;
 typedef bit<SLOT_BITS> cell_t;  // index of a slot in the registers
 typedef bit<32> bitmap_t;       // of children
+typedef bit<LOG_OUTCOMES> outcome_t;
+typedef bit<13> account_t;      // index of a group's outcome in the counter group_packets
 typedef bit<32> lane_t;         // a two's complement number: sums need not know, MAX does
 
 const lane_t SIGN = 32w1 << 31;
@@ -24,6 +26,7 @@ const verdict_t VERDICT_FLOOD = 2;    // to md.mcast_group, never back to where 
 const verdict_t VERDICT_RESULT = 3;   // to md.mcast_group, a copy for every child
 const verdict_t VERDICT_UP = 4;       // to the parent: `uplinks` knows the way
 const verdict_t VERDICT_BACK = 5;     // to the sender, turned round
+const verdict_t VERDICT_CHILD = 6;    // to md.mcast_group, where only the copy for child hdr.ina.child goes on
 
 /* Who handles the packet. */
 typedef bit<2> service_t;
@@ -35,6 +38,10 @@ const service_t SERVICE_AGGREGATE = 2;  // addressed to this switch
 typedef bit<1> role_t;
 const role_t ROLE_CHILD = 0;
 const role_t ROLE_PARENT = 1;
+
+/* The way of a probe is kept in its slot field: five bits for every level that it has passed. */
+#define PATH_STEP 5
+const bit<16> PATH_CHILD = 31;
 
 /* The packet's tag against the slot's. */
 typedef bit<2> age_t;

@@ -5,10 +5,16 @@
 control Members(in headers_t hdr, inout metadata_t md) {
     ENTRY_COUNTER(packets);
 
+    action place(bit<16> slot_base) {
+        md.member = 1;
+        md.group_place = slot_base[SLOT_BITS - 1:LOG_GROUP_STEP];
+    }
+
     /* One of the group's children: a host, or a switch below. */
     @name(".contributor")
     action contributor(bitmap_t child_bit, bitmap_t all_children, bit<16> slot_base, bit<16> slot_mask,
                        bit<32> start, bit<1> is_root, mcast_t mcast_group) {
+        place(slot_base);
         md.role = ROLE_CHILD;
         md.bit_of_sender = child_bit;
         md.all_children = all_children;
@@ -22,6 +28,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
     /* The switch above: its result counts as one more bit of the bitmap. */
     @name(".parent")
     action parent(bit<16> slot_base, bit<16> slot_mask, bit<32> start, mcast_t mcast_group) {
+        place(slot_base);
         md.role = ROLE_PARENT;
         md.bit_of_sender = RESULT_PRESENT;
         md.cell = (cell_t)(slot_base + hdr.ina.slot);

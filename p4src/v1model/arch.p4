@@ -15,7 +15,8 @@
 /* Packets and bytes per table entry; a table names it in its property `counters`. */
 #define ENTRY_COUNTER(name) direct_counter(CounterType.packets_and_bytes) name
 /* Packets per port. */
-#define PORT_COUNTER(counts, label) @name(TEXT(.label)) counter<port_t>(PORTS, CounterType.packets) counts
+#define PORT_COUNTER(counts, label) PACKET_COUNTER(PORTS, port_t, counts, label)
+#define PACKET_COUNTER(size, T, counts, label) @name(TEXT(.label)) counter<T>(size, CounterType.packets) counts
 
 #define RANDOM32(into) random<bit<32>>(into, 0, 0xFFFFFFFF)
 

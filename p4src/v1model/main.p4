@@ -26,6 +26,8 @@
 
 /* In-network aggregation, for a packet addressed to this switch. */
 control Aggregate(inout headers_t hdr, inout metadata_t md) {
+    PACKET_COUNTER(GROUP_PACKETS, account_t, group_packets, group_packets);
+
     apply {
         if (md.fault == FAULT_NONE) {
             Check.apply(hdr, md);
@@ -44,6 +46,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
             }
         }
         Decide.apply(hdr, md);
+        if (md.member == 1) {
+            group_packets.count(md.group_place ++ md.outcome);
+        }
         if (md.verdict == VERDICT_UP) {
             Uplinks.apply(hdr, md);
         }
@@ -69,7 +74,8 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
 
         if (md.verdict == VERDICT_UNICAST) {
             standard.egress_spec = md.port;
-        } else if (md.verdict == VERDICT_FLOOD || md.verdict == VERDICT_RESULT) {
+        } else if (md.verdict == VERDICT_FLOOD || md.verdict == VERDICT_RESULT
+                || md.verdict == VERDICT_CHILD) {
             standard.mcast_grp = md.mcast_group;
         } else {
             mark_to_drop(standard);
@@ -81,7 +87,9 @@ control RailweaveEgress(inout headers_t hdr, inout metadata_t md, inout standard
     apply {
         md.egress_port = standard.egress_port;
         md.egress_rid = standard.egress_rid;
-        if (md.verdict == VERDICT_RESULT) {
+        if (md.verdict == VERDICT_CHILD && md.egress_rid != (bit<16>)hdr.ina.child + 1) {
+            md.lost = 1;
+        } else if (md.verdict == VERDICT_RESULT || md.verdict == VERDICT_CHILD) {
             Replicas.apply(hdr, md);
         } else if (md.verdict == VERDICT_FLOOD && md.egress_port == md.ingress_port) {
             md.lost = 1;

@@ -17,11 +17,13 @@ from dataplane.packets import (
     VIRTUAL,
     Chunk,
     Group,
+    Member,
     Switch,
     children,
     frame,
     open_frame,
 )
+from railweave.p4src.config import CONFIG
 
 
 @pytest.fixture
@@ -140,10 +142,65 @@ def test_a_strangers_probe_is_not_answered(group: Group) -> None:
     assert group.switch.exchange(stranger.port, frame(stranger, VIRTUAL, probe)) == []
 
 
-def test_only_a_root_answers_a_probe_to_the_root(switch: Switch, group: Group) -> None:
+def probe_to_root(group: Group, member: Member, slot: int, payload: bytes = b"") -> bytes:
+    chunk = group.chunk(member, (), kind=PROBE, flags=TO_ROOT, slot=slot, round=9)
+    return frame(member, VIRTUAL, chunk.pack() + payload)
+
+
+@pytest.mark.parametrize(("slot", "left"), [(0, 0), (5, 5 << 5), (0x7FF, (0x7FF << 5) & 0xFFFF)])
+def test_a_probe_to_the_root_goes_up_and_notes_its_way(group: Group, slot: int, left: int) -> None:
+    b = group.members[1]
+    up = group.received(group.switch.exchange(b.port, probe_to_root(group, b, slot)))
+    expected = group.chunk(PARENT, (), kind=PROBE, flags=TO_ROOT, slot=left | b.child, round=9)
+    assert up == {PARENT.port: expected}
+    assert group.switch.action_packets("decide")["probe_up"] == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"rtt"], ids=len)
+def test_the_roots_answer_goes_back_to_the_child_that_asked(group: Group, payload: bytes) -> None:
+    for m in group.members:
+        answer = probe_to_root(group, PARENT, 3 << 5 | m.child, payload)
+        [(port, data)] = group.switch.exchange(PARENT.port, answer)
+        assert port == m.port
+        udp_port, received = open_frame(data, VIRTUAL, m)
+        assert udp_port == m.udp_port
+        assert received == group.chunk(m, (), kind=PROBE, flags=TO_ROOT, slot=3, round=9).pack() + payload
+
+
+def test_an_answer_for_a_child_that_there_is_not_goes_nowhere(group: Group) -> None:
+    assert group.switch.exchange(PARENT.port, probe_to_root(group, PARENT, 30)) == []
+
+
+def test_a_parent_asks_nothing(group: Group) -> None:
+    assert group.send(PARENT, group.chunk(PARENT, (), kind=PROBE)) == {}
+    assert group.switch.action_packets("decide")["no_path"] == 1
+
+
+def test_the_root_answers_a_probe_to_the_root(group: Group) -> None:
     a = group.members[0]
-    probe = group.chunk(a, (), kind=PROBE, flags=TO_ROOT)
-    assert group.send(a, probe) == {}
-    assert switch.action_packets("decide")["no_path"] == 1
     top = replace(group, number=2, root=True, slot_base=64, mcast_group=3).install_members().install_tree()
-    assert top.send(a, replace(probe, group=2)) == {a.port: replace(probe, group=2)}
+    probe = top.chunk(a, (), kind=PROBE, flags=TO_ROOT, slot=77)
+    assert top.send(a, probe) == {a.port: probe}
+
+
+def test_what_becomes_of_a_groups_packets_is_counted_for_the_group(group: Group) -> None:
+    a, b = group.members
+    other = replace(group, number=2, slot_base=64, mcast_group=3).install_members().install_tree()
+    complete(group, 5)
+    group.contribute(a, lanes(group, 5))
+    group.send(PARENT, from_parent(group, 99))
+    group.send(PARENT, from_parent(group, 99))
+    group.contribute(b, lanes(group, 5))
+    group.contribute(b, lanes(group, 5), slot=2 * group.slots)
+    group.contribute(b, lanes(group, 5), round=2**31 + 5)
+    other.contribute(a, lanes(group, 5))
+    counted = {"ABSORB": 1, "FORWARD_UP": 1, "FORWARD_UP_AGAIN": 1, "DELIVER_DOWN": 1, "LATE_RESULT": 1}
+    assert outcomes(group) == counted | {"REFLECT": 1, "REFUSED": 1, "STALE": 1}
+    assert outcomes(other) == {"ABSORB": 1}
+
+
+def outcomes(group: Group) -> dict[str, int]:
+    names = {n.removeprefix("OUTCOME_"): v for n, v in CONFIG.items() if n.startswith("OUTCOME_")}
+    first = group.slot_base // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
+    counts = {name: group.switch.counter("group_packets", first + place) for name, place in names.items()}
+    return {name: count for name, count in counts.items() if count}
