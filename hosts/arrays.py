@@ -3,14 +3,29 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from railweave._native.collectives import DType
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 
-DTYPES = {"f": DType.FLOAT32, "i": DType.INT32}  # by numpy's type character
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = {  # by numpy's type character
+    "f": DType.FLOAT32,
+    "i": DType.INT32,
+    "e": DType.FLOAT16,
+    BFLOAT16.char: DType.BFLOAT16,
+    "d": DType.FLOAT64,
+    "b": DType.INT8,
+    "B": DType.UINT8,
+    "l": DType.INT64,
+    "q": DType.INT64,
+}
+NAMES = {dtype: np.dtype(char).name for char, dtype in reversed(DTYPES.items()) if char != BFLOAT16.char}
+NAMES[DType.BFLOAT16] = BFLOAT16.name
 
 Array = npt.NDArray[Any]
 
@@ -21,14 +36,25 @@ def as_array(x: Any) -> Array:
         return x
     if hasattr(x, "__dlpack__"):
         try:
-            return np.from_dlpack(x)
+            return _from_dlpack(x)
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
-            if "dtype" in str(error):  # numpy's word for types that it does not know, such as bfloat16
+            if "dtype" in str(error):  # numpy's word for types that it does not know, such as float8
                 raise _unsupported(getattr(x, "dtype", "this")) from error
             raise InvalidOption(
                 f"cannot use a {type(x).__name__} in place: {error}; give a tensor on the CPU"
             ) from error
     return np.asarray(x)
+
+
+def _from_dlpack(x: Any) -> Array:
+    """Take torch's bfloat16, which numpy does not know, as the bits that it consists of."""
+    torch: Any = sys.modules.get("torch")
+    bfloat16 = torch is not None and isinstance(x, torch.Tensor) and x.dtype == torch.bfloat16
+    if bfloat16 and not x.requires_grad:
+        bits: Array = np.from_dlpack(x.view(torch.int16))
+        return bits.view(BFLOAT16)
+    array: Array = np.from_dlpack(x)
+    return array
 
 
 def input_array(x: Any) -> Array:
@@ -53,6 +79,11 @@ def output_array(out: Any, like: Array) -> Array:
     return array.reshape(-1)
 
 
+def as_bits(array: Array) -> Array:
+    """Return the array as the native code takes it: numpy tells nobody else what a bfloat16 is."""
+    return array.view(np.uint16) if array.dtype == BFLOAT16 else array
+
+
 def _unsupported(dtype: object) -> UnsupportedDType:
-    known = " or ".join(str(np.dtype(char)) for char in DTYPES)
-    return UnsupportedDType(f"cannot reduce {dtype}: expected {known}, in this machine's byte order")
+    known = ", ".join(NAMES.values())
+    return UnsupportedDType(f"cannot reduce {dtype}: expected one of {known}, in this machine's byte order")

@@ -3,60 +3,38 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
-from railweave._native.agent import Agent, Call, Failure, FailureKind
+from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import ReduceOp
-from railweave.hosts.arrays import DTYPES, Array, input_array, output_array
-from railweave.hosts.errors import (
-    CollectiveMismatch,
-    GroupRefused,
-    InvalidOption,
-    PeerLost,
-    RailDown,
-    RailweaveError,
+from railweave.hosts.arrays import Array, as_bits, input_array, output_array
+from railweave.hosts.capabilities import OPS
+from railweave.hosts.decisions import Ledger, Reason, Verdict
+from railweave.hosts.errors import GroupRefused, InvalidOption
+from railweave.hosts.events import (
+    Decision,
+    Event,
+    LeaseLost,
+    MemberLeft,
+    MemberLost,
+    PlaneDown,
+    PlaneUp,
+    RailOffer,
 )
+from railweave.hosts.failures import raise_failure
+from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
-from railweave.hosts.rails import Members, Opening, connect_rail, open_rail
+from railweave.hosts.plans import planner
+from railweave.hosts.rails import Opening, connect_rail, open_rail
 from railweave.hosts.reports import RailReport, Record, Stats
-from railweave.hosts.striper import FixedStriper, Part, StripedRail, default_shares, normalised
+from railweave.hosts.striper import FixedStriper, StripedRail, default_shares, normalised
 
-if TYPE_CHECKING:
-    from railweave.hosts.bootstrap import Event, RailOffer
-
-OPS = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "avg": ReduceOp.AVG}
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
-PLANS = 256  # calls whose cut is remembered
 KEPT = 64  # calls in flight before finished ones are looked for
-
-
-class Membership(Members, Protocol):
-    """A place among the ranks of a job, from `bootstrap.join` or a stand-in."""
-
-    def leave(self) -> None:
-        """Give it up."""
-
-
-class Join(Protocol):
-    """How a membership comes about: `bootstrap.join`."""
-
-    def __call__(
-        self,
-        controller: str,
-        *,
-        job: str,
-        rank: int,
-        size: int,
-        rails: Sequence[RailOffer],
-        deadline_s: float,
-        on_event: Callable[[Event], None],
-    ) -> Membership:
-        """Join and wait for the others."""
 
 
 class Work:
@@ -96,7 +74,8 @@ class Communicator:
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
         self._buffers: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
-        self._why: dict[str, str] = {}
+        self._refused: dict[str, Verdict] = {}
+        self._ledger = Ledger()
         self._rails: list[Opening] = []
         self._shares: Mapping[str, float] = {}
         self._membership: Membership | None = None
@@ -105,7 +84,7 @@ class Communicator:
         if options.world_size == 1:
             return
         try:
-            self._connect(join or _controller_join(), held)
+            self._connect(join or controller_join(), held)
         except BaseException:
             self.close()
             raise
@@ -122,23 +101,26 @@ class Communicator:
             rails=_offers(self._rails),
             deadline_s=options.timeout_s,
             on_event=_handler(self),
+            decisions=_decisions(self),
         )
         held.append(self._membership)
-        self._why = {
-            name: f"refused by the controller: {why}" for name, why in self._membership.refusals.items()
-        }
-        used = [rail for rail in self._rails if rail.spec.name not in self._why]
+        refusals = self._membership.refusals
+        self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in refusals.items()}
+        used = [rail for rail in self._rails if rail.spec.name not in refusals]
         if not used:
-            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in self._why.items()))
+            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in refusals.items()))
         for rail in used:
             left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
             connect_rail(self._agent, rail, options.job, self._membership, left_s)
-            self._raise_failure(self._agent.failure())
+            raise_failure(self._agent.failure())
         self._shares = self._shares_of(used)
-        self._striper = FixedStriper(
-            [StripedRail(rail.index, rail.spec.kind, self._shares[rail.spec.name]) for rail in used]
+        striper = FixedStriper(
+            [
+                StripedRail(rail.spec.name, rail.index, rail.spec.kind, self._shares[rail.spec.name])
+                for rail in used
+            ]
         )
-        self._plan = _planner(self._striper)
+        self._plan = planner(striper, self._ledger, self._refused)
 
     def _shares_of(self, used: Sequence[Opening]) -> dict[str, float]:
         if not self.options.shares:
@@ -146,7 +128,8 @@ class Communicator:
             return default_shares(rails, self.world_size)
         shares = {rail.spec.name: self.options.shares.get(rail.spec.name, 0.0) for rail in used}
         if sum(shares.values()) <= 0:
-            raise InvalidOption(f"the rails that have a share are refused: {self._why}")
+            reasons = {name: verdict.text for name, verdict in self._refused.items()}
+            raise InvalidOption(f"the rails that have a share are refused: {reasons}")
         return normalised(shares)
 
     # ------------------------------------------------------------ collectives
@@ -154,10 +137,13 @@ class Communicator:
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Reduce `x` element by element over all ranks; every rank gets the same result, bit for bit.
 
-        `x` is a numpy array or anything with the buffer protocol or DLPack on the CPU, of float32 or int32;
-        it is read in place if contiguous, else packed. `op` is sum, max, min or avg: int32 sums wrap, int32
-        averages are cut towards zero, max and min pass NaN on. The result goes to `out`, which may be `x`,
-        else to a new array of x's shape.
+        `x` is a numpy array or anything with the buffer protocol or DLPack on the CPU, of float16, bfloat16
+        (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64; it is read in place if
+        contiguous, else packed. `op` is sum, prod, max, min or avg. Results are numpy's: integers wrap, max
+        and min pass NaN on; an average is the sum, divided, of integers cut towards zero. Rails of hosts add
+        and multiply halves as float32 and round once per rank; an in-network rail sums floats as fixed point.
+        What that cannot carry goes by the other rails. The result goes to `out`, which may be `x`, else to a
+        new array of x's shape.
 
         Returns the result or, with `async_op`, a Work whose `wait` does; leave both arrays alone until then.
         Raises UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
@@ -183,15 +169,16 @@ class Communicator:
         self.all_reduce(np.zeros(1, np.int32))
 
     def _submit(self, source: Array, target: Array, op: ReduceOp, start_now: bool) -> int:
-        call, parts = self._plan(source.dtype.char, op, source.size)
+        plan = self._plan(source.dtype.char, op, source.size)
         if len(self._buffers) > KEPT:
             self._buffers = {
                 index: held for index, held in self._buffers.items() if not self._agent.done(index)
             }
         try:
-            op_index = self._agent.submit(call, source, target, parts, start_now)
+            op_index = self._agent.submit(plan.call, as_bits(source), as_bits(target), plan.parts, start_now)
         except ValueError as error:
             raise InvalidOption(str(error)) from None
+        plan.tally.calls += 1
         self._buffers[op_index] = (source, target)
         return op_index
 
@@ -201,7 +188,7 @@ class Communicator:
                 raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
             self._agent.fail(Failure(FailureKind.INTERNAL, self.rank, self._timeout_message(op_index)))
         self._buffers.pop(op_index, None)
-        self._raise_failure(self._agent.failure_of(op_index))
+        raise_failure(self._agent.failure_of(op_index))
 
     def _timeout_message(self, op_index: int) -> str:
         return (
@@ -209,35 +196,20 @@ class Communicator:
             "a rank does not call it, or a rail has stopped"
         )
 
-    def _raise_failure(self, failure: Failure | None) -> None:
-        if failure is None:
-            return
-        where = f" (rail {failure.rail!r})" if failure.rail else ""
-        match failure.kind:
-            case FailureKind.PEER_LOST:
-                raise PeerLost(failure.rank, failure.message + where)
-            case FailureKind.MISMATCH:
-                raise CollectiveMismatch(failure.message + where)
-            case FailureKind.RAIL_DOWN:
-                raise RailDown(failure.rail, failure.message)
-        raise RailweaveError(failure.message + where)
-
     # ------------------------------------------------------------ events
 
     def _handle(self, event: Event) -> None:
         """Take an event of the membership; called from its thread."""
-        from railweave.hosts import bootstrap  # noqa: PLC0415 - imported already by whoever sends events
-
         match event:
-            case bootstrap.MemberLost(rank, reason):
+            case MemberLost(rank, reason):
                 self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
-            case bootstrap.PlaneDown(plane, reason):
+            case PlaneDown(plane, reason):
                 self._rail_down(plane, reason)
-            case bootstrap.LeaseLost(reason):
+            case LeaseLost(reason):
                 for rail in self._rails:
-                    if rail.spec.kind == "ina" and rail.spec.name not in self._why:
+                    if rail.spec.kind == "ina" and rail.spec.name not in self._refused:
                         self._rail_down(rail.spec.name, reason)
-            case bootstrap.MemberLeft() | bootstrap.PlaneUp():
+            case MemberLeft() | PlaneUp():
                 pass  # the rails notice by themselves whether somebody is missing
 
     def _rail_down(self, name: str, reason: str) -> None:
@@ -277,9 +249,18 @@ class Communicator:
             for native in self._agent.drain_records()
         ]
 
-    def why(self) -> Mapping[str, str]:
-        """Return the rails that are not used, each with the reason."""
-        return dict(self._why)
+    def why(self) -> Sequence[Decision]:
+        """Return which rails carried which calls, and why others did not.
+
+        One per rail and class of calls (collective, type, operation, size to the next power of two) that was
+        called, with the count; before them, with neither class nor count, one per rail that the controller
+        has refused. `reason` is one of `decisions.Reason`, `detail` says it in words.
+        """
+        standing = [
+            Decision(name, "", "", "", 0, False, verdict.reason or "", verdict.text)
+            for name, verdict in self._refused.items()
+        ]
+        return [*standing, *self._ledger.decisions()]
 
     # ------------------------------------------------------------ the end
 
@@ -316,16 +297,6 @@ def _close(agent: Agent, held: list[Membership]) -> None:
         membership.leave()
 
 
-def _planner(striper: FixedStriper) -> Callable[[str, ReduceOp, int], tuple[Call, list[Part]]]:
-    """Return how calls are cut, remembered; not a method, which would be a cycle through the communicator."""
-
-    @functools.lru_cache(PLANS)
-    def plan(dtype: str, op: ReduceOp, count: int) -> tuple[Call, list[Part]]:
-        return Call(DTYPES[dtype], op, count), striper.parts(count, 4)
-
-    return plan
-
-
 def _handler(comm: Communicator) -> Callable[[Event], None]:
     """Return a handler of events that does not keep the communicator alive."""
     reference = weakref.ref(comm)
@@ -338,15 +309,18 @@ def _handler(comm: Communicator) -> Callable[[Event], None]:
     return handle
 
 
-def _controller_join() -> Join:
-    from railweave.hosts import bootstrap  # noqa: PLC0415 - gRPC takes longer to import than everything else
+def _decisions(comm: Communicator) -> Callable[[], Sequence[Decision]]:
+    """Return `why` without keeping the communicator alive."""
+    reference = weakref.ref(comm)
 
-    return bootstrap.join
+    def decisions() -> Sequence[Decision]:
+        alive = reference()
+        return alive.why() if alive is not None else ()
+
+    return decisions
 
 
 def _offers(rails: Sequence[Opening]) -> list[RailOffer]:
-    from railweave.hosts.bootstrap import RailOffer  # noqa: PLC0415 - as above
-
     return [
         RailOffer(
             name=rail.spec.name,

@@ -14,7 +14,7 @@ from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
 
 if TYPE_CHECKING:
-    from railweave.hosts.bootstrap import InaGroup, RailOffer
+    from railweave.hosts.events import InaGroup, RailOffer
 
 ROCE_PORT = 4791
 

@@ -11,6 +11,9 @@ void bind_ina(nanobind::module_& m);
 namespace railweave::engine {
 void bind_engine(nanobind::module_& m);
 }
+namespace railweave::load {
+void bind_load(nanobind::module_& m);
+}
 namespace railweave::ports {
 void bind_ports(nanobind::module_& m);
 }
@@ -22,5 +25,6 @@ NB_MODULE(_native, m) {
   railweave::bind_ina(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
+  railweave::load::bind_load(m);
   railweave::ports::bind_ports(m);
 }

@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
-from railweave.commands import bench_jobs, bench_scaling, common
+from railweave.commands import bench_jobs, bench_scaling, bench_switch, common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
 app = typer.Typer(no_args_is_help=True)
+
+app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
+app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
+app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)
 
 PLANES = "planes"
 
@@ -90,7 +94,3 @@ def all_reduce(
         common.write_json(report.as_json(result), json_file)
         if not result.ok:
             raise OptionError("wrong elements: see the column #wrong")
-
-
-app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
-app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from queue import Queue
 from typing import TypeVar
 
-from railweave.hosts.bootstrap import Event, InaGroup, RailOffer
 from railweave.hosts.communicator import Communicator
+from railweave.hosts.events import Decision, Event, InaGroup, RailOffer
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
@@ -25,6 +26,14 @@ class StaticMembership:
     on_event: Callable[[Event], None]
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     left: bool = False
+    positions: Queue[tuple[int, int]] = field(default_factory=Queue)
+    stalls: Queue[tuple[int, bool, bool]] = field(default_factory=Queue)
+
+    def report_position(self, group: int, position: int) -> None:
+        self.positions.put((group, position))
+
+    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
+        self.stalls.put((group, first_switch_ok, root_ok))
 
     def leave(self) -> None:
         self.left = True
@@ -54,6 +63,7 @@ class StaticJob:
         rails: Sequence[RailOffer],
         deadline_s: float,
         on_event: Callable[[Event], None],
+        decisions: Callable[[], Sequence[Decision]],
     ) -> StaticMembership:
         assert size == self.size
         self.offers[rank] = rails

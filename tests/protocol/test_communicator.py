@@ -12,8 +12,10 @@ import time
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from railweave.hosts.bootstrap import MemberLost, PlaneDown
+from railweave._native.collectives import DType
+from railweave.hosts.arrays import DTYPES, NAMES
 from railweave.hosts.communicator import Communicator
+from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
     CollectiveMismatch,
     GroupRefused,
@@ -23,6 +25,7 @@ from railweave.hosts.errors import (
     RailweaveError,
     UnsupportedDType,
 )
+from railweave.hosts.events import MemberLost, PlaneDown
 
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 
@@ -49,6 +52,44 @@ def test_ops(op: str, expected: list[int], dtype: type) -> None:
 
     want = [1.5, -1.5] if op == "avg" and dtype is np.float32 else expected
     assert StaticJob(4).run(work) == [want] * 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+def test_types_and_ops_are_numpys(dtype: DType) -> None:
+    """Small and striped; wrap-around, rounding per rank, in the order of the ranks."""
+    kind = NAMES[dtype]
+    rng = np.random.default_rng(5)
+    inputs = [rng.integers(-100, 100, 10_000).astype(kind) for _ in range(2)]
+
+    def work(comm: Communicator) -> None:
+        for count in (7, 10_000):
+            low, high = (given[:count] for given in inputs)
+            for op, want in (
+                ("sum", low + high),
+                ("prod", low * high),
+                ("max", np.maximum(low, high)),
+                ("min", np.minimum(low, high)),
+            ):
+                got = comm.all_reduce(inputs[comm.rank][:count], op)
+                assert got.dtype == low.dtype
+                np.testing.assert_array_equal(got.astype(float), want.astype(float))
+
+    StaticJob(2).run(work, TWO_RAILS)
+
+
+def test_why_counts_what_was_called() -> None:
+    def work(comm: Communicator) -> None:
+        for count in (10, 12, 1 << 18):
+            comm.all_reduce(np.zeros(count, np.float16))
+        rows = [(d.rail, d.dtype, d.op, d.size_class, d.used, d.reason, d.calls) for d in comm.why()]
+        assert rows == [
+            ("left", "float16", "sum", 32, True, "", 2),
+            ("right", "float16", "sum", 32, False, Reason.THRESHOLD, 2),
+            ("left", "float16", "sum", 1 << 19, True, "", 1),
+            ("right", "float16", "sum", 1 << 19, True, "", 1),
+        ]
+
+    StaticJob(2).run(work, TWO_RAILS)
 
 
 def test_in_place_async_and_out() -> None:
@@ -90,16 +131,21 @@ def test_torch_tensors_are_used_in_place() -> None:
         tensor = torch.full((7, 9), float(comm.rank + 1))
         assert comm.all_reduce(tensor, out=tensor) is tensor
         assert torch.all(tensor == 3)
+        half = torch.full((5,), float(comm.rank + 1), dtype=torch.bfloat16)
+        assert comm.all_reduce(half, out=half) is half
+        assert torch.all(half == 3)
 
     StaticJob(2).run(work)
 
 
 def test_what_cannot_be_reduced_is_refused_and_leaves_the_communicator_usable() -> None:
     def work(comm: Communicator) -> None:
-        with pytest.raises(UnsupportedDType, match="float64"):
-            comm.all_reduce(np.zeros(3))
-        with pytest.raises(InvalidOption, match="prod"):
-            comm.all_reduce(np.zeros(3, np.float32), op="prod")
+        with pytest.raises(UnsupportedDType, match="complex128"):
+            comm.all_reduce(np.zeros(3, complex))
+        with pytest.raises(UnsupportedDType, match=">f4"):
+            comm.all_reduce(np.zeros(3, ">f4"))
+        with pytest.raises(InvalidOption, match="'norm': expected one of sum, max, min, avg, prod"):
+            comm.all_reduce(np.zeros(3, np.float32), op="norm")
         with pytest.raises(InvalidOption, match="expected 3 of float32"):
             comm.all_reduce(np.zeros(3, np.float32), out=np.zeros(4, np.float32))
         memory = np.zeros(10, np.float32)
@@ -228,7 +274,8 @@ def test_a_plane_that_is_down_is_a_rail_that_is_down() -> None:
 def test_refused_rails_are_not_used() -> None:
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.zeros(1 << 18, np.float32))
-        assert "no slots" in comm.why()["left"]
+        refused, *_ = comm.why()
+        assert (refused.rail, refused.reason, refused.detail) == ("left", Reason.REFUSED, "no slots")
         assert {rail.name: rail.slices for rail in comm.stats().rails} == {"left": 0, "right": 1}
 
     StaticJob(2, refusals={"left": "no slots"}).run(work, TWO_RAILS)

@@ -11,9 +11,10 @@ import pytest
 from protocol.jobs import StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from railweave._native import ina
-from railweave.hosts.bootstrap import InaGroup
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import CollectiveMismatch, PeerLost
+from railweave.hosts.decisions import Reason
+from railweave.hosts.errors import CollectiveMismatch, PeerLost, UnsupportedDType
+from railweave.hosts.events import InaGroup
 
 RANKS = 3
 
@@ -38,6 +39,32 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
         job.meet()
 
     job.run(work, rails)
+
+
+def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        for values, op in ((np.full(9, 3.0), "sum"), (np.full(9, 3, np.int32), "prod")):
+            np.testing.assert_array_equal(comm.all_reduce(values, op), RANKS * values if op == "sum" else 27)
+        reasons = [(d.rail, d.dtype, d.used, d.reason) for d in comm.why()]
+        assert reasons == [
+            ("ina", "float64", False, Reason.DTYPE),
+            ("tcp", "float64", True, ""),
+            ("ina", "int32", False, Reason.OP),
+            ("tcp", "int32", True, ""),
+        ]
+        job.meet()
+
+    job.run(work, "ina=ina@lo,tcp=tcp@lo")
+
+
+def test_without_another_rail_the_error_says_what_to_add(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        with pytest.raises(UnsupportedDType, match=r"no rail can sum float64.*add a tcp or rdma rail"):
+            comm.all_reduce(np.zeros(3))
+        np.testing.assert_array_equal(comm.all_reduce(np.ones(3, np.float32)), RANKS)
+        job.meet()
+
+    job.run(work, "ina=ina@lo")
 
 
 def test_the_switch_s_mismatch_becomes_both_descriptions_on_all_ranks(job: StaticJob) -> None:

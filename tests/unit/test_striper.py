@@ -4,9 +4,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave.hosts.errors import InvalidOption
+from railweave._native.collectives import DType, ReduceOp
+from railweave.hosts.decisions import Ledger, Reason
+from railweave.hosts.errors import InvalidOption, UnsupportedDType
 from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps, payload_fraction
-from railweave.hosts.striper import ALIGNMENT, SMALL_BYTES, FixedStriper, StripedRail, default_shares
+from railweave.hosts.striper import ALIGNMENT, SMALL_BYTES, FixedStriper, Split, StripedRail, default_shares
 from railweave.p4src.config import CONFIG
 
 shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
@@ -14,12 +16,22 @@ shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values
 
 def striper(values: list[float]) -> FixedStriper:
     kinds = ("tcp", "ina", "rdma")
-    return FixedStriper([StripedRail(i, kinds[i % 3], share) for i, share in enumerate(values)])
+    return FixedStriper([StripedRail(f"r{i}", i, kinds[i % 3], share) for i, share in enumerate(values)])
+
+
+def split(
+    values: list[float], count: int, dtype: DType = DType.FLOAT32, op: ReduceOp = ReduceOp.SUM
+) -> Split:
+    return striper(values).split(dtype, op, count, 4)
+
+
+def reasons(of: Split) -> list[Reason | None]:
+    return [verdict.reason for verdict in of.verdicts.values()]
 
 
 @given(shares, st.integers(1, 10**9))
 def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float], count: int) -> None:
-    parts = striper(values).parts(count, 4)
+    parts = split(values, count).parts
     end = 0
     for rail, offset, size in parts:
         assert (offset, offset % ALIGNMENT) == (end, 0)
@@ -34,8 +46,49 @@ def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float]
 
 
 def test_small_tensors_ride_the_in_network_rail_if_it_has_a_share() -> None:
-    assert striper([0.7, 0.1, 0.2]).parts(SMALL_BYTES // 4, 4) == [(1, 0, SMALL_BYTES // 4)]
-    assert striper([0.3, 0.0, 0.7]).parts(1, 4) == [(2, 0, 1)]
+    small = split([0.7, 0.1, 0.2], SMALL_BYTES // 4)
+    assert small.parts == ((1, 0, SMALL_BYTES // 4),)
+    assert reasons(small) == [Reason.THRESHOLD, None, Reason.THRESHOLD]
+    assert split([0.3, 0.0, 0.7], 1).parts == ((2, 0, 1),)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "reason"),
+    [
+        (DType.FLOAT64, ReduceOp.SUM, Reason.DTYPE),
+        (DType.INT8, ReduceOp.MAX, Reason.DTYPE),
+        (DType.FLOAT32, ReduceOp.PROD, Reason.OP),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 10**6])
+def test_what_the_switch_lacks_goes_wholly_by_the_others(
+    count: int, dtype: DType, op: ReduceOp, reason: Reason
+) -> None:
+    cut = split([0.3, 0.4, 0.3], count, dtype, op)
+    assert cut.verdicts["r1"].reason is reason
+    assert sum(size for _, _, size in cut.parts) == count
+    assert 1 not in {rail for rail, _, _ in cut.parts}
+
+
+def test_without_a_rail_that_can_the_error_says_what_to_add() -> None:
+    with pytest.raises(UnsupportedDType, match=r"no rail can sum float64 .*: add a tcp or rdma rail"):
+        FixedStriper([StripedRail("ina", 0, "ina", 1)]).split(DType.FLOAT64, ReduceOp.SUM, 1, 8)
+    with pytest.raises(UnsupportedDType, match="give rail r0 a share"):
+        split([0, 1], 10, DType.FLOAT32, ReduceOp.PROD)
+
+
+def test_the_ledger_counts_by_class_and_verdict() -> None:
+    ledger = Ledger()
+    for count in (1000, 600, 300):
+        cut = split([0.5, 0.5], count)
+        ledger.tally("all_reduce", "float32", "sum", 4 * count, cut.verdicts).calls += 1
+    rows = [(d.rail, d.size_class, d.used, d.reason, d.calls) for d in ledger.decisions()]
+    assert rows == [
+        ("r0", 4096, False, Reason.THRESHOLD, 2),
+        ("r1", 4096, True, "", 2),
+        ("r0", 2048, False, Reason.THRESHOLD, 1),
+        ("r1", 2048, True, "", 1),
+    ]
 
 
 def test_default_shares_follow_the_limits() -> None:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement of `railweave bench switch`: engine, embedded switch, and the target to compare with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.switch_speed import alone, loaded
+from railweave.experiments.switch_speed.alone import EngineSpeed
+from railweave.experiments.switch_speed.loaded import Speed
+from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.switch.targets import TARGETS
+
+ENGINE_ROUNDS = 30
+FRAME_OVERHEAD = 14 + 20 + 8 + 16  # Ethernet, IPv4, UDP and the aggregation header
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    lanes: int
+    workers: int
+    seconds: float
+    versus: str = ""  # another target
+    engine_only: bool = False
+    out: Path = Path("out/bench-switch")  # logs
+
+
+@dataclass(frozen=True)
+class SwitchSpeed:
+    """What was measured."""
+
+    options: Options
+    engine: EngineSpeed
+    speeds: tuple[Speed, ...]  # end to end: the embedded switch first
+    missing: str = ""  # why the other target could not be measured
+
+    @property
+    def bits_per_packet(self) -> int:
+        """Of a contribution, from its Ethernet header on."""
+        return 8 * (FRAME_OVERHEAD + 4 * self.options.lanes)
+
+    def pps(self, target: str) -> float | None:
+        """Contributions per second; None if that target was not measured."""
+        return next((speed.pps for speed in self.speeds if speed.target == target), None)
+
+    @property
+    def ratio(self) -> float | None:
+        """Packets per second of the embedded switch by those of the other target."""
+        other, ours = self.pps(self.options.versus), self.pps("embedded")
+        return ours / other if ours and other else None
+
+    def notes(self) -> list[str]:
+        """What the figures mean, and under which conditions they were taken."""
+        lines = []
+        if self.ratio is not None:
+            lines.append(
+                f"embedded does {self.ratio:.0f} times the packets per second of {self.options.versus}"
+            )
+        if self.missing:
+            lines.append(self.missing)
+        load = os.getloadavg()[0]
+        lines.append(
+            f"{os.cpu_count()} processors, load average {load:.1f}; a packet is a contribution whose right "
+            "sum came back, and as many results leave the switch"
+        )
+        return lines
+
+
+async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
+    """Measure; OptionError for what cannot be measured, WrongResult if the switch computes wrongly."""
+    if options.versus and (options.versus not in TARGETS or options.versus == "embedded"):
+        others = ", ".join(name for name in TARGETS if name != "embedded")
+        raise OptionError(f"--vs {options.versus}: no such target to compare with; there is {others}")
+    scenario = Scenario(options.lanes, options.workers)
+    try:
+        _ = scenario.program
+    except ValueError as error:
+        raise OptionError(f"--lanes {options.lanes}: {error}") from None
+    logging.getLogger("finsy").setLevel(logging.CRITICAL)  # what goes wrong is raised
+    on_phase("the engine alone")
+    engine = await asyncio.to_thread(alone.measure, scenario, ENGINE_ROUNDS)
+    targets = [] if options.engine_only else ["embedded", *([options.versus] if options.versus else [])]
+    missing = ""
+    speeds = []
+    for target in targets:
+        if reason := TARGETS[target].missing():
+            missing = f"{target} was not measured: {reason}"
+            continue
+        on_phase(f"{target} on veth links, {options.workers} workers")
+        speeds.append(await loaded.measure(scenario, target, options.seconds, options.out))
+    return SwitchSpeed(options, engine, tuple(speeds), missing)
+
+
+def as_json(result: SwitchSpeed) -> dict[str, Any]:
+    """The result for machines."""
+    targets = ["embedded", "bmv2"]
+    return {
+        "lanes": result.options.lanes,
+        "workers": result.options.workers,
+        "engine_ns_per_packet": round(result.engine.median_ns, 1),
+        "pps": {target: _rounded(result.pps(target)) for target in targets},
+        "ratio": _rounded(result.ratio, 1),
+        "engine_ns_best": round(result.engine.best_ns, 1),
+        "seconds": result.options.seconds,
+        "load": {
+            speed.target: {
+                "window": speed.load.window,
+                "segments": speed.load.segments,
+                "repeated": speed.repeated,
+                "trials": speed.trials,
+            }
+            for speed in result.speeds
+        },
+        "missing": result.missing or None,
+        "processors": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def _rounded(value: float | None, digits: int | None = None) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: one group of workers on one switch, and the contributions that they send."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import finsy as fy
+from railweave.controller import tables, wire
+from railweave.controller.slots import SlotRange
+from railweave.controller.state import SwitchState, difference
+from railweave.p4src.artifacts import Artifact, artifact
+from railweave.p4src.config import CONFIG
+from railweave.topologies.model import Nic, Topology
+from railweave.topologies.planes import planes
+
+GROUP = 1
+SLOTS = 512  # of the group; a window is no larger
+VIRTUAL_IP = "10.1.255.1"
+UDP_PORT = CONFIG["INA_UDP_PORT"]
+FIRST_WORKER_PORT = 40_000  # where worker 0 receives
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A program, and hosts on unshaped links to one switch that runs it."""
+
+    lanes: int = 256
+    workers: int = 2
+
+    @property
+    def program(self) -> Artifact:
+        """The compiled aggregation program; ValueError if there is none for that many lanes."""
+        return artifact(self.lanes)
+
+    @property
+    def topology(self) -> Topology:
+        """One plane; TopologyError for more workers than a switch has children."""
+        return planes(self.workers, ["ina"], 0)
+
+    @property
+    def nics(self) -> tuple[Nic, ...]:
+        """Each worker's interface."""
+        return self.topology.planes[0].nics
+
+    def updates(self) -> list[fy.P4TableEntry | fy.P4MulticastGroupEntry]:
+        """What makes the workers a group with this switch as its root, in the order to be written."""
+        me = tables.Endpoint(tables.virtual_mac(tables.ip_number(VIRTUAL_IP)), tables.ip_number(VIRTUAL_IP))
+        entries = {tables.virtual_addresses(me.ip)}
+        for worker, nic in enumerate(self.nics):
+            host = tables.Endpoint(
+                tables.mac_number(nic.mac), tables.ip_number(nic.address), FIRST_WORKER_PORT + worker
+            )
+            slots = SlotRange(base=0, size=SLOTS, start=1)
+            entries.add(tables.members(GROUP, nic.port, worker, host.ip, slots, self.workers, is_root=True))
+            entries.add(tables.replicas(GROUP, worker, me, host))
+        multicast = tables.results(GROUP, self._ports())
+        wanted = SwitchState(frozenset(entries), frozenset({multicast}))
+        return [wire.encode(update) for update in difference(SwitchState(), wanted)]
+
+    def _ports(self) -> dict[int, int]:
+        return {worker: nic.port for worker, nic in enumerate(self.nics)}
+
+    def contribution(self, worker: int, slot: int, round_: int) -> bytes:
+        """A CONTRIBUTE frame; `slot` counts copies."""
+        nic, lanes = self.nics[worker], range(slot, slot + self.lanes)
+        body = struct.pack(">BBHBBHII", 0x10, 0, GROUP, worker, 0, slot, round_, 0xCAFE)
+        body += struct.pack(f">{self.lanes}i", *lanes)
+        udp = struct.pack(">HHHH", FIRST_WORKER_PORT + worker, UDP_PORT, 8 + len(body), 0)
+        source, to = tables.ip_number(nic.address), tables.ip_number(VIRTUAL_IP)
+        header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, source, to)
+        header = header[:10] + _checksum(header).to_bytes(2, "big") + header[12:]
+        macs = tables.virtual_mac(to).to_bytes(6, "big") + bytes.fromhex(nic.mac.replace(":", ""))
+        return macs + b"\x08\x00" + header + udp + body
+
+
+def _checksum(header: bytes) -> int:
+    total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return 0xFFFF ^ total

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench switch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from railweave.experiments.switch_speed.run import SwitchSpeed
+
+EXAMPLES = (
+    "Examples: railweave bench switch --vs bmv2 · railweave bench switch --lanes 64 --workers 4 · "
+    "railweave bench switch --engine-only --json -"
+)
+
+
+def switch(
+    lanes: Annotated[int, typer.Option(help="int32 per packet: 64 or 256.")] = 256,
+    workers: Annotated[int, typer.Option(help="Hosts that contribute to every sum.", min=1)] = 2,
+    seconds: Annotated[float, typer.Option(help="How long each target is loaded.", min=0.1)] = 3.0,
+    versus: Annotated[str, typer.Option("--vs", help="Load this target as well: bmv2.")] = "",
+    engine_only: Annotated[bool, typer.Option("--engine-only", help="Packets in memory, no links.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/bench-switch"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Measure packets per second of the embedded switch on the aggregation program, beside BMv2 if asked to.
+
+    Engine alone: packets in memory, nanoseconds of processor time for each. End to end: the switch as a
+    process on veth links, under a closed loop of contributions from a native generator that checks every
+    result; the window (chunks on their way per worker) is the one of a few tried that suits the target best.
+    Exits with 1 if any sum is wrong. End to end needs root.
+    """
+    with common.one_line_errors():
+        from railweave.experiments.switch_speed import run  # noqa: PLC0415
+        from railweave.experiments.switch_speed.alone import WrongResult  # noqa: PLC0415
+
+        console = common.console(json_file)
+        options = run.Options(lanes, workers, seconds, versus, engine_only, out)
+        try:
+            result = common.run(run.run(options, lambda text: typer.echo(f"# {text}", err=True)))
+        except WrongResult as wrong:
+            raise OptionError(str(wrong)) from None
+        _show(console, result)
+        common.write_json(run.as_json(result), json_file)
+
+
+def _show(console: object, result: SwitchSpeed) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    assert isinstance(console, Console)  # noqa: S101
+    table = Table(box=None, pad_edge=False)
+    for column, title in enumerate(("target", "lanes", "workers", "ns/packet", "packets/s", "Mbit/s in",
+                                    "window", "per frame", "sent again")):  # fmt: skip
+        table.add_column(title, justify="left" if column == 0 else "right")
+    lanes, workers = str(result.options.lanes), str(result.options.workers)
+    table.add_row("engine alone", lanes, workers, f"{result.engine.median_ns:.0f}", *["-"] * 5)
+    for speed in result.speeds:
+        table.add_row(
+            speed.target,
+            lanes,
+            workers,
+            "-",
+            f"{speed.pps:,.0f}",
+            f"{result.bits_per_packet * speed.pps / 1e6:,.0f}",
+            str(speed.load.window),
+            str(speed.load.segments),
+            str(speed.repeated),
+        )
+    console.print(table)
+    for note in result.notes():
+        console.print(note)
