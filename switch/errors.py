@@ -33,3 +33,7 @@ class UnknownEntry(KeyError):
 
 class ImmutableTable(ValueError):
     """The program made these entries, or this default action, constant."""
+
+
+class InUse(ValueError):
+    """Entries or groups still refer to this member or group."""

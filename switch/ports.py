@@ -42,6 +42,7 @@ class Ports:
         self, interfaces: Mapping[int, str], super_packet_bytes: int = MAX_SUPER_PACKET_BYTES
     ) -> None:
         """Open all interfaces; like packets leave in runs of up to `super_packet_bytes` (0: each alone)."""
+        self._pipeline: Pipeline | None = None
         try:
             self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes)
         except PermissionError:
@@ -59,8 +60,20 @@ class Ports:
         self._native.stop()
 
     def use(self, pipeline: Pipeline | None) -> None:
-        """Run packets through this pipeline from now on; None drops them."""
-        self._native.set_engine(None if pipeline is None else pipeline.native)
+        """Run packets through this pipeline from now on, also its packets out; None drops them."""
+        if self._pipeline is not None:
+            self._pipeline.connect(None)
+        if pipeline is None:
+            self._native.set_engine(None)
+        else:
+            self._native.set_engine(pipeline.native, pipeline.notices_fd)
+            pipeline.connect(self.inject)
+        self._pipeline = pipeline
+
+    def inject(self, port: int, packet: bytes) -> None:
+        """Run a packet as if it came in on a port, soon; PortError if too many wait."""
+        if not self._native.inject(port, packet):
+            raise PortError("too many packets wait to be sent: slow down")
 
     def counters(self) -> list[PortCounters]:
         """Counters of all ports."""

@@ -79,6 +79,7 @@ class DefaultAction:
     action: str
     parameters: tuple[int, ...]
     const: bool
+    const_action: bool = False  # the parameters may be changed, the action may not
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class TableInfo:
     immutable: bool
     direct_counter: bool
     direct_meter: str | None
+    profile: str | None = None  # its action profile, if entries name members and groups
+    idle_timeouts: bool = False
 
     @property
     def needs_priority(self) -> bool:
@@ -145,6 +148,24 @@ class ValueSetInfo:
 
 
 @dataclass(frozen=True)
+class ProfileInfo:
+    """An action profile; with a selector entries may name groups, too."""
+
+    name: str
+    size: int
+    selector: bool
+
+
+@dataclass(frozen=True)
+class DigestInfo:
+    """A list of fields that a packet can send to the control plane; `bitwidths` of its fields."""
+
+    name: str
+    number: int
+    bitwidths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Fusion:
     """How the lanes of an action were fused, for inspection: vector instructions and lanes of each."""
 
@@ -165,3 +186,5 @@ class Program:
     fusions: tuple[Fusion, ...] = field(default=())
     value_sets: dict[str, ValueSetInfo] = field(default_factory=dict)
     messages: tuple[str, ...] = ()  # of log_msg and assertions: see lowering.messages
+    profiles: dict[str, ProfileInfo] = field(default_factory=dict)
+    digests: dict[int, DigestInfo] = field(default_factory=dict)  # by number

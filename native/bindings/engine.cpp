@@ -31,6 +31,13 @@ Bytes as_bytes(const nb::bytes& bytes) {
 
 nb::bytes to_python(Bytes bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
+/// (list, bytes) of each.
+nb::list to_python(const std::deque<Notices::Item>& items) {
+  nb::list list;
+  for (const auto& item : items) list.append(nb::make_tuple(item.list, to_python(item.bytes)));
+  return list;
+}
+
 Count pair_of(CounterValue value) { return {value.packets, value.bytes}; }
 
 /// Keeps what leaves, for tests and simulations.
@@ -126,6 +133,8 @@ void bind_engine(nb::module_& parent) {
   m.attr("ALGORITHMS") = algorithms;
   m.attr("PLAN_MAGIC") = kPlanMagic;
   m.attr("NONE") = kNone;
+  m.attr("GROUP") = kGroup;
+  m.attr("NO_PORT") = kNoPort;
   m.attr("DROP_PORT") = kDropPort;
 
   nb::class_<Engine>(m, "Engine", "Runs a plan; see railweave.switch.pipeline for the friendly face")
@@ -175,9 +184,25 @@ void bind_engine(nb::module_& parent) {
            })
       .def("set_clone_session",
            [](Engine& self, std::uint32_t session,
-              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas) {
-             self.set_clone_session(session, make_replicas(replicas));
+              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas,
+              std::uint32_t packet_length) {
+             self.set_clone_session(session, make_replicas(replicas), packet_length);
            })
+      .def("set_group",
+           [](Engine& self, std::uint32_t table, std::uint32_t group,
+              const std::vector<std::pair<std::uint32_t, Words>>& choices) {
+             std::vector<Choice> made;
+             for (const auto& [action, parameters] : choices) made.push_back({action, parameters});
+             self.set_group(table, group, std::move(made));
+           })
+      .def("set_cpu_port", &Engine::set_cpu_port, "port"_a)
+      .def("has_notices", &Engine::has_notices)
+      .def("take_packets", [](Engine& self) { return to_python(self.take_packets()); })
+      .def("take_digests", [](Engine& self) { return to_python(self.take_digests()); })
+      .def("set_idle_timeout", &Engine::set_idle_timeout, "table"_a, "handle"_a, "timeout_us"_a, "now_us"_a)
+      .def("last_hit_us", &Engine::last_hit_us, "table"_a, "handle"_a)
+      .def("expired", &Engine::expired, "table"_a, "now_us"_a)
+      .def("now_us", &Engine::now_us)
       .def("seed", &Engine::seed, "seed"_a)
       .def("set_logging", &Engine::set_logging, "on"_a)
       .def("take_log", &take_log)
@@ -188,6 +213,7 @@ void bind_engine(nb::module_& parent) {
         result["emitted"] = s.emitted;
         result["dropped"] = s.dropped;
         result["aborted"] = s.aborted;
+        result["unnoticed"] = s.unnoticed;
         return result;
       });
 }

@@ -34,11 +34,17 @@ class BoundPorts {
     ports_.stop();
   }
 
-  void set_engine(const nb::object& engine) {
+  bool inject(std::uint16_t port, const nb::bytes& packet) {
+    const Bytes bytes{static_cast<const std::byte*>(packet.data()), packet.size()};
+    const nb::gil_scoped_release release;
+    return ports_.inject(port, bytes);
+  }
+
+  void set_engine(const nb::object& engine, int notices) {
     auto* native = engine.is_none() ? nullptr : nb::cast<engine::Engine*>(engine);
     {
       const nb::gil_scoped_release release;
-      ports_.set_engine(native);
+      ports_.set_engine(native, notices);
     }
     engine_ = engine;  // only now may the one before go
   }
@@ -130,7 +136,9 @@ void bind_ports(nb::module_& module) {
            "Opens (port, interface name) pairs; OSError names the interface that cannot be opened")
       .def("start", &BoundPorts::start)
       .def("stop", &BoundPorts::stop)
-      .def("set_engine", &BoundPorts::set_engine, nb::arg("engine").none(),
+      .def("inject", &BoundPorts::inject, nb::arg("port"), nb::arg("packet"),
+           "Runs a packet through the engine, soon, as if it came in on a port; False if too many wait")
+      .def("set_engine", &BoundPorts::set_engine, nb::arg("engine").none(), nb::arg("notices") = -1,
            "Packets go through this engine from now on; None drops them")
       .def("counters", &BoundPorts::counters, "One dictionary per port")
       .def_prop_ro("without_program", &BoundPorts::without_program)

@@ -56,11 +56,11 @@ class BitString {
 
 }  // namespace
 
-std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Pass& pass,
-                        std::vector<std::byte>& buffer) {
+void gather(const Plan& plan, std::span<const InputPlan> inputs, const Pass& pass,
+            std::vector<std::byte>& buffer) {
   BitString bits(buffer);
   bool with_payload = false;
-  for (const InputPlan& input : calculation.inputs) {
+  for (const InputPlan& input : inputs) {
     if (input.valid != kNone && pass.phv[input.valid] == std::byte{0}) continue;
     switch (input.kind) {
       case InputPlan::kBits:
@@ -86,7 +86,12 @@ std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, co
         break;
     }
   }
-  if (with_payload) bits.append_payload(pass.payload());
+  if (with_payload) bits.append_payload(pass.payload_left());
+}
+
+std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Pass& pass,
+                        std::vector<std::byte>& buffer) {
+  gather(plan, calculation.inputs, pass, buffer);
   return compute(static_cast<Algorithm>(calculation.algorithm), buffer);
 }
 

@@ -2,30 +2,11 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "engine/headers.hpp"
-#include "engine/interpreter.hpp"
-#include "engine/pass.hpp"
+#include "engine/calculation.hpp"
 
 namespace railweave::engine {
-namespace {
-
-// standard_metadata.instance_type, as BMv2's simple_switch numbers it.
-enum InstanceType : std::uint64_t {
-  kNormal = 0,
-  kIngressClone = 1,
-  kEgressClone = 2,
-  kRecirculated = 4,
-  kReplication = 5,
-  kResubmitted = 6,
-};
-
-constexpr std::size_t kMaxRecirculating = 1024;
-
-}  // namespace
-
 Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
@@ -41,6 +22,8 @@ Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
   for (const auto& bank : plan_.banks) banks_.emplace_back(std::size_t{bank.rows} * bank.words);
   for (const auto size : plan_.counters) counters_.emplace_back(size);
   for (const auto& meter : plan_.meters) meters_.emplace_back(meter.size);
+  arrival_ = take_pass();
+  held_limit_ = std::clamp(kMaxHeldBytes / std::max<std::size_t>(plan_.phv_bytes, 1), kMinHeld, kMaxHeld);
   for (const auto& table : plan_.tables) {
     tables_.push_back(std::make_unique<Table>(table, plan_.parameter_words));
   }
@@ -48,238 +31,9 @@ Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
 
 Engine::~Engine() = default;
 
-void Engine::set(Pass& pass, Intrinsic field, std::uint64_t value) const {
-  const NativeField& at = plan_.intrinsics[static_cast<std::size_t>(field)];
-  if (at.width == 0) return;
-  value &= ~0ull >> (64 - at.width);
-  std::memcpy(&pass.phv[at.offset], &value, at.width <= 32 ? 4 : 8);
-}
-
-std::uint64_t Engine::get(const Pass& pass, Intrinsic field) const {
-  const NativeField& at = plan_.intrinsics[static_cast<std::size_t>(field)];
-  std::uint64_t value = 0;
-  if (at.width) std::memcpy(&value, &pass.phv[at.offset], at.width <= 32 ? 4 : 8);
-  return value;
-}
-
-bool Engine::spend_pass() {
-  if (passes_left_ > 0) {
-    --passes_left_;
-    return true;
-  }
-  ++statistics_.aborted;
-  return false;
-}
-
-Pass& Engine::take_pass() {
-  if (passes_in_use_ == passes_.size()) {
-    passes_.push_back(std::make_unique<Pass>());
-    passes_.back()->phv.resize(plan_.phv_bytes);
-  }
-  return *passes_[passes_in_use_++];
-}
-
-void Engine::start(Pass& pass) const {
-  std::fill(pass.phv.begin(), pass.phv.end(), std::byte{0});
-  pass.cursor = 0;
-  pass.error = plan_.errors[static_cast<std::size_t>(CoreError::kNoError)];
-  pass.exited = false;
-  pass.truncate = SIZE_MAX;
-  pass.forget_requests();
-}
-
-/// What survives of the metadata when a packet is cloned, resubmitted or recirculated.
-void Engine::keep_fields(const Pass& from, Pass& to, std::uint64_t list, std::uint64_t instance_type) const {
-  std::fill_n(to.phv.begin(), plan_.metadata_bytes, std::byte{0});
-  if (list < plan_.field_lists.size()) {
-    for (const ByteRange& range : plan_.field_lists[list]) {
-      std::memcpy(&to.phv[range.offset], &from.phv[range.offset], range.bytes);
-    }
-  }
-  set(to, Intrinsic::kInstanceType, instance_type);
-}
-
-void Engine::process(std::uint16_t port, Bytes packet, std::uint64_t now_us, OutputSink& sink) {
-  ++statistics_.received;
-  if (packet.size() > kMaxPacketBytes) {
-    ++statistics_.aborted;
-    return;
-  }
-  now_us_ = now_us;
-  passes_left_ = kMaxPasses;
-  Pass& pass = take_pass();
-  start(pass);
-  pass.packet = packet;
-  pass.length = pass.ingress_length = packet.size();
-  pass.ingress_port = port;
-  set(pass, Intrinsic::kIngressPort, port);
-  set(pass, Intrinsic::kPacketLength, packet.size());
-  set(pass, Intrinsic::kIngressTimestamp, now_us);
-  ingress(pass, sink);
-
-  while (recirculated_first_ != recirculated_end_) {
-    // A buffer stays in place while it is processed: recirculate() only appends behind it.
-    const std::size_t at = recirculated_first_++;
-    std::vector<std::byte> bytes = std::move(recirculated_[at].packet);
-    start(pass);
-    std::copy(recirculated_[at].metadata.begin(), recirculated_[at].metadata.end(), pass.phv.begin());
-    pass.packet = bytes;
-    pass.length = pass.ingress_length = bytes.size();
-    ingress(pass, sink);
-    recirculated_[at].packet = std::move(bytes);
-  }
-  recirculated_first_ = recirculated_end_ = 0;
-  give_pass();
-}
-
-void Engine::ingress(Pass& pass, OutputSink& sink) {
-  for (;;) {
-    if (!spend_pass()) return;
-    const std::uint64_t received_length = pass.length;
-    if (!Interpreter::run(*this, pass, plan_.parser)) return void(++statistics_.aborted);
-    set(pass, Intrinsic::kParserError, pass.error);
-    if (!Interpreter::run(*this, pass, plan_.ingress)) return void(++statistics_.aborted);
-    pass.exited = false;
-    if (pass.clone_session & kCloneRequested) clone_ingress(pass, sink);
-    if (pass.resubmit_fields == 0) break;
-
-    Pass& again = take_pass();
-    again.phv.swap(pass.phv);  // `again` keeps the old metadata for the length of this block
-    const std::uint64_t fields = pass.resubmit_fields;
-    const auto port = pass.ingress_port;
-    start(pass);
-    keep_fields(again, pass, fields, kResubmitted);
-    pass.ingress_port = port;
-    pass.length = received_length;
-    set(pass, Intrinsic::kPacketLength, received_length);
-    give_pass();
-  }
-
-  const std::uint64_t group = get(pass, Intrinsic::kMulticastGroup);
-  if (group != 0) {
-    set(pass, Intrinsic::kInstanceType, kReplication);
-    const auto found = groups_.find(static_cast<std::uint32_t>(group));
-    if (found == groups_.end()) return void(++statistics_.dropped);
-    return replicate(pass, found->second, sink);
-  }
-  const std::uint64_t port = get(pass, Intrinsic::kEgressSpec);
-  if (port == kDropPort) return void(++statistics_.dropped);
-  set(pass, Intrinsic::kInstanceType, kNormal);
-  pass.forget_requests();
-  egress(pass, static_cast<std::uint16_t>(port), sink);
-}
-
-void Engine::replicate(Pass& pass, std::span<const Replica> replicas, OutputSink& sink) {
-  pass.forget_requests();
-  for (std::size_t i = 0; i < replicas.size(); ++i) {
-    const Replica& replica = replicas[i];
-    set(pass, Intrinsic::kEgressRid, replica.instance);
-    if (i + 1 == replicas.size()) return egress(pass, replica.port, sink);  // the last needs no copy
-    Pass& copy = take_pass();
-    copy = pass;
-    egress(copy, replica.port, sink);
-    give_pass();
-  }
-}
-
-void Engine::clone_ingress(const Pass& pass, OutputSink& sink) {
-  const auto session = sessions_.find(static_cast<std::uint32_t>(pass.clone_session & ~kCloneRequested));
-  if (session == sessions_.end() || !spend_pass()) return;
-  Pass& copy = take_pass();
-  start(copy);
-  copy.packet = pass.packet;  // as it came in, parsed anew
-  copy.length = copy.ingress_length = pass.ingress_length;
-  copy.ingress_port = pass.ingress_port;
-  set(copy, Intrinsic::kIngressPort, pass.ingress_port);
-  if (Interpreter::run(*this, copy, plan_.parser)) {
-    keep_fields(pass, copy, pass.clone_fields, kIngressClone);
-    replicate(copy, session->second, sink);
-  } else {
-    ++statistics_.aborted;
-  }
-  give_pass();
-}
-
-void Engine::clone_egress(const Pass& pass, OutputSink& sink) {
-  const auto session = sessions_.find(static_cast<std::uint32_t>(pass.clone_session & ~kCloneRequested));
-  if (session == sessions_.end()) return;
-  if (clone_depth_ == kMaxCloneDepth) return void(++statistics_.aborted);
-  ++clone_depth_;
-  Pass& copy = take_pass();
-  copy = pass;
-  keep_fields(pass, copy, pass.clone_fields, kEgressClone);
-  copy.exited = false;
-  replicate(copy, session->second, sink);
-  give_pass();
-  --clone_depth_;
-}
-
-void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {
-  if (!spend_pass()) return;
-  set(pass, Intrinsic::kEgressTimestamp, now_us_);
-  set(pass, Intrinsic::kEnqueueTimestamp, now_us_);
-  set(pass, Intrinsic::kEnqueueDepth, 0);
-  set(pass, Intrinsic::kDequeueTimedelta, 0);
-  set(pass, Intrinsic::kDequeueDepth, 0);
-  set(pass, Intrinsic::kEgressPort, port);
-  set(pass, Intrinsic::kEgressSpec, kDropPort + 1);  // in 9 bits: 0, which is not "drop"
-  set(pass, Intrinsic::kPacketLength, pass.length);
-  if (!Interpreter::run(*this, pass, plan_.egress)) return void(++statistics_.aborted);
-
-  Pass* clone = nullptr;  // leaves behind the original, as from BMv2's queue
-  if (pass.clone_session & kCloneRequested) {
-    clone = &take_pass();
-    *clone = pass;
-  }
-  if (get(pass, Intrinsic::kEgressSpec) == kDropPort) {
-    ++statistics_.dropped;
-  } else if (!Interpreter::run(*this, pass, plan_.deparser)) {
-    ++statistics_.aborted;
-  } else {
-    const Bytes packet = deparse(pass);
-    if (pass.recirculate_fields) {
-      recirculate(pass, packet);
-    } else {
-      ++statistics_.emitted;
-      sink.emit(port, packet);
-    }
-  }
-  if (clone) {
-    clone_egress(*clone, sink);
-    give_pass();
-  }
-}
-
-Bytes Engine::deparse(const Pass& pass) {
-  std::byte* to = output_.data();
-  for (const auto index : plan_.order) {
-    const HeaderPlan& header = plan_.headers[index];
-    if (pass.phv[header.valid] == std::byte{0}) continue;
-    if (header.variable != kNone) {
-      to += emit_variable(plan_, pass, header, to);
-      continue;
-    }
-    std::memcpy(to, &pass.phv[header.image], header.bytes);
-    to += header.bytes;
-  }
-  const Bytes payload = pass.payload();
-  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
-  const auto size = static_cast<std::size_t>(to - output_.data()) + payload.size();
-  return Bytes(output_).first(std::min(size, pass.truncate));
-}
-
-void Engine::recirculate(const Pass& pass, Bytes packet) {
-  if (recirculated_end_ == kMaxRecirculating || packet.size() > kMaxPacketBytes) {
-    return void(++statistics_.aborted);
-  }
-  if (recirculated_end_ == recirculated_.size()) recirculated_.emplace_back();
-  Pass& kept = take_pass();
-  keep_fields(pass, kept, pass.recirculate_fields, kRecirculated);
-  set(kept, Intrinsic::kPacketLength, packet.size());
-  Recirculated& slot = recirculated_[recirculated_end_++];
-  slot.metadata.assign(kept.phv.begin(), kept.phv.begin() + plan_.metadata_bytes);
-  slot.packet.assign(packet.begin(), packet.end());
-  give_pass();
+const Choice* Engine::choose(const Table& of, std::uint64_t group, const Pass& pass) {
+  const std::uint64_t hash = calculate(plan_, plan_.calculations[of.plan().selector], pass, input_);
+  return of.choose(group, hash);
 }
 
 std::uint64_t Engine::execute_meter(MeterCell& cell, const MeterPlan& plan, std::uint64_t bytes) const {
@@ -409,13 +163,64 @@ void Engine::set_multicast(std::uint32_t group, std::vector<Replica> replicas) {
   }
 }
 
-void Engine::set_clone_session(std::uint32_t session, std::vector<Replica> replicas) {
+void Engine::set_clone_session(std::uint32_t session, std::vector<Replica> replicas,
+                               std::uint32_t packet_length) {
   const auto guard = lock();
   if (replicas.empty()) {
     sessions_.erase(session);
   } else {
-    sessions_[session] = std::move(replicas);
+    sessions_[session] = {std::move(replicas), packet_length};
   }
+}
+
+void Engine::set_group(std::uint32_t index, std::uint32_t group, std::vector<Choice> choices) {
+  const auto guard = lock();
+  table(index).set_group(group, std::move(choices));
+}
+
+void Engine::set_cpu_port(std::uint32_t port) {
+  const auto guard = lock();
+  cpu_port_ = port;
+}
+
+bool Engine::has_notices() {
+  const auto guard = lock();
+  return !digests_.empty() || !packets_.empty();
+}
+
+std::deque<Notices::Item> Engine::take_packets() {
+  const auto guard = lock();
+  return packets_.take();
+}
+
+std::deque<Notices::Item> Engine::take_digests() {
+  const auto guard = lock();
+  return digests_.take();
+}
+
+void Engine::set_idle_timeout(std::uint32_t index, std::uint64_t handle, std::uint64_t timeout_us,
+                              std::uint64_t now_us) {
+  const auto guard = lock();
+  if (timeout_us && table(index).plan().timeouts == 0) throw std::invalid_argument("table: no time-outs");
+  Entry& entry = table(index).entry(handle);
+  entry.timeout_us = timeout_us;
+  entry.last_hit_us = now_us;
+  entry.reported_us = ~0ull;
+}
+
+std::uint64_t Engine::last_hit_us(std::uint32_t index, std::uint64_t handle) {
+  const auto guard = lock();
+  return table(index).entry(handle).last_hit_us;
+}
+
+std::vector<std::uint64_t> Engine::expired(std::uint32_t index, std::uint64_t now_us) {
+  const auto guard = lock();
+  return table(index).expired(now_us);
+}
+
+std::uint64_t Engine::now_us() {
+  const auto guard = lock();
+  return now_us_;
 }
 
 void Engine::seed(std::uint64_t seed) {

@@ -154,6 +154,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     if (hit) {
       hit->counter.packets += 1;
       hit->counter.bytes += pass.ingress_length;
+      if (shape.timeouts) hit->last_hit_us = engine.now_us_;
       if (shape.meter != kNone) {
         auto& cell = engine.meters_[shape.meter].at(hit->slot);
         store<std::uint32_t>(phv + shape.meter_result.offset,
@@ -162,13 +163,19 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
       }
     }
     const Entry& entry = hit ? *hit : table.fallback();
-    if (entry.action == kNone) {
-      JUMP(shape.miss);
-      NEXT;
-    }
-    back = code + (shape.hit == kNone ? shape.next[entry.action] : hit ? shape.hit : shape.miss);
+    std::uint32_t action = entry.action;
     parameters = entry.parameters.data();
-    JUMP(shape.actions[entry.action]);
+    if (action >= kGroup) [[unlikely]] {
+      const Choice* choice = action == kGroup ? engine.choose(table, parameters[0], pass) : nullptr;
+      if (choice == nullptr) {  // no default action, or an empty group
+        JUMP(hit && shape.hit != kNone ? shape.hit : shape.miss);
+        NEXT;
+      }
+      action = choice->action;
+      parameters = choice->parameters.data();
+    }
+    back = code + (shape.hit == kNone ? shape.next[action] : hit ? shape.hit : shape.miss);
+    JUMP(shape.actions[action]);
     NEXT;
   }
 
@@ -421,7 +428,11 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   }
   OP(RANDOM) {
     const std::uint64_t low = r[in->a], high = r[in->b];
-    r[in->d] = std::uniform_int_distribution<std::uint64_t>(std::min(low, high), high)(engine.random_);
+    if (low > high) {  // BMv2 leaves the field as it is
+      JUMP(in->c);
+      NEXT;
+    }
+    r[in->d] = std::uniform_int_distribution<std::uint64_t>(low, high)(engine.random_);
     NEXT;
   }
   OP(HASH) {
@@ -432,6 +443,10 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   }
   OP(CHECKSUM) {
     r[in->d] = calculate(plan, plan.calculations[in->a], pass, engine.input_);
+    NEXT;
+  }
+  OP(DIGEST) {
+    pass.learn_list = r[in->a] & 0xffff;
     NEXT;
   }
   OP(CLONE) {

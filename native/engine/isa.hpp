@@ -57,8 +57,8 @@ namespace railweave::engine {
   /* keys of tables */ \
   X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") \
   /* externs */ \
-  X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrr-") \
-  X(HASH, "Rkrr") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
+  X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrrp") \
+  X(HASH, "Rkrr") X(DIGEST, "-r--") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
   X(CHECKSUM, "Rk--")
 // clang-format on
 

@@ -2,6 +2,7 @@
 // One trip of a packet through a control: its parsed headers and metadata, and what the program asked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,11 +21,15 @@ struct Pass {
   bool exited = false;
   std::size_t truncate = SIZE_MAX;
   std::uint64_t clone_session = 0;  // with bit 15 set: a clone was asked for
-  std::uint64_t clone_fields = 0, resubmit_fields = 0, recirculate_fields = 0;
+  std::uint64_t clone_fields = 0, resubmit_fields = 0, recirculate_fields = 0, learn_list = 0;
 
   Bytes payload() const { return packet.subspan(cursor); }
+  /// As far as truncation leaves it, which is what checksums see.
+  Bytes payload_left() const { return payload().first(std::min(packet.size() - cursor, truncate)); }
   std::uint8_t& byte(std::uint32_t offset) { return reinterpret_cast<std::uint8_t&>(phv[offset]); }
-  void forget_requests() { clone_session = clone_fields = resubmit_fields = recirculate_fields = 0; }
+  void forget_requests() {
+    clone_session = clone_fields = resubmit_fields = recirculate_fields = learn_list = 0;
+  }
 };
 
 inline constexpr std::uint64_t kCloneRequested = 1u << 15;

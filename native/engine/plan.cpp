@@ -62,9 +62,19 @@ TablePlan read_table(Reader& in) {
   table.miss = in.u32();
   table.meter = in.u32();
   table.meter_result = {in.u32(), in.u32()};
+  table.selector = in.u32();
+  table.timeouts = in.u32();
   table.actions = in.list32();
   table.next = in.list32();
   return table;
+}
+
+std::vector<InputPlan> read_inputs(Reader& in) {
+  std::vector<InputPlan> inputs;
+  for (auto n = in.count(); n > 0; --n) {
+    inputs.push_back({static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()});
+  }
+  return inputs;
 }
 
 void read_lists(Reader& in, Plan& plan) {
@@ -83,17 +93,15 @@ void read_lists(Reader& in, Plan& plan) {
   for (auto n = in.count(); n > 0; --n) plan.meters.push_back({in.u32(), in.u32(), in.u32()});
   for (auto n = in.count(); n > 0; --n) plan.tables.push_back(read_table(in));
   for (auto n = in.count(); n > 0; --n) {
-    CalculationPlan calculation{in.u32(), {}};
-    for (auto m = in.count(); m > 0; --m) {
-      calculation.inputs.push_back({static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()});
-    }
-    plan.calculations.push_back(std::move(calculation));
+    const auto algorithm = in.u32();
+    plan.calculations.push_back({algorithm, read_inputs(in)});
   }
   for (auto n = in.count(); n > 0; --n) {
-    std::vector<ByteRange> ranges;
+    std::vector<BitRange> ranges;
     for (auto m = in.count(); m > 0; --m) ranges.push_back({in.u32(), in.u32()});
     plan.field_lists.push_back(std::move(ranges));
   }
+  for (auto n = in.count(); n > 0; --n) plan.learn_lists.push_back(read_inputs(in));
 }
 
 /// Checks every number of a plan that is later used as an index.
@@ -106,10 +114,14 @@ class Checker {
     headers();
     storage();
     for (const auto& table : plan_.tables) check_table(table);
-    for (const auto& calculation : plan_.calculations) check_calculation(calculation);
+    for (const auto& calculation : plan_.calculations) {
+      require(calculation.algorithm < kAlgorithms, "plan: hash algorithm");
+      check_inputs(calculation.inputs);
+    }
+    for (const auto& inputs : plan_.learn_lists) check_inputs(inputs);
     for (const auto& ranges : plan_.field_lists) {
       for (const auto& range : ranges) {
-        require(std::uint64_t{range.offset} + range.bytes <= plan_.metadata_bytes, "plan: field list");
+        offset(0, (std::uint64_t{range.position} + range.bits + 7) / 8);
       }
     }
     for (const auto& field : plan_.intrinsics) native(field);
@@ -205,12 +217,12 @@ class Checker {
       require(table.meter < plan_.meters.size() && table.meter_result.width > 0, "plan: direct meter");
       native(table.meter_result);
     }
+    require(table.selector == kNone || table.selector < plan_.calculations.size(), "plan: selector");
   }
 
-  void check_calculation(const CalculationPlan& calculation) const {
-    require(calculation.algorithm < kAlgorithms, "plan: hash algorithm");
+  void check_inputs(const std::vector<InputPlan>& inputs) const {
     std::uint64_t bits = 0;
-    for (const auto& input : calculation.inputs) {
+    for (const auto& input : inputs) {
       bits += input.width;
       if (input.valid != kNone) offset(input.valid, 1);
       switch (input.kind) {

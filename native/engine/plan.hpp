@@ -19,6 +19,7 @@ struct InvalidPlan : std::runtime_error {
 
 inline constexpr std::uint32_t kPlanMagic = 0x52575031;  // "RWP1"
 inline constexpr std::uint32_t kNone = 0xffffffff;       // "no such program counter, header, table"
+inline constexpr std::uint32_t kGroup = kNone - 1;       // in place of an action: pick one from a group
 
 /// A metadata field kept as a native 32- or 64-bit integer; width 0 says that the program has no such field.
 struct NativeField {
@@ -43,6 +44,7 @@ enum class Intrinsic : std::uint32_t {
   kDequeueDepth,
   kParserError,
   kChecksumError,
+  kPriority,
   kCount
 };
 
@@ -116,6 +118,8 @@ struct TablePlan {
   std::uint32_t miss;   // where a miss without a default action goes on, and any miss if `hit` is set
   std::uint32_t meter;  // direct meter: its index, or kNone
   NativeField meter_result;
+  std::uint32_t selector;              // calculation that picks a group's member, or kNone
+  std::uint32_t timeouts;              // 1: entries may have idle time-outs
   std::vector<std::uint32_t> actions;  // entry points
   std::vector<std::uint32_t> next;     // where to go on after each
 };
@@ -135,9 +139,10 @@ struct CalculationPlan {
   std::vector<InputPlan> inputs;
 };
 
-struct ByteRange {
-  std::uint32_t offset;
-  std::uint32_t bytes;
+/// Bits of the PHV, most significant first; of a native field its whole bytes.
+struct BitRange {
+  std::uint32_t position;
+  std::uint32_t bits;
 };
 
 struct Plan {
@@ -161,7 +166,8 @@ struct Plan {
   std::vector<MeterPlan> meters;
   std::vector<TablePlan> tables;
   std::vector<CalculationPlan> calculations;
-  std::vector<std::vector<ByteRange>> field_lists;  // kept across resubmission, recirculation, cloning
+  std::vector<std::vector<BitRange>> field_lists;   // kept across resubmission, recirculation, cloning
+  std::vector<std::vector<InputPlan>> learn_lists;  // of digests, every field padded to bytes
   std::vector<Instruction> code;
 
   /// Reads and checks; throws InvalidPlan.

@@ -102,7 +102,9 @@ void Table::remove_from_group(Entry* entry) {
 
 void Table::check(std::uint32_t action, std::vector<std::uint64_t>& parameters) const {
   // A value set is a table without actions: it is only asked whether it has an entry.
-  if (action >= plan_.actions.size() && !(action == kNone && plan_.actions.empty())) {
+  const bool value_set = action == kNone && plan_.actions.empty();
+  const bool group = action == kGroup && plan_.selector != kNone;
+  if (action >= plan_.actions.size() && !value_set && !group) {
     throw std::invalid_argument("table: no such action");
   }
   if (parameters.size() > parameter_words_) throw std::invalid_argument("table: too many parameters");
@@ -126,13 +128,15 @@ std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::
   entry->match = std::move(match);
   entry->action = action;
   entry->parameters = std::move(parameters);
-  entry->slot = free_slots_.empty() ? next_slot_++ : free_slots_.back();
-  if (!free_slots_.empty()) free_slots_.pop_back();
+  entry->slot = free_slots_.empty() ? next_slot_++ : free_slots_.top();
+  if (!free_slots_.empty()) free_slots_.pop();
   Entry* raw = entry.get();
   if (plan_.kind == MatchKind::kTernary) {
-    const auto at = std::upper_bound(
-        ordered_.begin(), ordered_.end(), raw,
-        [](const Entry* a, const Entry* b) { return a->match.priority > b->match.priority; });
+    const auto at =
+        std::upper_bound(ordered_.begin(), ordered_.end(), raw, [](const Entry* a, const Entry* b) {
+          const auto first = a->match.priority, second = b->match.priority;
+          return first != second ? first > second : a->slot < b->slot;
+        });
     ordered_.insert(at, raw);
   } else {
     add_to_group(raw);
@@ -161,8 +165,31 @@ void Table::remove(std::uint64_t handle) {
   } else {
     remove_from_group(gone);
   }
-  free_slots_.push_back(gone->slot);
+  free_slots_.push(gone->slot);
   entries_.erase(handle);
+}
+
+void Table::set_group(std::uint32_t group, std::vector<Choice> choices) {
+  constexpr std::uint32_t kMaxGroups = 1u << 20;
+  if (plan_.selector == kNone || group >= kMaxGroups) throw std::invalid_argument("table: no such group");
+  for (Choice& choice : choices) {
+    if (choice.action >= plan_.actions.size()) throw std::invalid_argument("table: no such action");
+    check(choice.action, choice.parameters);
+  }
+  if (group >= selectors_.size()) selectors_.resize(group + 1u);
+  selectors_[group] = std::move(choices);
+}
+
+std::vector<std::uint64_t> Table::expired(std::uint64_t now_us) {
+  std::vector<std::uint64_t> handles;
+  if (plan_.timeouts == 0) return handles;
+  for (auto& [handle, entry] : entries_) {
+    if (entry->timeout_us == 0 || entry->reported_us == entry->last_hit_us) continue;
+    if (now_us < entry->last_hit_us || now_us - entry->last_hit_us < entry->timeout_us) continue;
+    entry->reported_us = entry->last_hit_us;
+    handles.push_back(handle);
+  }
+  return handles;
 }
 
 void Table::set_default(std::uint32_t action, std::vector<std::uint64_t> parameters) {

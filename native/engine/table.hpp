@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -38,13 +40,21 @@ struct Match {
   std::int64_t priority = 0;  // greater wins; of an LPM table: the prefix length
 };
 
+/// An action with its parameters, padded with zeros to the plan's parameter_words.
+struct Choice {
+  std::uint32_t action = 0;
+  std::vector<std::uint64_t> parameters;
+};
+
 struct Entry {
   std::uint64_t handle = 0;
   Match match;
   std::uint32_t action = 0;
   std::vector<std::uint64_t> parameters;  // padded with zeros to the plan's parameter_words
   CounterValue counter;
-  std::uint32_t slot = 0;  // stable index below the table's size: of the direct meter
+  std::uint32_t slot = 0;  // lowest free index below the table's size: of the direct meter, and BMv2's order
+  std::uint64_t timeout_us = 0;  // 0: never idle too long
+  std::uint64_t last_hit_us = 0, reported_us = ~0ull;
 };
 
 class Table {
@@ -59,6 +69,17 @@ class Table {
   void modify(std::uint64_t handle, std::uint32_t action, std::vector<std::uint64_t> parameters);
   void remove(std::uint64_t handle);
   Entry& entry(std::uint64_t handle);  // throws std::out_of_range
+
+  /// A selector group; entries name it as the parameter of kGroup. Empty: the group goes.
+  void set_group(std::uint32_t group, std::vector<Choice> choices);
+  /// The choice for a hash, or nullptr if there is no such group.
+  const Choice* choose(std::uint64_t group, std::uint64_t hash) const {
+    if (group >= selectors_.size() || selectors_[group].empty()) return nullptr;
+    return &selectors_[group][hash % selectors_[group].size()];
+  }
+
+  /// Entries idle for their time-out at `now_us`, each once until it is hit again.
+  std::vector<std::uint64_t> expired(std::uint64_t now_us);
 
   /// The action of a miss; kNone: none.
   void set_default(std::uint32_t action, std::vector<std::uint64_t> parameters);
@@ -87,11 +108,12 @@ class Table {
   std::uint32_t parameter_words_;
   std::uint64_t next_handle_ = 1;
   std::unordered_map<std::uint64_t, std::unique_ptr<Entry>> entries_;
-  std::vector<std::uint32_t> free_slots_;
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> free_slots_;
   std::uint32_t next_slot_ = 0;
   std::vector<Group> groups_;    // exact: one; LPM: longest prefix first
-  std::vector<Entry*> ordered_;  // ternary: greatest priority first, then oldest first
+  std::vector<Entry*> ordered_;  // ternary: greatest priority first, then by slot, as BMv2
   Entry default_;
+  std::vector<std::vector<Choice>> selectors_;
 };
 
 }  // namespace railweave::engine

@@ -46,7 +46,7 @@ std::unique_ptr<Engine> engine_of_environment() {
   auto engine = std::make_unique<Engine>(std::as_bytes(std::span(text)));
   for (std::uint16_t number = 1; number < 300; ++number) {  // so that copies are made, too
     engine->set_multicast(number, {{1, 1}, {2, 2}});
-    engine->set_clone_session(number, {{3, 0}});
+    engine->set_clone_session(number, {{3, 0}}, number & 64);
   }
   return engine;
 }

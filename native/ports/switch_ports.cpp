@@ -22,6 +22,7 @@ constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
 constexpr int kEvents = 64;
+constexpr std::size_t kMaxInjected = 1024;
 
 std::uint64_t now_us() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -73,14 +74,46 @@ void SwitchPorts::start() {
 void SwitchPorts::stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
+  wake();
   thread_.join();
 }
 
-void SwitchPorts::set_engine(engine::Engine* engine) {
+void SwitchPorts::wake() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_.get(), &one, sizeof one);
+}
+
+void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
   engine_ = engine;
+  notices_ = notices;
+  injected_.clear();  // meant for the one before
+}
+
+bool SwitchPorts::inject(std::uint16_t port, Bytes packet) {
+  {
+    const std::lock_guard guard(engine_mutex_);
+    if (injected_.size() >= kMaxInjected) return false;
+    injected_.push_back({port, {packet.begin(), packet.end()}});
+  }
+  wake();
+  return true;
+}
+
+void SwitchPorts::run_injected() {
+  const std::lock_guard guard(engine_mutex_);
+  if (engine_ != nullptr && !injected_.empty()) {
+    const auto lock = engine_->lock();
+    const std::uint64_t now = now_us();
+    for (const Injected& one : injected_) engine_->process(one.port, one.packet, now, *this);
+  }
+  injected_.clear();
+}
+
+void SwitchPorts::noticed() {
+  const std::uint64_t one = 1;
+  if (notices_ >= 0) [[maybe_unused]]
+    const auto written = write(notices_, &one, sizeof one);
 }
 
 void SwitchPorts::run() {
@@ -94,6 +127,7 @@ void SwitchPorts::run() {
       if (key == kWakeKey) {
         std::uint64_t ignored;
         [[maybe_unused]] const auto size = read(wake_.get(), &ignored, sizeof ignored);
+        run_injected();
         continue;
       }
       if (key == kLinksKey) {

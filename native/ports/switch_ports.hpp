@@ -34,8 +34,13 @@ class SwitchPorts final : private engine::OutputSink {
   void stop();
 
   /// Packets go through this engine from now on; nullptr drops them. When this returns, the one before is not
-  /// in use any more. The engine must outlive its time here.
-  void set_engine(engine::Engine* engine);
+  /// in use any more. The engine must outlive its time here. `notices` is an eventfd that is written when the
+  /// engine has something for the control plane; -1: nobody waits.
+  void set_engine(engine::Engine* engine, int notices);
+
+  /// Runs a packet through the engine as if it came in on `port`, soon, on the thread of the ports. False if
+  /// too many wait.
+  bool inject(std::uint16_t port, Bytes packet);
 
   /// Packets that came while there was no program.
   std::uint64_t without_program() const { return without_program_.get(); }
@@ -45,8 +50,16 @@ class SwitchPorts final : private engine::OutputSink {
   const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
 
  private:
+  struct Injected {
+    std::uint16_t port;
+    std::vector<std::byte> packet;
+  };
+
   void emit(std::uint16_t port, Bytes packet) override;
+  void noticed() override;
   void run();
+  void wake() const;
+  void run_injected();
   void receive(Port& port);
   void flush_all();
   void flush(Port& port);
@@ -60,6 +73,8 @@ class SwitchPorts final : private engine::OutputSink {
   Descriptor epoll_, wake_;
   std::mutex engine_mutex_;  // held for a batch: an engine is swapped between batches only
   engine::Engine* engine_ = nullptr;
+  int notices_ = -1;
+  std::vector<Injected> injected_;  // behind `engine_mutex_`
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none

@@ -19,6 +19,7 @@ from railweave.switch.lowering.control import ActionCode, Pipeline, TableReader,
 from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.emit_lanes import emit_fused
 from railweave.switch.lowering.expr import Graph
+from railweave.switch.lowering.externs import mentions, read_field_lists, read_learn_lists, read_profiles
 from railweave.switch.lowering.fields import Field, Headers, Register, read_headers
 from railweave.switch.lowering.lanes import Fused, Fuser
 from railweave.switch.lowering.layout import Layout
@@ -41,7 +42,7 @@ from railweave.switch.lowering.source import (
 from railweave.switch.lowering.statements import Names, PrimitiveReader, read_action
 from railweave.switch.lowering.symbolic import Summary, fields_in, split, summarise
 from railweave.switch.lowering.value_sets import as_table
-from railweave.switch.program import Action, ArrayInfo, Fusion, MeterInfo, Parameter, Program
+from railweave.switch.program import Action, ArrayInfo, Fusion, MeterInfo, Parameter, ProfileInfo, Program
 
 MAX_ARRAY = 1 << 26
 
@@ -93,11 +94,15 @@ class _Lowering:
         self.primitives = PrimitiveReader(self.expressions, names)
         self.parser = ParserLowering(root, self.expressions, self.primitives)
         self.checksums = ChecksumLowering(root, self.expressions, calculation_numbers)
-        self.field_lists = self._field_lists()
+        self.field_lists = read_field_lists(root, self.headers)
+        self.learn_lists, self.digests = read_learn_lists(root, self.headers)
+        self.profiles = self._profiles()
         self.order = self._deparser()
         self.actions = self._actions()
         self.intrinsics = [self.headers.find(*reference) for reference in INTRINSICS]
         self._check_intrinsics()
+        if not mentions([root.get(key) for key in ("actions", "parsers", "field_lists")], "priority"):
+            self.intrinsics[-1] = None  # always 0: nothing to look at
         for item in objects(root, "extern_instances"):
             raise unsupported(f"an extern of type {item.get('type')!r}", item, f"extern {item.get('name')!r}")
 
@@ -157,21 +162,15 @@ class _Lowering:
                 result[item["name"]] = (self.meters[item["name"]].index, target)
         return result
 
-    def _field_lists(self) -> list[list[Field]]:
-        result: list[list[Field]] = []
-        for item in [*objects(self.root, "field_lists"), *objects(self.root, "learn_lists")]:
-            place = where(item, f"field list {item.get('name')!r}")
-            number = natural(item, "id", place, 1 << 12)
-            members: list[Field] = []
-            for element in get(item, "elements", list, place):
-                if get(element, "type", str, place) != "field":
-                    raise unsupported(f"a {element['type']!r} in a field list", item, place)
-                member = self.headers.field(element.get("value"), place)
-                if not member.metadata:
-                    raise unsupported("a packet header's field in a field list", item, place)
-                members.append(member)
-            result += [[] for _ in range(number + 1 - len(result))]
-            result[number] = members
+    def _profiles(self) -> dict[str, tuple[ProfileInfo, int | None]]:
+        """Action profiles; calculations of selectors go behind those that the program names."""
+        result: dict[str, tuple[ProfileInfo, int | None]] = {}
+        found = read_profiles(self.root, self.expressions, list(ALGORITHMS))
+        for name, (info, calculation) in found.items():
+            result[name] = info, None
+            if calculation is not None:
+                result[name] = info, len(self.calculations)
+                self.calculations.append(calculation)
         return result
 
     def _deparser(self) -> list[str]:
@@ -235,6 +234,7 @@ class _Lowering:
             nodes += pipeline.reads()
         read: set[Field] = {member for members in self.field_lists for member in members}
         read |= {member for member in self.intrinsics if member is not None}
+        read |= {what for inputs in self.learn_lists for kind, what in inputs if kind == "sample"}
         for _, inputs in self.calculations:
             read |= {what for kind, what in inputs if kind == "field"}
         for body in self.actions.values():
@@ -278,7 +278,7 @@ class _Lowering:
 
     def run(self) -> tuple[Program, bytes]:
         descriptions = {number: body.description for number, body in self.actions.items()}
-        reader = TableReader(self.expressions, descriptions, self._direct_meters())
+        reader = TableReader(self.expressions, descriptions, self._direct_meters(), self.profiles)
         ingress, egress = find_pipelines(self.root, reader)
         self._fuse(self._fields_read((ingress, egress)))
         self.layout.finish(self.headers, list(self.registers.values()))
@@ -326,6 +326,7 @@ class _Lowering:
             entries={number: body.code.entry for number, body in self.actions.items()},
             calculations=self.calculations,
             field_lists=self.field_lists,
+            learn_lists=self.learn_lists,
             order=self.order,
             errors=self._errors(),
             intrinsics=self.intrinsics,
@@ -369,4 +370,6 @@ class _Lowering:
             fusions=tuple(fusions),
             value_sets=dict(self.parser.value_sets.found),
             messages=tuple(self.primitives.messages.texts),
+            profiles={name: info for name, (info, _) in self.profiles.items()},
+            digests=dict(self.digests),
         )

@@ -32,6 +32,7 @@ from railweave.switch.program import (
     FieldMatch,
     KeyField,
     MatchType,
+    ProfileInfo,
     TableInfo,
 )
 
@@ -51,6 +52,7 @@ class TableNode:
     on_miss: str | None = None
     by_hit: bool = False
     meter: tuple[int, Field] | None = None
+    selector: int | None = None  # calculation that picks a member of a group
 
     @property
     def direct_action(self) -> int | None:
@@ -96,22 +98,26 @@ class TableReader:
     """Reads the tables of a pipeline."""
 
     def __init__(
-        self, expressions: ExpressionReader, actions: dict[int, Action], meters: dict[str, tuple[int, Field]]
+        self,
+        expressions: ExpressionReader,
+        actions: dict[int, Action],
+        meters: dict[str, tuple[int, Field]],
+        profiles: dict[str, tuple[ProfileInfo, int | None]],
     ) -> None:
-        """`actions` by id; `meters`: direct ones with the field for their result."""
+        """`actions` by id; `meters`: direct ones with the field for their result.
+
+        `profiles`: with the number of the selector's calculation, if it has one.
+        """
         self.expressions = expressions
         self.actions = actions
         self.meters = meters
+        self.profiles = profiles
 
     def read(self, item: Json, index: int) -> TableNode:
         """One table."""
         name = name_of(item, "table")
         place = where(item, f"table {name!r}")
-        kind = get(item, "type", str, place)
-        if kind != "simple":
-            raise unsupported(f"a table of type {kind!r} (action profile or selector)", item, place)
-        if item.get("support_timeout"):
-            raise unsupported("a table with idle time-outs", item, place)
+        profile, selector = self._implementation(item, place)
         keys = objects(item, "key")
         fields = [self._key_field(part, place) for part in keys]
         places, words = pack_key([width for _, _, _, width in fields])
@@ -125,6 +131,8 @@ class TableReader:
         if any(number not in self.actions for number in ids):
             raise InvalidProgram(f"{place}: an action that does not exist")
         entries = item.get("entries")
+        if entries is not None and profile is not None:
+            raise InvalidProgram(f"{place}: entries of the program's own in a table with an action profile")
         size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
         size = max(size, len(entries)) if isinstance(entries, list) else size
         meter_name = item.get("direct_meters")
@@ -142,11 +150,28 @@ class TableReader:
             immutable=entries is not None,
             direct_counter=bool(item.get("with_counters", False)),
             direct_meter=meter_name,
+            profile=profile,
+            idle_timeouts=bool(item.get("support_timeout", False)),
         )
-        node = TableNode(info, [node for _, _, node, _ in fields], ids)
+        node = TableNode(info, [node for _, _, node, _ in fields], ids, selector=selector)
         node.meter = self.meters[meter_name] if meter_name is not None else None
         self._following(node, item, place)
         return node
+
+    def _implementation(self, item: Json, place: str) -> tuple[str | None, int | None]:
+        """The table's action profile, and the calculation of its selector."""
+        kind = get(item, "type", str, place)
+        if kind == "simple":
+            return None, None
+        if kind not in {"indirect", "indirect_ws"}:
+            raise unsupported(f"a table of type {kind!r}", item, place)
+        name = get(item, "action_profile", str, place)
+        if name not in self.profiles:
+            raise InvalidProgram(f"{place}: no action profile {name!r}")
+        info, selector = self.profiles[name]
+        if (kind == "indirect_ws") != info.selector:
+            raise InvalidProgram(f"{place}: a table of type {kind!r} with action profile {name!r}")
+        return name, selector
 
     def _key_field(self, part: Json, place: str) -> tuple[str, MatchType, Expr, int]:
         graph = self.expressions.graph
@@ -182,7 +207,12 @@ class TableReader:
             raise InvalidProgram(f"{place}: the default action is not one of its actions")
         action = self.actions[number]
         arguments = self._arguments(action, entry.get("action_data", []), place)
-        return DefaultAction(action.name, arguments, bool(entry.get("action_const", False)))
+        return DefaultAction(
+            action.name,
+            arguments,
+            const=bool(entry.get("action_entry_const", False)),
+            const_action=bool(entry.get("action_const", False)),
+        )
 
     def _entries(
         self, entries: Any, key: tuple[KeyField, ...], ids: list[int], place: str
@@ -263,8 +293,6 @@ class Pipeline:
         self.name = name_of(item, "pipeline")
         self.initial = item.get("init_table")
         self.tables: dict[str, TableNode] = {}
-        for profile in objects(item, "action_profiles"):
-            raise unsupported("an action profile", profile, f"action profile {profile.get('name')!r}")
         for table in objects(item, "tables"):
             node = tables.read(table, first_table + len(self.tables))
             self.tables[node.info.name] = node

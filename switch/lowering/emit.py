@@ -135,9 +135,9 @@ class Emitter(Values):
             self.op(effect.kind, 0, *objects, *values)
             return
         result = self.fresh()
-        if effect.kind == "METER":
+        if effect.kind in {"METER", "RANDOM"}:  # which may leave the field as it is
             skip = Label()
-            self.op("METER", result, *objects, *values, skip)
+            self.op(effect.kind, result, *objects, *values, skip)
             self.store_register(effect.target, result)
             self.place(skip)
         else:

@@ -319,24 +319,30 @@ def read_calculations(root: Json, expressions: ExpressionReader, algorithms: lis
     result: dict[str, Any] = {}
     for item in distinct(objects(root, "calculations"), "calculation"):
         name = name_of(item, "calculation")
-        place = where(item, f"calculation {name!r}")
-        algorithm = get(item, "algo", str, place)
-        if algorithm not in algorithms:
-            raise unsupported(f"the hash algorithm {algorithm!r}", item, place)
-        inputs: list[tuple[str, Any]] = []
-        for piece in get(item, "input", list, place):
-            kind = get(piece, "type", str, place)
-            if kind == "field":
-                inputs.append(("field", expressions.headers.field(piece.get("value"), place)))
-            elif kind == "header":
-                header = expressions.headers.header(piece.get("value"), place)
-                inputs += [("field", f) for f in header.fields.values() if not f.is_valid_bit]
-            elif kind == "hexstr":
-                width = natural(piece, "bitwidth", place, MAX_BITS)
-                inputs.append(("constant", (hexstr(piece.get("value"), place) & mask(width), width)))
-            elif kind == "payload":
-                inputs.append(("payload", None))
-            else:
-                raise unsupported(f"a {kind!r} in the input of a calculation", piece, place)
-        result[name] = (algorithms.index(algorithm), inputs)
+        result[name] = read_calculation(item, expressions, algorithms, where(item, f"calculation {name!r}"))
     return result
+
+
+def read_calculation(
+    item: Json, expressions: ExpressionReader, algorithms: list[str], place: str
+) -> tuple[int, list[tuple[str, Any]]]:
+    """One calculation, as it stands among them or as an action selector's."""
+    algorithm = get(item, "algo", str, place)
+    if algorithm not in algorithms:
+        raise unsupported(f"the hash algorithm {algorithm!r}", item, place)
+    inputs: list[tuple[str, Any]] = []
+    for piece in get(item, "input", list, place):
+        kind = get(piece, "type", str, place)
+        if kind == "field":
+            inputs.append(("field", expressions.headers.field(piece.get("value"), place)))
+        elif kind == "header":
+            header = expressions.headers.header(piece.get("value"), place)
+            inputs += [("field", f) for f in header.fields.values() if not f.is_valid_bit]
+        elif kind == "hexstr":
+            width = natural(piece, "bitwidth", place, MAX_BITS)
+            inputs.append(("constant", (hexstr(piece.get("value"), place) & mask(width), width)))
+        elif kind == "payload":
+            inputs.append(("payload", None))
+        else:
+            raise unsupported(f"a {kind!r} in the input of a calculation", piece, place)
+    return algorithms.index(algorithm), inputs

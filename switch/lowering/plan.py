@@ -35,6 +35,7 @@ INTRINSICS = (  # in the order of `Intrinsic` in plan.hpp
     ("queueing_metadata", "deq_qdepth"),
     ("standard_metadata", "parser_error"),
     ("standard_metadata", "checksum_error"),
+    ("intrinsic_metadata", "priority"),
 )
 REQUIRED = 5  # the first of these, without which simple_switch does not load a program
 
@@ -54,6 +55,7 @@ class PlanParts:
     entries: dict[int, Label]  # of actions, by id
     calculations: list[tuple[int, list[tuple[str, Any]]]]
     field_lists: list[list[Field]]
+    learn_lists: list[list[tuple[str, Any]]]  # as calculations' inputs
     order: list[str]
     errors: dict[str, int]
     intrinsics: list[Field | None]
@@ -87,7 +89,10 @@ def _pc(label: Label | None) -> int:
 def assemble(out: Emitter, parts: PlanParts) -> bytes:
     """The bytes of the plan."""
     layout = parts.layout
-    calculations = [_calculation(out, parts, item) for item in parts.calculations]  # adds constants
+    calculations = [  # adds constants
+        _words([algorithm]) + _inputs(out, parts, inputs) for algorithm, inputs in parts.calculations
+    ]
+    learn_lists = [_inputs(out, parts, inputs) for inputs in parts.learn_lists]
     key_words = max((table.info.key_words for table in parts.tables), default=0)
     code = b"".join(_instruction(out, number, operands) for number, operands in out.code)
     head = [
@@ -128,6 +133,8 @@ def assemble(out: Emitter, parts: PlanParts) -> bytes:
         *calculations,
         _words([len(parts.field_lists)]),
         *(_field_list(layout, members) for members in parts.field_lists),
+        _words([len(learn_lists)]),
+        *learn_lists,
         _words([len(out.code)]),
         code,
     ]
@@ -181,11 +188,11 @@ def _table(parts: PlanParts, table: TableNode) -> bytes:
     result = _native(parts.layout, None if table.meter is None else table.meter[1])
     actions = [_pc(parts.entries[number]) for number in table.action_ids]
     numbers = [kind, table.info.key_words, table.info.size, _pc(hit), _pc(miss), meter]
-    return _words(numbers) + result + _list(actions) + _list(_pc(label) for label in nexts)
+    selector = [NONE if table.selector is None else table.selector, int(table.info.idle_timeouts)]
+    return _words(numbers) + result + _words(selector) + _list(actions) + _list(_pc(label) for label in nexts)
 
 
-def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str, Any]]]) -> bytes:
-    algorithm, inputs = item
+def _inputs(out: Emitter, parts: PlanParts, inputs: list[tuple[str, Any]]) -> bytes:
     rows: list[list[int]] = []
     layout = parts.layout
     for kind, what in inputs:
@@ -196,11 +203,12 @@ def _calculation(out: Emitter, parts: PlanParts, item: tuple[int, list[tuple[str
             if width:
                 rows.append([2, NONE, out.wide_constant(value & mask(width), width), width])
         else:
-            _input_field(rows, layout, what)
-    return _words([algorithm, len(rows), *(number for row in rows for number in row)])
+            _input_field(rows, layout, what, always=kind == "sample")
+    return _words([len(rows), *(number for row in rows for number in row)])
 
 
-def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
+def _input_field(rows: list[list[int]], layout: Layout, member: Field, *, always: bool) -> None:
+    """A field of a header counts only where the header is valid, unless it is sampled for a digest."""
     if member.variable:
         valid = NONE if member.metadata else layout.validity[member.header]
         rows.append([4, valid, layout.variables[member], 0])
@@ -208,7 +216,10 @@ def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
     if member.metadata and member.width <= 64:
         rows.append([1, NONE, layout.offsets[member], member.width])
         return
-    valid = NONE if member.metadata else layout.validity[member.header]
+    if member.is_valid_bit:
+        rows.append([0, NONE, layout.validity[member.header] * 8 + 7, 1])
+        return
+    valid = NONE if always or member.metadata else layout.validity[member.header]
     position = layout.bit_position(member)
     if rows and rows[-1][:2] == [0, valid] and rows[-1][2] + rows[-1][3] == position:
         rows[-1][3] += member.width  # neighbours in a header are one run
@@ -219,5 +230,8 @@ def _input_field(rows: list[list[int]], layout: Layout, member: Field) -> None:
 def _field_list(layout: Layout, members: list[Field]) -> bytes:
     ranges = []
     for member in members:
-        ranges += [layout.offsets[member], layout.stored_bytes(member)]
+        if member.metadata:
+            ranges += [layout.offsets[member] * 8, layout.stored_bytes(member) * 8]
+        else:
+            ranges += [layout.bit_position(member), member.width]
     return _words([len(members), *ranges])

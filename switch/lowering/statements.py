@@ -108,6 +108,10 @@ class PrimitiveReader(HeaderPrimitives):
         base, size = self._number(args[1], place), self._number(args[3], place)
         return [Effect("HASH", (calculation,), (base, size), self._field(args[0], place))]
 
+    def digest(self, args: list[Any], place: str) -> list[Statement]:
+        """generate_digest(receiver, list): BMv2 looks at the list alone."""
+        return [Effect("DIGEST", (), (self._number(args[1], place),))]
+
     def clone(self, args: list[Any], place: str) -> list[Statement]:
         """clone_…_pkt_to_egress(session, field list)."""
         return [Effect("CLONE", (), tuple(self._number(arg, place) for arg in args))]
@@ -209,6 +213,7 @@ _READERS: dict[str, tuple[int, _Reader]] = {
     "modify_field_with_hash_based_offset": (4, PrimitiveReader.hash),
     "clone_ingress_pkt_to_egress": (2, PrimitiveReader.clone),
     "clone_egress_pkt_to_egress": (2, PrimitiveReader.clone),
+    "generate_digest": (2, PrimitiveReader.digest),
     "resubmit": (1, _request("RESUBMIT")),
     "recirculate": (1, _request("RECIRCULATE")),
     "truncate": (1, _request("TRUNCATE")),

@@ -10,6 +10,7 @@ from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, U
 from railweave.switch.pipeline import (
     CounterValue,
     Match,
+    MeterConfig,
     Pipeline,
     Replica,
     exact,
@@ -171,7 +172,7 @@ def test_registers_from_outside(control: Pipeline) -> None:
 def test_multicast_replicates_with_instances(control: Pipeline) -> None:
     control.multicast(7, [Replica(1, 11), Replica(2, 22), Replica(2, 23)])
     out = control.inject(5, packet(3, group=7))
-    assert [(port, data[7]) for port, data in out] == [(1, 11), (2, 22), (2, 23)]  # egress writes egress_rid
+    assert [(port, data[7]) for port, data in out] == [(2, 23), (2, 22), (1, 11)]  # egress writes egress_rid
     control.multicast(7, [Replica(4)])
     assert [port for port, _ in control.inject(5, packet(3, group=7))] == [4]
     control.multicast(7, None)
@@ -227,15 +228,13 @@ def test_clones_that_clone_themselves_end(control: Pipeline) -> None:
 
 
 def test_meter_colours(control: Pipeline) -> None:
-    from railweave.switch.pipeline import MeterRate  # noqa: PLC0415
-
     given = packet(8, number=2)
 
     def colours(count: int, now_us: int) -> list[int]:
         return [control.inject(1, given, now_us)[0][1][7] for _ in range(count)]
 
     assert colours(3, 0) == [0, 0, 0]  # not configured: green
-    control.set_meter("police", 2, [MeterRate(10, 3), MeterRate(100, 5)])
+    control.set_meter("police", 2, MeterConfig(10, 3, 100, 5))
     assert colours(7, 0) == [0, 0, 0, 1, 1, 2, 2]
     assert colours(2, 100_000) == [0, 1]  # one token of the slow bucket has come
     control.set_meter("police", 2, None)

@@ -50,8 +50,11 @@ def test_unknown_primitive_is_named_with_its_line() -> None:
     [
         (lambda root: root["header_types"][2]["fields"].append(["rest", 8, False, True]), "saturating field"),
         (lambda root: root.update(extern_instances=[{"name": "x", "type": "ext"}]), "extern of type 'ext'"),
-        (lambda root: root["pipelines"][0]["tables"][0].update(type="indirect"), "table of type 'indirect'"),
-        (lambda root: root["pipelines"][0]["tables"][0].update(support_timeout=True), "idle time-outs"),
+        (lambda root: root["pipelines"][0]["tables"][0].update(type="magic"), "table of type 'magic'"),
+        (
+            lambda root: root["calculations"].append({"name": "c", "algo": "random"}),
+            "hash algorithm 'random'",
+        ),
         (lambda root: root["parsers"].append(root["parsers"][0]), "2 parsers"),
         (
             lambda root: root["deparsers"][0].update(primitives=[{"op": "x", "parameters": []}]),

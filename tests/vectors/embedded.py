@@ -10,9 +10,10 @@ from typing import Any
 
 from railweave.switch.pipeline import (
     Match,
-    MeterRate,
+    MeterConfig,
     Pipeline,
     Replica,
+    WeightedAction,
     exact,
     lpm,
     range_,
@@ -55,14 +56,19 @@ class Embedded:
             name, arguments = self._call(table, step.action, step.params)
             self.pipeline.insert(table.name, matches, name, arguments, step.priority)
             return
-        actions = [(*self._call(table, name, params), weight) for name, params, weight in step.one_shot]
+        actions = [
+            WeightedAction(name, tuple(arguments), weight)
+            for name, arguments, weight in (
+                (*self._call(table, name, params), weight) for name, params, weight in step.one_shot
+            )
+        ]
         self.pipeline.insert(
             table.name,
             matches,
             priority=step.priority,
             member=step.member,
             group=step.group,
-            one_shot=actions or None,
+            action_set=actions or None,
         )
 
     @do.register
@@ -91,20 +97,17 @@ class Embedded:
     @do.register
     def _(self, step: steps.Group) -> None:
         profile = _full(step.profile, self.pipeline.program.profiles)
-        members = [(member, weight, 0) for member, weight in step.members]
+        members = [(member, weight) for member, weight in step.members]
         self.pipeline.profile_group_insert(profile, step.group, members, step.max_size or len(members))
 
     @do.register
     def _(self, step: steps.Multicast) -> None:
-        self.pipeline.multicast(step.group, _as_attached(step.replicas))
+        self.pipeline.multicast(step.group, [Replica(*replica) for replica in step.replicas])
 
     @do.register
     def _(self, step: steps.CloneSession) -> None:
-        replicas = _as_attached(step.replicas)  # as a multicast group
-        if step.bytes:
-            self.pipeline.clone_session(step.session, replicas, packet_length=step.bytes)
-        else:
-            self.pipeline.clone_session(step.session, replicas)
+        replicas = [Replica(*replica) for replica in step.replicas]
+        self.pipeline.clone_session(step.session, replicas, packet_length=step.bytes)
 
     @do.register
     def _(self, step: steps.ValueSet) -> None:
@@ -131,6 +134,14 @@ class Embedded:
     def _(self, step: steps.DirectCounter) -> list[int]:
         table, matches = self._key(step.table, step.match)
         return list(self.pipeline.direct_counter(table.name, self._handle(table, matches, step.priority)))
+
+    @do.register
+    def _(self, step: steps.Digests) -> list[list[str]]:
+        return [
+            [f"{value:x}" for value in digest.values]
+            for digest in self.pipeline.digests()
+            if digest.name == step.name or digest.name.endswith(f".{step.name}")
+        ]
 
     def _table(self, name: str) -> TableInfo:
         return self.pipeline.program.tables[_full(name, self.pipeline.program.tables)]
@@ -182,19 +193,5 @@ def _match(key: KeyField, text: int | str | None) -> Match:
     return ternary(number, second if sign else full)
 
 
-def _as_attached(replicas: Sequence[tuple[int, int]]) -> list[Replica]:
-    """Replicas in the order in which BMv2's P4Runtime front end attaches them: the last instance first.
-
-    P4Runtime promises no order. BMv2 goes through an unordered_map of instances, which with libstdc++ and up
-    to 13 of them is the reverse of their making, and for each through its ports in order.
-    """
-    instances = dict.fromkeys(instance for _, instance in replicas)
-    return [
-        Replica(port, instance)
-        for instance in reversed(instances)
-        for port in sorted(port for port, of in replicas if of == instance)
-    ]
-
-
-def _rates(step: steps.Meter | steps.DirectMeter) -> list[MeterRate]:
-    return [MeterRate(step.cir, step.cburst), MeterRate(step.pir, step.pburst)]
+def _rates(step: steps.Meter | steps.DirectMeter) -> MeterConfig:
+    return MeterConfig(step.cir, step.cburst, step.pir, step.pburst)

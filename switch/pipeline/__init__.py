@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One loaded program with its tables and state: the only face of the engine."""
+
+from __future__ import annotations
+
+from railweave.switch.lowering import lower
+from railweave.switch.pipeline.arrays import Arrays
+from railweave.switch.pipeline.matches import Match, exact, lpm, optional, range_, ternary
+from railweave.switch.pipeline.notices import Notices
+from railweave.switch.pipeline.replication import Replication
+from railweave.switch.pipeline.values import (
+    CloneSession,
+    CounterValue,
+    Digest,
+    Entry,
+    Group,
+    GroupMember,
+    Member,
+    MeterConfig,
+    Replica,
+    Target,
+    WeightedAction,
+)
+
+__all__ = [
+    "CloneSession",
+    "CounterValue",
+    "Digest",
+    "Entry",
+    "Group",
+    "GroupMember",
+    "Match",
+    "Member",
+    "MeterConfig",
+    "Pipeline",
+    "Replica",
+    "Target",
+    "WeightedAction",
+    "exact",
+    "lpm",
+    "optional",
+    "range_",
+    "ternary",
+]
+
+
+class Pipeline(Arrays, Replication, Notices):
+    """A program in a switch. All methods may be called from any thread, also while packets flow."""
+
+    @classmethod
+    def load(cls, bmv2_json: bytes) -> Pipeline:
+        """Lower a BMv2 JSON program and load it; raises UnsupportedConstruct or InvalidProgram."""
+        return cls(*lower(bmv2_json))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an entry wants of a key: made by `exact`, `lpm`, `ternary`, `range_` and `optional`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from railweave.switch.pipeline.values import Number, as_int
+from railweave.switch.program import FieldMatch, KeyField, MatchType, TableInfo
+
+LOW64 = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Match:
+    """What an entry wants of one key field."""
+
+    kind: MatchType
+    value: int = 0
+    mask: int = 0
+    prefix: int = 0
+    high: int = 0
+    wild: bool = False  # matches anything
+
+
+def exact(value: Number) -> Match:
+    """The field equals `value`."""
+    return Match(MatchType.EXACT, as_int(value))
+
+
+def lpm(value: Number, prefix: int) -> Match:
+    """The first `prefix` bits of the field are those of `value`."""
+    return Match(MatchType.LPM, as_int(value), prefix=prefix)
+
+
+def ternary(value: Number, mask: Number) -> Match:
+    """field & mask == value & mask."""
+    return Match(MatchType.TERNARY, as_int(value), mask=as_int(mask))
+
+
+def range_(low: Number, high: Number) -> Match:
+    """low ≤ field ≤ high."""
+    return Match(MatchType.RANGE, as_int(low), high=as_int(high))
+
+
+def optional(value: Number | None) -> Match:
+    """The field equals `value`, or is anything if that is None. (The key field is ternary to the engine.)"""
+    if value is None:
+        return Match(MatchType.TERNARY, wild=True)
+    return Match(MatchType.TERNARY, as_int(value), mask=-1)
+
+
+class Key(NamedTuple):
+    """A key as the engine wants it."""
+
+    value: list[int]
+    mask: list[int]
+    ranges: list[tuple[int, int, int, int, int]]
+    prefix: int
+
+
+def normalise(table: TableInfo, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
+    """Check matches against the table's key, and clear the bits that do not count."""
+    if len(match) != len(table.key):
+        raise ValueError(f"table {table.name!r} has {len(table.key)} key fields, not {len(match)}")
+    return tuple(_normalise(part, key) for part, key in zip(match, table.key, strict=True))
+
+
+def _normalise(match: Match, key: KeyField) -> FieldMatch:
+    full = (1 << key.bitwidth) - 1
+    if match.kind is not key.match:
+        raise ValueError(f"key field {key.name!r} matches {key.match.value}, not {match.kind.value}")
+    if not 0 <= match.value <= full or match.high > full or match.mask > full:
+        raise ValueError(f"key field {key.name!r} has {key.bitwidth} bits; the value does not fit")
+    if match.kind is MatchType.LPM:
+        if not 0 <= match.prefix <= key.bitwidth:
+            raise ValueError(f"a prefix of {key.name!r} has 0…{key.bitwidth} bits, not {match.prefix}")
+        kept = full ^ (full >> match.prefix)
+        return FieldMatch(value=match.value & kept, prefix=match.prefix)
+    if match.kind is MatchType.TERNARY:
+        mask = 0 if match.wild else match.mask & full
+        return FieldMatch(value=match.value & mask, mask=mask)
+    if match.kind is MatchType.RANGE:
+        if match.value > match.high:
+            raise ValueError(f"the range of {key.name!r} is empty: {match.value}…{match.high}")
+        return FieldMatch(value=match.value, high=match.high)
+    return FieldMatch(value=match.value)
+
+
+def encode(table: TableInfo, matches: tuple[FieldMatch, ...]) -> Key:
+    """Matches as words, masks and ranges of the engine's key."""
+    encoded = Key([0] * table.key_words, [0] * table.key_words, [], 0)
+    prefix = 0
+    for match, key in zip(matches, table.key, strict=True):
+        full = (1 << key.bitwidth) - 1
+        if key.match is MatchType.RANGE:
+            encoded.ranges.append((key.word, key.shift, key.bitwidth, match.value, match.high))
+            continue
+        mask = full
+        if key.match is MatchType.LPM:
+            mask, prefix = full ^ (full >> match.prefix), match.prefix
+        elif key.match is MatchType.TERNARY:
+            mask = match.mask
+        for i in range(key.words):
+            encoded.value[key.word + i] |= ((match.value << key.shift) >> (64 * i)) & LOW64
+            encoded.mask[key.word + i] |= ((mask << key.shift) >> (64 * i)) & LOW64
+    return encoded._replace(prefix=prefix)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table entries and default actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from railweave._native.engine import NONE
+from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
+from railweave.switch.pipeline.base import arguments
+from railweave.switch.pipeline.matches import Match, encode, normalise
+from railweave.switch.pipeline.profiles import Profiles
+from railweave.switch.pipeline.values import Entry, Params, Target, WeightedAction
+from railweave.switch.program import FieldMatch, Program, TableInfo
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """An entry to be made."""
+
+    matches: tuple[FieldMatch, ...]
+    target: Target
+    priority: int
+    const: bool = False
+    idle_timeout_ns: int = 0
+
+
+class Tables(Profiles):
+    """All tables of a pipeline, with the program's own entries in them from the start."""
+
+    def __init__(self, program: Program, plan: bytes) -> None:
+        """Install the program's entries and default actions."""
+        super().__init__(program, plan)
+        self._entries: dict[str, dict[int, Entry]] = {name: {} for name in program.tables}
+        self._keys: dict[str, dict[tuple[tuple[FieldMatch, ...], int], int]] = {
+            name: {} for name in program.tables
+        }
+        self._defaults: dict[str, Target | None] = {}
+        for table in program.tables.values():
+            self._reset_default(table)
+            for row in table.const_entries:
+                priority = row.priority if table.needs_priority else 0
+                target = Target(row.action, row.parameters)
+                self._install(table, _Wanted(row.matches, target, priority, const=True), 0)
+
+    def insert(
+        self,
+        table: str,
+        match: Sequence[Match],
+        action: str | None = None,
+        params: Params = (),
+        priority: int = 0,
+        *,
+        member: int | None = None,
+        group: int | None = None,
+        action_set: Sequence[WeightedAction] | None = None,
+        idle_timeout_ns: int = 0,
+        now_us: int | None = None,
+    ) -> int:
+        """Add an entry; its handle. Of entries that match alike the one with the greater priority wins.
+
+        An entry of a table with an action profile names a member, a group or a one-shot action set in place
+        of an action. An entry that no packet hits for `idle_timeout_ns` (0: for ever) is listed by `expired`.
+        """
+        info = self._table(table)
+        if info.immutable:
+            raise ImmutableTable(f"table {table!r} has constant entries only")
+        matches = normalise(info, match)
+        if info.needs_priority and priority <= 0:
+            raise ValueError(f"an entry of table {table!r} needs a priority of at least 1, not {priority}")
+        if not info.needs_priority and priority != 0:
+            raise ValueError(f"an entry of table {table!r} has no priority, but {priority} was given")
+        target = _target(info, action, params, member, group, action_set)
+        _check_timeout(info, idle_timeout_ns)
+        wanted = _Wanted(matches, target, priority, idle_timeout_ns=idle_timeout_ns)
+        return self._install(info, wanted, self._now(now_us))
+
+    def _install(self, table: TableInfo, wanted: _Wanted, now_us: int) -> int:
+        key = encode(table, wanted.matches)
+        with self._lock:
+            if (wanted.matches, wanted.priority) in self._keys[table.name]:
+                raise DuplicateEntry(f"table {table.name!r} has an entry with this key already")
+            if len(self._entries[table.name]) >= table.size:
+                raise TableFull(f"table {table.name!r} is full: it holds {table.size} entries")
+            call = self._call_of(table, wanted.target)
+            rank = wanted.priority if table.needs_priority else key.prefix
+            handle = self.native.insert(
+                table.index, key.value, key.mask, key.ranges, rank, call.number, call.parameters
+            )
+            self._set_target(table, handle, wanted.target, call)
+            if table.idle_timeouts:
+                self.native.set_idle_timeout(
+                    table.index, handle, _microseconds(wanted.idle_timeout_ns), now_us
+                )
+            self._entries[table.name][handle] = _entry(handle, wanted)
+            self._keys[table.name][wanted.matches, wanted.priority] = handle
+            return handle
+
+    def find(self, table: str, match: Sequence[Match], priority: int = 0) -> int | None:
+        """The handle of the entry with this key, if there is one."""
+        matches = normalise(self._table(table), match)
+        with self._lock:
+            return self._keys[table].get((matches, priority))
+
+    def modify(
+        self,
+        table: str,
+        handle: int,
+        action: str | None = None,
+        params: Params = (),
+        *,
+        member: int | None = None,
+        group: int | None = None,
+        action_set: Sequence[WeightedAction] | None = None,
+        idle_timeout_ns: int | None = None,
+        now_us: int | None = None,
+    ) -> None:
+        """Give an entry something else to do; a time-out that is given starts anew."""
+        info = self._table(table)
+        target = _target(info, action, params, member, group, action_set)
+        _check_timeout(info, idle_timeout_ns or 0)
+        now_us = self._now(now_us)
+        with self._lock:
+            entry = self._mutable(info, handle)
+            call = self._call_of(info, target)
+            self.native.modify(info.index, handle, call.number, call.parameters)
+            self._set_target(info, handle, target, call)
+            timeout = entry.idle_timeout_ns if idle_timeout_ns is None else idle_timeout_ns
+            if info.idle_timeouts and idle_timeout_ns is not None:
+                self.native.set_idle_timeout(info.index, handle, _microseconds(timeout), now_us)
+            wanted = _Wanted(entry.matches, target, entry.priority, idle_timeout_ns=timeout)
+            self._entries[table][handle] = _entry(handle, wanted)
+
+    def delete(self, table: str, handle: int) -> None:
+        """Remove an entry."""
+        info = self._table(table)
+        with self._lock:
+            entry = self._mutable(info, handle)
+            self.native.remove(info.index, handle)
+            self._drop_target(info, handle)
+            del self._entries[table][handle]
+            del self._keys[table][entry.matches, entry.priority]
+
+    def _mutable(self, table: TableInfo, handle: int) -> Entry:
+        entry = self.entry(table.name, handle)
+        if entry.const:
+            raise ImmutableTable(f"entry {handle} of table {table.name!r} is constant")
+        return entry
+
+    def entry(self, table: str, handle: int) -> Entry:
+        """The entry with this handle; UnknownEntry if there is none."""
+        self._table(table)
+        with self._lock:
+            found = self._entries[table].get(handle)
+        if found is None:
+            raise UnknownEntry(f"table {table!r} has no entry {handle}")
+        return found
+
+    def entries(self, table: str) -> list[Entry]:
+        """All entries in the order of their making, constant ones included."""
+        self._table(table)
+        with self._lock:
+            return list(self._entries[table].values())
+
+    # Idle time-outs.
+
+    def time_since_last_hit_ns(self, table: str, handle: int, now_us: int | None = None) -> int:
+        """How long ago a packet hit the entry, or the entry was made."""
+        info = self._table(table)
+        self.entry(table, handle)
+        if not info.idle_timeouts:
+            raise ValueError(f"table {table!r} has no idle time-outs")
+        return max(0, self._now(now_us) - self.native.last_hit_us(info.index, handle)) * 1000
+
+    def expired(self, now_us: int | None = None) -> list[tuple[str, Entry]]:
+        """Entries that no packet hit for their time-out, each once per idle time, with their tables."""
+        now_us = self._now(now_us)
+        with self._lock:
+            return [
+                (table.name, self._entries[table.name][handle])
+                for table in self.program.tables.values()
+                if table.idle_timeouts
+                for handle in sorted(self.native.expired(table.index, now_us))
+            ]
+
+    # Default actions.
+
+    def set_default(
+        self,
+        table: str,
+        action: str | None,
+        params: Params = (),
+        *,
+        member: int | None = None,
+        group: int | None = None,
+    ) -> None:
+        """What a miss does; None of all: as the program declares it."""
+        info = self._table(table)
+        if action is None and member is None and group is None:
+            with self._lock:
+                self._reset_default(info)
+            return
+        self._check_default(info, action)
+        target = Target(member=member, group=group)
+        if action is not None:
+            target = Target(action, arguments(info.action(action)[1], params), member, group)
+        with self._lock:
+            call = self._call_of(info, target)
+            self.native.set_default(info.index, call.number, call.parameters)
+            self._set_target(info, None, target, call)
+            self._defaults[table] = target
+
+    @staticmethod
+    def _check_default(table: TableInfo, action: str | None) -> None:
+        default = table.default
+        if default is None:
+            return
+        if default.const:
+            raise ImmutableTable(f"the default action of table {table.name!r} is constant")
+        if default.const_action and action != default.action:
+            raise ImmutableTable(f"the default action of table {table.name!r} is {default.action!r} for good")
+
+    def default(self, table: str) -> tuple[str, tuple[int, ...]] | None:
+        """The action of a miss and its parameters; None if that is nothing, a member or a group."""
+        target = self.default_target(table)
+        return None if target is None or target.action is None else (target.action, target.params)
+
+    def default_target(self, table: str) -> Target | None:
+        """What a miss does; None if that is nothing."""
+        self._table(table)
+        with self._lock:
+            return self._defaults[table]
+
+    def _reset_default(self, table: TableInfo) -> None:
+        self._drop_target(table, None)
+        self._defaults[table.name] = None
+        if table.default is None:
+            self.native.set_default(table.index, NONE, [])
+            return
+        target = Target(table.default.action, table.default.parameters)
+        call = self._call_of(table, target)
+        self.native.set_default(table.index, call.number, call.parameters)
+        self._defaults[table.name] = target
+
+
+def _target(
+    info: TableInfo,
+    action: str | None,
+    params: Params,
+    member: int | None,
+    group: int | None,
+    action_set: Sequence[WeightedAction] | None,
+) -> Target:
+    """What an entry does; ValueError unless exactly one thing is named, and the table can do it."""
+    named = [what for what in (action, member, group, action_set) if what is not None]
+    if len(named) != 1:
+        raise ValueError("an entry names one of: an action, a member, a group, a set of actions")
+    if action is None:
+        return Target(
+            member=member, group=group, action_set=None if action_set is None else tuple(action_set)
+        )
+    if info.profile is not None:
+        raise ValueError(f"entries of table {info.name!r} refer to action profile {info.profile!r}")
+    return Target(action, arguments(info.action(action)[1], params))
+
+
+def _entry(handle: int, wanted: _Wanted) -> Entry:
+    target = wanted.target
+    return replace(
+        Entry(handle, wanted.matches, target.action or "", target.params, wanted.priority, wanted.const),
+        member=target.member,
+        group=target.group,
+        action_set=target.action_set,
+        idle_timeout_ns=wanted.idle_timeout_ns,
+    )
+
+
+def _check_timeout(table: TableInfo, timeout_ns: int) -> None:
+    if timeout_ns < 0:
+        raise ValueError(f"an idle time-out is not negative: {timeout_ns} ns")
+    if timeout_ns and not table.idle_timeouts:
+        raise ValueError(f"table {table.name!r} has no idle time-outs (support_timeout)")
+
+
+def _microseconds(nanoseconds: int) -> int:
+    return -(-nanoseconds // 1000)

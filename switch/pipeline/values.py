@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into a pipeline and comes out of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from railweave.switch.program import FieldMatch
+
+Number = int | bytes  # bytes: in network order
+
+
+def as_int(value: Number) -> int:
+    """The number that `value` stands for."""
+    return value if isinstance(value, int) else int.from_bytes(value, "big")
+
+
+class CounterValue(NamedTuple):
+    """A counter's cell."""
+
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One copy of a multicast or cloned packet: where it goes, and its `egress_rid`."""
+
+    port: int
+    instance: int = 0
+
+
+@dataclass(frozen=True)
+class CloneSession:
+    """Where clones go. They are cut to `packet_length` bytes if that is not 0.
+
+    All ports have one queue, so that the class of service is kept for its reader only.
+    """
+
+    replicas: tuple[Replica, ...]
+    class_of_service: int = 0
+    packet_length: int = 0
+
+
+@dataclass(frozen=True)
+class MeterConfig:
+    """Two rates of a meter (RFC 2698), in packets or bytes per second, and the sizes of their buckets."""
+
+    cir: int
+    cburst: int
+    pir: int
+    pburst: int
+
+
+@dataclass(frozen=True)
+class WeightedAction:
+    """An action of a one-shot set, with its share of the packets; left out while `watch_port` is down."""
+
+    action: str
+    params: tuple[int, ...] = ()
+    weight: int = 1
+    watch_port: int | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an action profile."""
+
+    action: str
+    params: tuple[int, ...]
+
+
+class GroupMember(NamedTuple):
+    """A member's place in a group; it is left out while `watch_port` is down."""
+
+    member_id: int
+    weight: int = 1
+    watch_port: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of an action profile. `max_size` limits the sum of weights; 0: it has no limit of its own."""
+
+    members: tuple[GroupMember, ...]
+    max_size: int = 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a table entry does: one of an action, a member, a group and a one-shot set."""
+
+    action: str | None = None
+    params: tuple[int, ...] = ()
+    member: int | None = None
+    group: int | None = None
+    action_set: tuple[WeightedAction, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as it stands in a table; `matches` are normalised (bits outside masks and prefixes are 0).
+
+    `action` is empty where `member`, `group` or `action_set` says what to do.
+    """
+
+    handle: int
+    matches: tuple[FieldMatch, ...]
+    action: str
+    params: tuple[int, ...]
+    priority: int
+    const: bool
+    member: int | None = None
+    group: int | None = None
+    action_set: tuple[WeightedAction, ...] | None = None
+    idle_timeout_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a packet told the control plane: the list's name and the values of its fields."""
+
+    name: str
+    values: tuple[int, ...]
+
+
+Params = Sequence[Number]
