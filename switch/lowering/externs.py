@@ -64,6 +64,8 @@ def read_field_lists(root: Json, headers: Headers) -> list[list[Field]]:
             member = headers.field(element.get("value"), place)
             if member.is_valid_bit:
                 raise unsupported("a header's validity in a field list", item, place)
+            if member.variable and not member.metadata:
+                raise unsupported("a header's variable-length field in a field list", item, place)
             members.append(member)
         result += [[] for _ in range(number + 1 - len(result))]
         result[number] = members
@@ -96,6 +98,8 @@ def _sample(element: Any, headers: Headers, item: Json, place: str) -> tuple[tup
     kind = get(element, "type", str, place)
     if kind == "field":
         member = headers.field(element.get("value"), place)
+        if member.variable:
+            raise unsupported("a variable-length field in a digest", item, place)
         return ("sample", member), member.width
     if kind == "hexstr":
         digits = check(element.get("value"), str, place).removeprefix("0x")
