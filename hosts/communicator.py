@@ -91,7 +91,7 @@ class Communicator:
 
     def _connect(self, join: Join, held: list[Membership]) -> None:
         options = self.options
-        self._rails = [open_rail(self._agent, spec) for spec in options.rails]
+        self._rails = [open_rail(self._agent, spec, options.peer_timeout_s) for spec in options.rails]
         start = time.monotonic()
         self._membership = join(
             options.controller,

@@ -58,6 +58,10 @@ class Options:
         default_factory=dict
     )  # by rail; empty: in proportion to the rails' limits
     timeout_s: float = 300.0  # for joining, and for every blocking call
+    # Without a sign of life from a rank's process for so long, it is lost, or the rail to it down; 0: never.
+    # Ranks that compute are not silent: their agents answer. A rank that is killed is named sooner, by the
+    # controller and by TCP.
+    peer_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -65,6 +69,8 @@ class Options:
             raise InvalidOption(f"rank {self.rank} in a world of {self.world_size}: ranks count from 0")
         if not self.timeout_s > 0:
             raise InvalidOption(f"timeout_s is {self.timeout_s}: expected a positive number of seconds")
+        if not self.peer_timeout_s >= 0:
+            raise InvalidOption(f"peer_timeout_s is {self.peer_timeout_s}: expected seconds, or 0 for never")
         if self.world_size == 1:
             return
         if not self.rails:
@@ -117,13 +123,16 @@ def options_from(
     rails: str | Sequence[str | RailSpec] | None = None,
     shares: Mapping[str, float] | None = None,
     timeout_s: float | None = None,
+    peer_timeout_s: float | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_{JOB,CONTROLLER,RAILS,SHARES,TIMEOUT_S}."""
+    """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_* (the names here, in capitals)."""
     if shares is None:
         shares = parse_shares(environment.get("RAILWEAVE_SHARES", ""))
     if timeout_s is None:
         timeout_s = _number(environment, "RAILWEAVE_TIMEOUT_S", float, Options.timeout_s)
+    if peer_timeout_s is None:
+        peer_timeout_s = _number(environment, "RAILWEAVE_PEER_TIMEOUT_S", float, Options.peer_timeout_s)
     return Options(
         rank=_number(environment, "RANK", int) if rank is None else rank,
         world_size=_number(environment, "WORLD_SIZE", int) if world_size is None else world_size,
@@ -132,6 +141,7 @@ def options_from(
         controller=environment.get("RAILWEAVE_CONTROLLER", "") if controller is None else controller,
         shares=dict(shares),
         timeout_s=timeout_s,
+        peer_timeout_s=peer_timeout_s,
     )
 
 

@@ -46,19 +46,21 @@ class Opening:
     queue_pairs: tuple[int, ...] = ()
 
 
-def open_rail(agent: Agent, spec: RailSpec) -> Opening:
+def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
     """Open a rail on its interface. InvalidOption names what is wrong with it."""
     at = interface(spec.interface)
     try:
         match spec.kind:
             case "tcp":
-                index, port = agent.add_tcp(spec.name, at.address, at.name, spec.rate_bps)
+                index, port = agent.add_tcp(spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s)
                 return Opening(spec, index, at, port)
             case "ina":
                 index, port = agent.add_ina(spec.name, at.address, at.name, spec.rate_bps)
                 return Opening(spec, index, at, port)
             case "rdma":
-                index, queue_pairs = agent.add_rdma(spec.name, at.address, at.name, spec.rate_bps)
+                index, queue_pairs = agent.add_rdma(
+                    spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s
+                )
                 return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs))
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error

@@ -72,13 +72,15 @@ def init(
     rails: str | Sequence[str | RailSpec] | None = None,
     shares: Mapping[str, float] | None = None,
     timeout_s: float | None = None,
+    peer_timeout_s: float | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
     What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them), RAILWEAVE_JOB,
     RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
     the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow) and
-    RAILWEAVE_TIMEOUT_S (300).
+    RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:
+    without a sign of life from a rank's process).
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -93,6 +95,7 @@ def init(
             rails=rails,
             shares=shares,
             timeout_s=timeout_s,
+            peer_timeout_s=peer_timeout_s,
         )
     )
 

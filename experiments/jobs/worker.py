@@ -14,6 +14,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 from railweave.experiments.messages import emit, rail_counts, run_worker, slices
+from railweave.hosts.communicator import Communicator
 
 import railweave
 
@@ -43,7 +44,12 @@ def work() -> None:
                 emit("slices", rank=comm.rank, slices=slices(comm))
         emit("slices", rank=comm.rank, slices=slices(comm))
         counts = {name: vars(rail) for name, rail in rail_counts(comm).items()}
-        emit("done", rank=comm.rank, calls=calls, wrong=wrong, rails=counts, why=dict(comm.why()))
+        emit("done", rank=comm.rank, calls=calls, wrong=wrong, rails=counts, why=refused(comm))
+
+
+def refused(comm: Communicator) -> dict[str, str]:
+    """Return why the controller has refused rails."""
+    return {each.rail: each.detail for each in comm.why() if not each.calls}
 
 
 def _tensors(count: int, rank: int, ranks: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

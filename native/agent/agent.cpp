@@ -19,6 +19,7 @@ constexpr Duration kForegroundGrace = 5 * kMillisecond;
 // A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
 constexpr Duration kWaitSlice = 100 * kMillisecond;
 constexpr std::size_t kMaxRecords = 1 << 16;  // the oldest are forgotten
+constexpr std::size_t kMaxStalls = 64;        // likewise
 
 auto chrono(Duration duration) { return std::chrono::nanoseconds(duration); }
 
@@ -66,10 +67,8 @@ std::uint32_t Agent::submit(const CallDescription& call, const std::byte* input,
     return indexed.op_index;
   }
   const std::size_t item = item_size(call.dtype);
-  pending_[indexed.op_index] = {.call = indexed,
-                                .slices_left = parts.size(),
-                                .submitted = EventLoop::now(),
-                                .parts = {parts.begin(), parts.end()}};
+  pending_[indexed.op_index] = {
+      .call = indexed, .submitted = EventLoop::now(), .parts = {parts.begin(), parts.end()}};
   for (const Part& part : parts) {
     const Slice slice{.call = indexed,
                       .input = input + part.offset * item,
@@ -93,10 +92,36 @@ void Agent::start_submitted(std::unique_lock<std::mutex>& lock) {
   while (!submitted_.empty()) {
     const Submission next = submitted_.front();
     submitted_.pop_front();
+    const std::uint32_t op_index = next.slice.call.op_index;
+    const bool last = submitted_.empty() || submitted_.front().slice.call.op_index != op_index;
     lock.unlock();
     rails_[next.rail]->start(next.slice, EventLoop::now());
     lock.lock();
+    if (last) pass_over(lock, op_index);
   }
+}
+
+// The rails that have no part in a call learn of it last, so that a peer that uses one of them for it is
+// found.
+void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index) {
+  started_ops_ = op_index + 1;
+  const auto found = pending_.find(op_index);
+  if (found == pending_.end() || found->second.parts.size() == rails_.size()) return;
+  const CallDescription call = found->second.call;
+  std::vector<bool> has_part(rails_.size());
+  for (const Part& part : found->second.parts) has_part[part.rail] = true;
+  lock.unlock();
+  for (std::size_t rail = 0; rail < has_part.size(); ++rail) {
+    if (!has_part[rail]) rails_[rail]->pass_over(call, EventLoop::now());
+  }
+  lock.lock();
+}
+
+std::optional<CallDescription> Agent::pending_call(std::uint32_t op_index) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = pending_.find(op_index);
+  if (found == pending_.end() || op_index >= started_ops_) return std::nullopt;
+  return found->second.call;
 }
 
 Outcome Agent::wait(std::uint32_t op_index, Time latest) {
@@ -124,6 +149,15 @@ bool Agent::done(std::uint32_t op_index) const {
   return !pending_.contains(op_index);
 }
 
+std::vector<std::size_t> Agent::lagging(std::uint32_t op_index) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::size_t> rails;
+  if (const auto found = pending_.find(op_index); found != pending_.end()) {
+    for (const Part& part : found->second.parts) rails.push_back(part.rail);
+  }
+  return rails;
+}
+
 std::optional<Failure> Agent::failure_of(std::uint32_t op_index) const {
   const std::lock_guard lock(mutex_);
   return failed_ops_.contains(op_index) ? failure_ : std::nullopt;
@@ -141,6 +175,7 @@ void Agent::slice_done(std::size_t rail, std::uint32_t op_index, Time now) {
   Pending& op = found->second;
   const auto part =
       std::find_if(op.parts.begin(), op.parts.end(), [rail](const Part& p) { return p.rail == rail; });
+  if (part == op.parts.end()) return;
   if (records_.size() == kMaxRecords) records_.pop_front();
   records_.push_back({.op_index = op_index,
                       .rail = rail,
@@ -148,7 +183,8 @@ void Agent::slice_done(std::size_t rail, std::uint32_t op_index, Time now) {
                       .end = now,
                       .bytes = part->count * item_size(op.call.dtype)});
   rail_free_[rail] = now;
-  if (--op.slices_left > 0) return;
+  op.parts.erase(part);
+  if (!op.parts.empty()) return;
   pending_.erase(found);
   changed_.notify_all();
 }
@@ -157,6 +193,14 @@ std::vector<RailStats> Agent::stats() {
   std::vector<RailStats> all;
   on_loop([&] {
     for (const auto& rail : rails_) all.push_back(rail->stats());
+  });
+  return all;
+}
+
+std::vector<std::vector<GroupStats>> Agent::groups() {
+  std::vector<std::vector<GroupStats>> all;
+  on_loop([&] {
+    for (const auto& rail : rails_) all.push_back(rail->groups());
   });
   return all;
 }
@@ -173,7 +217,35 @@ std::vector<SliceRecord> Agent::drain_records() {
 void Agent::rail_failed(std::size_t rail, const Failure& failure, Time now) {
   Failure located = failure;
   if (located.rail.empty()) located.rail = names_[rail];
+  if (located.kind == FailureKind::kSilent) judge(rail, located, now);
   end_all(located, now);
+}
+
+// A peer that is silent here and heard on another rail has lost its path, not its life.
+void Agent::judge(std::size_t rail, Failure& silence, Time now) const {
+  bool alive = false;
+  for (std::size_t other = 0; other < rails_.size(); ++other)
+    alive = alive || (other != rail && rails_[other]->hears(silence.rank, now));
+  silence.kind = alive ? FailureKind::kRailDown : FailureKind::kPeerLost;
+  silence.message += alive ? "; it lives, other rails hear it: the path to it is down"
+                           : "; no rail hears it: it has died, or can be reached by none";
+}
+
+void Agent::stalled(std::size_t rail, const Stall& stall, Time) {
+  const std::lock_guard lock(mutex_);
+  if (stalls_.size() == kMaxStalls) stalls_.pop_front();
+  stalls_.emplace_back(rail, stall);
+  stall_told_.notify_all();
+}
+
+std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
+  std::unique_lock lock(mutex_);
+  const auto told = [this] { return !stalls_.empty() || stopping_; };
+  const Duration left = std::max<Duration>(0, latest - EventLoop::now());
+  if (!stall_told_.wait_for(lock, chrono(left), told) || stalls_.empty()) return std::nullopt;
+  const auto stall = stalls_.front();
+  stalls_.pop_front();
+  return stall;
 }
 
 void Agent::fail(const Failure& failure) {
@@ -225,6 +297,7 @@ void Agent::close(Duration linger) {
     leave_seat();
     stopping_ = true;
   }
+  stall_told_.notify_all();
   background_wanted_.notify_all();
   loop_.wake();
   background_.join();

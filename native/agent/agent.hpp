@@ -74,6 +74,8 @@ class Agent final : private RailListener {
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
   bool done(std::uint32_t op_index) const;
+  /// The rails whose parts of a pending call are not complete; empty once it is done.
+  std::vector<std::size_t> lagging(std::uint32_t op_index) const;
   /// Why this call did not complete; nothing if it did.
   std::optional<Failure> failure_of(std::uint32_t op_index) const;
   std::optional<Failure> failure() const;
@@ -84,15 +86,20 @@ class Agent final : private RailListener {
   /// runs any more.
   void close(Duration linger);
 
+  /// The next stall that a rail tells of, in order; nothing if none comes until `latest` or the agent is
+  /// closed.
+  std::optional<std::pair<std::size_t, Stall>> next_stall(Time latest);
+
   std::vector<RailStats> stats();
+  /// By rail.
+  std::vector<std::vector<GroupStats>> groups();
   std::vector<SliceRecord> drain_records();
 
  private:
   struct Pending {
     CallDescription call;
-    std::size_t slices_left;
     Time submitted;
-    std::vector<Part> parts;
+    std::vector<Part> parts;  // those that are not complete
   };
   struct Submission {
     Slice slice;
@@ -104,6 +111,8 @@ class Agent final : private RailListener {
 
   void slice_done(std::size_t rail, std::uint32_t op_index, Time now) override;
   void rail_failed(std::size_t rail, const Failure& failure, Time now) override;
+  void stalled(std::size_t rail, const Stall& stall, Time now) override;
+  std::optional<CallDescription> pending_call(std::uint32_t op_index) const override;
 
   void work_in_background();
   void take_seat(std::unique_lock<std::mutex>& lock);
@@ -112,6 +121,8 @@ class Agent final : private RailListener {
   Outcome drive(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
   bool turn(std::unique_lock<std::mutex>& lock, Time latest);
   void start_submitted(std::unique_lock<std::mutex>& lock);
+  void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
+  void judge(std::size_t rail, Failure& silence, Time now) const;
   void end_all(const Failure& failure, Time now);
 
   const int rank_;
@@ -123,6 +134,7 @@ class Agent final : private RailListener {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::condition_variable background_wanted_;
+  std::condition_variable stall_told_;  // apart: `changed_` wakes its waiters with every call
   Seat seat_ = Seat::kFree;
   int seat_wanted_ = 0;       // threads that wait for the seat
   Time last_foreground_ = 0;  // when one left it
@@ -130,6 +142,8 @@ class Agent final : private RailListener {
   std::uint32_t next_op_ = 0;
   std::map<std::uint32_t, Pending> pending_;
   std::deque<Submission> submitted_;
+  std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
+  std::deque<std::pair<std::size_t, Stall>> stalls_;
   std::set<std::uint32_t> failed_ops_;
   std::optional<Failure> failure_;
   std::deque<SliceRecord> records_;

@@ -26,6 +26,7 @@ namespace nb = nanobind;
 namespace railweave {
 namespace {
 
+constexpr double kPeerTimeoutS = 5;
 constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is given back
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
@@ -33,6 +34,12 @@ using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
 using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
 using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
+
+Liveness liveness(double peer_timeout_s) {
+  const auto timeout = static_cast<Duration>(peer_timeout_s * kSecond);
+  const Duration interval = Liveness{}.interval;
+  return {.timeout = timeout, .interval = timeout > 0 ? std::min(interval, timeout / 4) : interval};
+}
 
 Time deadline_after(std::optional<double> seconds) {
   if (!seconds || *seconds >= 1e9) return kNever;
@@ -48,11 +55,12 @@ class PythonAgent {
   Agent& agent() { return agent_; }
 
   std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address, std::string interface,
-                                                std::uint64_t rate_bps) {
+                                                std::uint64_t rate_bps, double peer_timeout_s) {
     TcpTransport* transport = nullptr;
     const std::size_t index =
         agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
-          const TcpTransportOptions options{.local = {.address = address, .interface = interface}};
+          const TcpTransportOptions options{.local = {.address = address, .interface = interface},
+                                            .liveness = liveness(peer_timeout_s)};
           auto made = std::make_unique<TcpTransport>(loop, options);
           transport = made.get();
           return std::make_unique<RingRail>(rail, std::move(made), listener,
@@ -78,16 +86,20 @@ class PythonAgent {
   }
 
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
-                                                              std::string interface, std::uint64_t rate_bps) {
+                                                              std::string interface, std::uint64_t rate_bps,
+                                                              double peer_timeout_s) {
     RdmaTransport* transport = nullptr;
-    const std::size_t index = agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop,
-                                                                   RailListener& listener) {
-      const RdmaTransportOptions options{.interface = interface, .address = address, .rate_bps = rate_bps};
-      auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
-      transport = made.get();
-      return std::make_unique<RingRail>(rail, std::move(made), listener,
-                                        RingRailOptions{.rate_bps = rate_bps});
-    });
+    const std::size_t index =
+        agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+          const RdmaTransportOptions options{.interface = interface,
+                                             .address = address,
+                                             .rate_bps = rate_bps,
+                                             .liveness = liveness(peer_timeout_s)};
+          auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
+          transport = made.get();
+          return std::make_unique<RingRail>(rail, std::move(made), listener,
+                                            RingRailOptions{.rate_bps = rate_bps});
+        });
     rdma_[index] = transport;
     return {index, transport->queue_pairs()};
   }
@@ -111,10 +123,12 @@ class PythonAgent {
           for (int attempt = 1;; ++attempt) {
             auto made = std::make_unique<InaRail>(place, loop, options, guarded->listener());
             try {
-              // One offer, one port: TCP listens where UDP results arrive.
+              // One offer, one port: TCP listens where UDP results arrive. It shares the switch's fate, so
+              // that silence says nothing of a peer: it waits for the switch, as the rail does.
               auto beside = std::make_unique<TcpTransport>(
                   loop, TcpTransportOptions{.local = {.address = address, .interface = interface},
-                                            .port = made->port()});
+                                            .port = made->port(),
+                                            .liveness = {.timeout = 0, .interval = 0}});
               rail = made.get();
               control = beside.get();
               guarded->adopt(std::move(made), std::move(beside));
@@ -195,6 +209,31 @@ void bind_values(nb::module_& sub) {
       .value("MISMATCH", FailureKind::kMismatch)
       .value("RAIL_DOWN", FailureKind::kRailDown)
       .value("INTERNAL", FailureKind::kInternal);
+  nb::class_<Stall>(sub, "Stall",
+                    "Contributions to a tree are silent; whether probes are answered, and by whom")
+      .def_ro("group", &Stall::group)
+      .def_ro("first_switch_ok", &Stall::first_switch_ok)
+      .def_ro("root_ok", &Stall::root_ok);
+  nb::class_<GroupStats>(sub, "GroupStats", "One aggregation tree's counts since it was formed")
+      .def_ro("group", &GroupStats::group)
+      .def_ro("slots", &GroupStats::slots)
+      .def_ro("in_flight", &GroupStats::in_flight)
+      .def_ro("window", &GroupStats::window)
+      .def_ro("rtt_ns", &GroupStats::rtt)
+      .def_ro("contributions", &GroupStats::contributions)
+      .def_ro("results", &GroupStats::results)
+      .def_ro("retransmissions", &GroupStats::retransmissions)
+      .def_ro("early_retransmissions", &GroupStats::early_retransmissions)
+      .def_ro("timeouts", &GroupStats::timeouts)
+      .def_ro("stale", &GroupStats::stale)
+      .def_ro("duplicates", &GroupStats::duplicates)
+      .def_ro("mismatches", &GroupStats::mismatches)
+      .def_ro("refused", &GroupStats::refused)
+      .def_ro("probes_sent", &GroupStats::probes_sent)
+      .def_ro("probes_answered", &GroupStats::probes_answered)
+      .def_ro("nonfinite_chunks", &GroupStats::nonfinite_chunks)
+      .def_ro("moves", &GroupStats::moves)
+      .def_ro("error_bound", &GroupStats::error_bound);
   nb::class_<Failure>(sub, "Failure", "What has ended a communicator; `rank` is the peer concerned, or -1")
       .def(
           "__init__",
@@ -248,14 +287,16 @@ void bind_agent(nb::module_& m) {
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
       .def("add_tcp", &PythonAgent::add_tcp, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, Release(), "Open a TCP rail that listens on the address; (rail, port)")
+           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
+           "Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for "
+           "peer_timeout_s is gone; 0: never")
       .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
            nb::arg("timeout_s"), Release(),
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
       .def("add_rdma", &PythonAgent::add_rdma, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, Release(),
+           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
            "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")
       .def("connect_rdma", &PythonAgent::connect_rdma, nb::arg("rail"), nb::arg("members"), Release(),
            "Join with all ranks' (address, MAC, queue pair numbers)")
@@ -275,6 +316,9 @@ void bind_agent(nb::module_& m) {
           "done", [](PythonAgent& self, std::uint32_t op) { return self.agent().done(op); },
           nb::arg("op_index"))
       .def(
+          "lagging", [](PythonAgent& self, std::uint32_t op) { return self.agent().lagging(op); },
+          nb::arg("op_index"), "The rails whose parts of a pending call are not complete")
+      .def(
           "failure_of", [](PythonAgent& self, std::uint32_t op) { return self.agent().failure_of(op); },
           nb::arg("op_index"), "Why this call failed; None if it is done or pending")
       .def(
@@ -293,6 +337,16 @@ void bind_agent(nb::module_& m) {
       .def(
           "stats", [](PythonAgent& self) { return self.agent().stats(); }, Release(),
           "RailStats of every rail")
+      .def(
+          "groups", [](PythonAgent& self) { return self.agent().groups(); }, Release(),
+          "GroupStats of every rail's trees")
+      .def(
+          "next_stall",
+          [](PythonAgent& self, double timeout_s) {
+            return self.agent().next_stall(deadline_after(timeout_s));
+          },
+          nb::arg("timeout_s"), Release(),
+          "(rail, Stall): wait for the next one; None after the timeout, or when the agent is closed")
       .def(
           "drain_records", [](PythonAgent& self) { return self.agent().drain_records(); },
           "The slices that have ended since the last call");

@@ -2,12 +2,20 @@
 // What the algorithms ask of a network: messages between pairs of ranks, in order, straight into place.
 #pragma once
 
+#include <optional>
+
 #include "collectives/label.hpp"
 #include "core/bytes.hpp"
 #include "core/time.hpp"
 #include "rails/rail.hpp"
 
 namespace railweave {
+
+/// Event loops give signs of life, not the callers' threads, so a rank that computes is not silent.
+struct Liveness {
+  Duration timeout = 5 * kSecond;  // without a sign from a peer's process until it counts as gone; 0: never
+  Duration interval = kSecond;     // between two signs on an idle connection; 0: none
+};
 
 /// Told by the transport. May be called from inside `post_send` and `post_receive`: expect it there.
 class TransportListener {
@@ -19,6 +27,9 @@ class TransportListener {
   virtual void received(int peer, Time now) = 0;
   /// The peer has said goodbye: it will post nothing more. What it is still to send or take will fail.
   virtual void left(int, Time) {}
+  /// The label under which this rank takes part in a call of that index, 0 elements if it does so on other
+  /// rails only; nothing if it has not come to the call, or is past it.
+  virtual std::optional<MessageLabel> pending_label(std::uint32_t) const { return std::nullopt; }
   /// The transport has given up, once and for all; nothing completes after this. `failure.rank` is the peer
   /// concerned.
   virtual void failed(const Failure& failure, Time now) = 0;
@@ -39,8 +50,12 @@ class Transport {
   virtual void set_listener(TransportListener* listener) = 0;
   /// Messages posted from now on belong to this call.
   virtual void begin(const MessageLabel& label, Time now) = 0;
+  /// A call begins that has no part on this transport: a message for it is a mismatch.
+  virtual void pass_over(const CallDescription&, Time) {}
   virtual void post_send(int peer, Bytes data, Time now) = 0;
   virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
+  /// Whether there was a sign of life of the peer's process a moment ago.
+  virtual bool hears(int, Time) const { return false; }
   /// A hint that messages will be sent from or received into this memory: register it now, and keep it
   /// registered.
   virtual void will_use(MutableBytes) {}

@@ -47,12 +47,20 @@ void GuardedRail::show_labels(const Failure& failure, Time now) {
   rail_->abort();
   const int ranks = control_->world_size();
   unseen_ = ranks - 1;
-  control_->begin(labels_.front(), now);
+  const auto concerned = [&](const MessageLabel& label) { return label.call.op_index == failure.op_index; };
+  const auto found = std::find_if(labels_.begin(), labels_.end(), concerned);
+  control_->begin(found == labels_.end() ? labels_.front() : *found, now);
   for (int peer = 0; peer < ranks && !ended_; ++peer) {
     if (peer == control_->rank()) continue;
     control_->post_receive(peer, in_, now);
     control_->post_send(peer, out_, now);
   }
+}
+
+std::optional<MessageLabel> GuardedRail::pending_label(std::uint32_t op_index) const {
+  const auto found = std::find_if(labels_.begin(), labels_.end(),
+                                  [=](const MessageLabel& label) { return label.call.op_index == op_index; });
+  return found == labels_.end() ? std::nullopt : std::optional(*found);
 }
 
 void GuardedRail::received(int, Time now) {

@@ -34,13 +34,19 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void close(Time now) override;
   bool closed() const override { return rail_->closed() && control_->closed(); }
   RailStats stats() const override;
+  std::vector<GroupStats> groups() const override { return rail_->groups(); }
 
  private:
   void slice_done(std::size_t, std::uint32_t op_index, Time now) override;
+  void stalled(std::size_t, const Stall& stall, Time now) override { listener_.stalled(index_, stall, now); }
+  std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
+    return listener_.pending_call(op_index);
+  }
   void rail_failed(std::size_t, const Failure& failure, Time now) override;
   void sent(int, Time) override {}
   void received(int peer, Time now) override;
   void left(int peer, Time now) override;
+  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override;
   void failed(const Failure& failure, Time now) override;
   void show_labels(const Failure& failure, Time now);
 

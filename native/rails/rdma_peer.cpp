@@ -32,11 +32,9 @@ std::string why(roce::Status status) {
 
 }  // namespace
 
-RdmaPeer::RdmaPeer(int own_rank, int rank, std::string name, roce::QueuePair& queue_pair,
-                   roce::MemoryRegions& memory, TransportListener& listener)
-    : own_rank_(own_rank),
-      rank_(rank),
-      name_(std::move(name)),
+RdmaPeer::RdmaPeer(RdmaPeerOptions options, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
+                   TransportListener& listener)
+    : options_(std::move(options)),
       queue_pair_(queue_pair),
       memory_(memory),
       listener_(listener),
@@ -68,8 +66,7 @@ void RdmaPeer::post_receive(MutableBytes into, Time now) {
 
 /// What it has said goodbye before will never come.
 void RdmaPeer::check_peer_is_there(Time now) {
-  const bool needed = !receives_.empty() || written_ < sends_.size();
-  if (peer_left_ && needed) fail(FailureKind::kPeerLost, "has closed its communicator", now);
+  if (peer_left_ && needs_peer()) fail(FailureKind::kPeerLost, "has closed its communicator", now);
 }
 
 void RdmaPeer::clear_receives() {
@@ -101,11 +98,12 @@ void RdmaPeer::match(Time now) {
                       .remote_address = clearance.address,
                       .rkey = clearance.rkey});
   }
+  check_waiting_clearance(now);
 }
 
 bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time now) {
   if (send.label != clearance.label) {
-    fail(mismatch(own_rank_, send.label, rank_, clearance.label), now);
+    fail(mismatch(options_.own_rank, send.label, options_.rank, clearance.label), now);
     return false;
   }
   if (send.data.size() == clearance.length) return true;
@@ -119,16 +117,28 @@ bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time n
 /// A clearance without a send: the send will come, unless this rank is past that call or calls something else
 /// there.
 void RdmaPeer::check_waiting_clearance(Time now) {
-  if (!begun_ || clearances_.empty() || written_ < sends_.size()) return;
+  if (failed_ || let_go_ || clearances_.empty() || written_ < sends_.size()) return;
   const MessageLabel& theirs = clearances_.front().label;
-  if (theirs.call.op_index <= label_.call.op_index && theirs != label_)
-    fail(mismatch(own_rank_, label_, rank_, theirs), now);
+  const bool come = begun_ && theirs.call.op_index <= label_.call.op_index;
+  const auto own = come ? label_ : listener_.pending_label(theirs.call.op_index);
+  if (own && *own != theirs) fail(mismatch(options_.own_rank, *own, options_.rank, theirs), now);
+}
+
+void RdmaPeer::pass_over(const CallDescription& call, Time now) {
+  if (failed_ || let_go_ || clearances_.empty() || written_ < sends_.size()) return;
+  const MessageLabel& theirs = clearances_.front().label;
+  if (theirs.call.op_index != call.op_index) return;
+  fail(mismatch(options_.own_rank, {.call = call, .slice_count = 0}, options_.rank, theirs), now);
 }
 
 // ---------------------------------------------------------------- completions
 
 bool RdmaPeer::drain(Time now) {
   bool any = false;
+  if (const auto packets = queue_pair_.stats().packets_received; packets != packets_seen_) {
+    packets_seen_ = packets;
+    heard_at_ = now;
+  }
   while (const auto completion = queue_pair_.poll()) {
     any = true;
     take(*completion, now);
@@ -148,19 +158,36 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
       post_control_buffer(completion.id);
       return take_written(completion, now);
     case roce::CompletionKind::kWrite:
+      get_acquainted();
+      if (completion.id == beat_id_) return beat_id_.reset();
       if (let_go_) return;
       sends_.pop_front();
       --written_;
-      return listener_.sent(rank_, now);
+      return listener_.sent(options_.rank, now);
     default:
+      get_acquainted();
       control_out_.erase(completion.id);
   }
+}
+
+/// Patience is for a peer that is still on its way here.
+void RdmaPeer::get_acquainted() {
+  if (!std::exchange(acquainted_, true)) queue_pair_.set_retries(options_.retries);
+}
+
+/// An RDMA WRITE of nothing: the peer's process acknowledges it, and it takes none of the peer's receives.
+void RdmaPeer::beat() {
+  const bool ended = let_go_ || failed_ || said_goodbye_ || peer_left_;
+  if (ended || !acquainted_ || queue_pair_.requester().queued() > 0) return;
+  beat_id_ = next_id_++;
+  queue_pair_.post({.id = *beat_id_, .operation = roce::Operation::kWrite});
 }
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
   if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
   const bool silent = completion.status == roce::Status::kRetriesExceeded;
-  fail(silent ? FailureKind::kPeerLost : FailureKind::kInternal, why(completion.status), now);
+  if (silent && peer_left_ && !needs_peer()) return;  // it had said so
+  fail(silent ? FailureKind::kSilent : FailureKind::kInternal, why(completion.status), now);
 }
 
 void RdmaPeer::take_control(Bytes message, Time now) {
@@ -194,7 +221,7 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
   receives_.pop_front();
   --cleared_;
   clear_receives();
-  listener_.received(rank_, now);
+  listener_.received(options_.rank, now);
 }
 
 // ---------------------------------------------------------------- ends
@@ -236,7 +263,7 @@ void RdmaPeer::post_control_buffer(std::size_t index) {
 }
 
 void RdmaPeer::fail(FailureKind kind, const std::string& message, Time now) {
-  fail({.kind = kind, .rank = rank_, .message = name_ + " " + message}, now);
+  fail({.kind = kind, .rank = options_.rank, .message = options_.name + " " + message}, now);
 }
 
 void RdmaPeer::fail(const Failure& failure, Time now) {

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,19 +16,32 @@
 
 namespace railweave {
 
+struct RdmaPeerOptions {
+  int own_rank;
+  int rank;
+  std::string name;  // "rank 2 at 10.3.0.3"
+  int retries;       // of the queue pair, once the peer has answered
+};
+
 class RdmaPeer {
  public:
   /// Tells `listener` as a transport would, from inside `drain` and `begin`; a failure is told once.
-  RdmaPeer(int own_rank, int rank, std::string name, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
+  RdmaPeer(RdmaPeerOptions options, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
            TransportListener& listener);
   RdmaPeer(const RdmaPeer&) = delete;
   RdmaPeer& operator=(const RdmaPeer&) = delete;
 
   void begin(const MessageLabel& label, Time now);
+  void pass_over(const CallDescription& call, Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
   /// Takes what the queue pair has completed; false if that was nothing.
   bool drain(Time now);
+
+  /// Asks the peer's process for a sign of life, unless an answer is awaited anyway.
+  void beat();
+  /// When something was last found to have come; 0: never.
+  Time heard_at() const { return heard_at_; }
 
   /// Lets go of all buffers; what the peer still writes goes nowhere, and nothing completes any more.
   void let_go();
@@ -52,6 +66,7 @@ class RdmaPeer {
 
   void clear_receives();
   void check_peer_is_there(Time now);
+  bool needs_peer() const { return !receives_.empty() || written_ < sends_.size(); }
   void match(Time now);
   bool agrees(const Outgoing& send, const ClearToSend& clearance, Time now);
   void check_waiting_clearance(Time now);
@@ -59,6 +74,7 @@ class RdmaPeer {
   void take(const roce::Completion& completion, Time now);
   void take_control(Bytes message, Time now);
   void take_written(const roce::Completion& completion, Time now);
+  void get_acquainted();
   void take_failure(const roce::Completion& completion, Time now);
 
   void send_control(std::vector<std::byte> message);
@@ -66,9 +82,7 @@ class RdmaPeer {
   void fail(FailureKind kind, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
 
-  const int own_rank_;
-  const int rank_;          // the peer's
-  const std::string name_;  // "rank 2 at 10.3.0.3"
+  const RdmaPeerOptions options_;
   roce::QueuePair& queue_pair_;
   roce::MemoryRegions& memory_;
   TransportListener& listener_;
@@ -85,6 +99,10 @@ class RdmaPeer {
   std::vector<std::vector<std::byte>> control_in_;
   std::map<std::uint64_t, std::vector<std::byte>> control_out_;  // by work request, until acknowledged
   std::uint64_t next_id_ = 0;
+  std::optional<std::uint64_t> beat_id_;  // the work request that a beat is, until it is answered
+  std::uint64_t packets_seen_ = 0;
+  Time heard_at_ = 0;
+  bool acquainted_ = false;  // the peer has answered
   bool let_go_ = false;
   bool failed_ = false;
   bool said_goodbye_ = false;

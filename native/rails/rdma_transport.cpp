@@ -12,8 +12,10 @@
 namespace railweave {
 namespace {
 
-// Silence of about five seconds, at up to 250 ms between repetitions: a starved process is not a dead one.
-constexpr int kRetries = 26;
+constexpr Duration kRepetition = 250 * kMillisecond;  // between retransmissions, after the first few
+constexpr int kQuickRepetitions = 6;                  // at growing intervals, together about one of the above
+// Until the peer has answered once: ranks do not all come to this rail at the same time.
+constexpr Duration kFirstTimeout = 60 * kSecond;
 constexpr Duration kInFlight =
     6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
 constexpr Duration kBurst = kMillisecond / 2;              // of link time, that one super-packet may take
@@ -51,6 +53,10 @@ roce::EndpointOptions endpoint_options(const RdmaTransportOptions& options) {
           .path_mtu = options.path_mtu,
           .burst_bytes = burst};
 }
+
+/// Retransmissions without an answer that take about `silence`; it is counted and not timed, so that a
+/// process that was not run for a while does not take that for silence.
+int retries_for(Duration silence) { return static_cast<int>(silence / kRepetition) + kQuickRepetitions; }
 
 std::int64_t window(const RdmaTransportOptions& options) {
   if (options.rate_bps == 0) return kMaxWindow;
@@ -103,15 +109,22 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
                         theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
     roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
     options.window = window(options_);
-    options.retries = kRetries;
+    options.max_timeout = kRepetition;
+    options.retries = retries_for(std::max(kFirstTimeout, options_.liveness.timeout));
     roce::QueuePair& queue_pair =
         endpoint_.connect(options, parse_address(member.address), parse_mac(member.mac));
     TransportListener& listener = *this;
-    peers_[peer] = std::make_unique<RdmaPeer>(rank_, static_cast<int>(peer), name, queue_pair,
-                                              endpoint_.memory(), listener);
+    const Duration timeout = options_.liveness.timeout;
+    peers_[peer] = std::make_unique<RdmaPeer>(
+        RdmaPeerOptions{.own_rank = rank_,
+                        .rank = static_cast<int>(peer),
+                        .name = name,
+                        .retries = timeout > 0 ? retries_for(timeout) : options.retries},
+        queue_pair, endpoint_.memory(), listener);
   }
   interest_ = EPOLLIN;
   loop_.watch(endpoint_.fd(), interest_, *this);
+  if (options_.liveness.interval > 0) beat_at_ = now + options_.liveness.interval;
   pump(now);
 }
 
@@ -142,7 +155,11 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
 }
 
 void RdmaTransport::expire(Time now) {
-  endpoint_.expire(now);
+  if (endpoint_.deadline() <= now) endpoint_.expire(now);
+  if (beat_at_ <= now) {
+    beat_at_ = now + options_.liveness.interval;
+    for_each_peer([](RdmaPeer& peer) { peer.beat(); });
+  }
   pump(now);
 }
 
@@ -171,6 +188,16 @@ void RdmaTransport::begin(const MessageLabel& label, Time now) {
   for_each_peer([&](RdmaPeer& peer) { peer.begin(label, now); });
 }
 
+void RdmaTransport::pass_over(const CallDescription& call, Time now) {
+  for_each_peer([&](RdmaPeer& peer) { peer.pass_over(call, now); });
+}
+
+/// Beats leave once per interval, so whoever lives is heard of within two.
+bool RdmaTransport::hears(int rank, Time now) const {
+  const auto& peer = peers_.at(static_cast<std::size_t>(rank));
+  return peer && now - peer->heard_at() < 2 * options_.liveness.interval;
+}
+
 void RdmaTransport::post_send(int peer, Bytes data, Time now) {
   peers_[static_cast<std::size_t>(peer)]->post_send(data, now);
   pump(now);
@@ -187,12 +214,14 @@ void RdmaTransport::failed(const Failure& failure, Time now) {
 
 void RdmaTransport::announce(const Failure& failure, Time now) {
   failed_ = true;
+  beat_at_ = kNever;
   for_each_peer([&](RdmaPeer& peer) { peer.announce(failure); });
   pump(now);
 }
 
 void RdmaTransport::abort() {
   failed_ = true;
+  beat_at_ = kNever;
   for_each_peer([](RdmaPeer& peer) { peer.let_go(); });
 }
 

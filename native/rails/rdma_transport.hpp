@@ -18,6 +18,7 @@ struct RdmaTransportOptions {
   std::string address;          // IPv4 of the interface, dotted
   std::size_t path_mtu = 1024;  // the same on all ranks
   std::uint64_t rate_bps = 0;   // of the link, bounds what is in flight; 0: unknown or unshaped
+  Liveness liveness = {};
 };
 
 /// A rank as it has offered itself to the others.
@@ -46,9 +47,11 @@ class RdmaTransport final : public Transport, private TransportListener, private
   int rank() const override { return rank_; }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
   void begin(const MessageLabel& label, Time now) override;
+  void pass_over(const CallDescription& call, Time now) override;
+  bool hears(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
-  Time deadline() const override { return endpoint_.deadline(); }
+  Time deadline() const override { return std::min(endpoint_.deadline(), beat_at_); }
   void expire(Time now) override;
   void announce(const Failure& failure, Time now) override;
   void abort() override;
@@ -59,6 +62,9 @@ class RdmaTransport final : public Transport, private TransportListener, private
  private:
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
+  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override {
+    return listener_->pending_label(op_index);
+  }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
 
@@ -76,6 +82,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   std::vector<std::uint32_t> queue_pairs_;
   std::vector<std::unique_ptr<RdmaPeer>> peers_;  // by rank
   TransportListener* listener_ = nullptr;
+  Time beat_at_ = kNever;
   std::uint32_t interest_ = 0;
   bool pumping_ = false;
   bool failed_ = false;

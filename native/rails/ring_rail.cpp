@@ -60,6 +60,15 @@ void RingRail::received(int peer, Time now) {
   advance(now);
 }
 
+std::optional<MessageLabel> RingRail::pending_label(std::uint32_t op_index) const {
+  const auto found = std::find_if(slices_.begin(), slices_.end(),
+                                  [=](const Slice& slice) { return slice.call.op_index == op_index; });
+  if (found != slices_.end()) return MessageLabel{.call = found->call, .slice_count = found->count};
+  const auto call = listener_.pending_call(op_index);
+  if (!call) return std::nullopt;
+  return MessageLabel{.call = *call, .slice_count = 0};
+}
+
 void RingRail::failed(const Failure& failure, Time now) {
   if (failed_) return;
   failed_ = true;

@@ -36,6 +36,8 @@ class RingRail final : public Rail, private TransportListener {
   void start(const Slice& slice, Time now) override;
   Time deadline() const override { return transport_->deadline(); }
   void expire(Time now) override { transport_->expire(now); }
+  void pass_over(const CallDescription& call, Time now) override { transport_->pass_over(call, now); }
+  bool hears(int peer, Time now) const override { return transport_->hears(peer, now); }
   void abort() override;
   void announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
   void close(Time now) override { transport_->close(now); }
@@ -45,6 +47,7 @@ class RingRail final : public Rail, private TransportListener {
  private:
   void sent(int peer, Time now) override;
   void received(int peer, Time now) override;
+  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override;
   void failed(const Failure& failure, Time now) override;
 
   void advance(Time now);

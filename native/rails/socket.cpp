@@ -94,11 +94,12 @@ int pending_error(const Socket& socket) {
   return error;
 }
 
-void tune(const Socket& socket, Duration user_timeout) {
+bool closed_by_peer(int error) { return error == ECONNRESET || error == EPIPE || error == ECONNREFUSED; }
+
+void tune(const Socket& socket) {
   set(socket, TCP_NODELAY, 1);
   set(socket, TCP_NOTSENT_LOWAT, kUnsentBytes);
   set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
-  set(socket, TCP_USER_TIMEOUT, static_cast<unsigned>(user_timeout / kMillisecond));
 }
 
 void add_wire_counts(const Socket& socket, RailStats& stats) {

@@ -51,8 +51,10 @@ Socket dial(const LocalInterface& local,
 Socket accept_from(const Socket& listener);  // empty if there is nobody
 std::uint16_t port_of(const Socket& socket);
 int pending_error(const Socket& socket);  // errno of the connection, 0 if none
-/// No delay for small messages; an unanswered peer is given up after `user_timeout`.
-void tune(const Socket& socket, Duration user_timeout);
+/// No delay for small messages, and bounds on what waits in the kernel.
+void tune(const Socket& socket);
+/// Whether an error of a connection says that the other end's process is gone; else the path may be.
+bool closed_by_peer(int error);
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
 /// headers.
 void add_wire_counts(const Socket& socket, RailStats& stats);

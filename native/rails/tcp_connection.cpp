@@ -24,13 +24,16 @@ std::size_t consume(std::size_t& from, std::size_t size) {
 }  // namespace
 
 TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
-                             TransportListener& listener)
+                             TransportListener& listener, const Liveness& liveness)
     : loop_(loop),
       rank_(rank),
       peer_(peer),
       name_(std::move(name)),
       socket_(std::move(socket)),
-      listener_(listener) {
+      listener_(listener),
+      liveness_(liveness),
+      heard_at_(EventLoop::now()),
+      spoke_at_(heard_at_) {
   loop_.watch(socket_.fd(), interest_, *this);
 }
 
@@ -77,9 +80,11 @@ void TcpConnection::post_send(Bytes data, Time now) {
   flush(now);
 }
 
-void TcpConnection::enqueue(FrameType type, std::vector<std::byte> payload, Time now) {
+void TcpConnection::enqueue(FrameType type, std::vector<std::byte> payload, Time now,
+                            const MessageLabel& label) {
   if (dead_ || sent_goodbye_) return;
-  const FrameHeader header{.type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = {}};
+  const FrameHeader header{
+      .type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = label};
   Outgoing& frame = out_.emplace_back();
   frame.header = encode(header);
   frame.owned = std::move(payload);
@@ -119,9 +124,10 @@ bool TcpConnection::send_some(Time now) {
     // What the peer has said before it went may say why.
     const int error = errno;
     if (!receiving_) receive(now);
-    if (!dead_) fail(FailureKind::kPeerLost, std::string("is gone: ") + std::strerror(error), now);
+    if (!dead_) fail_with(error, now);
     return false;
   }
+  spoke_at_ = now;
   int completed = 0;
   for (std::size_t left = static_cast<std::size_t>(written); !out_.empty();) {
     Outgoing& frame = out_.front();
@@ -172,6 +178,12 @@ void TcpConnection::begin(const MessageLabel& label, Time now) {
   if (parked_ && !receiving_) receive(now);
 }
 
+void TcpConnection::pass_over(const CallDescription& call, Time now) {
+  if (!parked_ || header_->label.call.op_index != call.op_index) return;
+  parked_ = false;
+  fail(mismatch(rank_, {.call = call, .slice_count = 0}, peer_, header_->label), now);
+}
+
 void TcpConnection::post_receive(MutableBytes into, Time now) {
   if (dead_ || aborted_) return;
   posted_.push_back({.label = label_, .into = into});
@@ -211,10 +223,9 @@ std::size_t TcpConnection::read_some(std::size_t* asked, Time now) {
   *asked = direct + kStaging - staged_end_;
   const ssize_t size = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
   if (size == 0) end_of_stream(now);
-  if (size < 0 && errno != EAGAIN && errno != EINTR) {
-    fail(FailureKind::kPeerLost, std::string("is gone: ") + std::strerror(errno), now);
-  }
+  if (size < 0 && errno != EAGAIN && errno != EINTR) fail_with(errno, now);
   if (size <= 0) return 0;
+  heard_at_ = now;
   std::size_t left = static_cast<std::size_t>(size);
   const std::size_t placed = consume(left, direct);
   if (direct > 0) {
@@ -261,16 +272,14 @@ bool TcpConnection::begin_payload(Time now) {
   const MessageLabel& theirs = header_->label;
   if (posted_.empty()) {
     const bool same_op = begun_ && theirs.call.op_index == label_.call.op_index;
-    if (same_op && theirs != label_) {
-      fail(mismatch(rank_, label_, peer_, theirs), now);
-      return false;
-    }
-    parked_ = true;
+    const auto own = same_op ? label_ : listener_.pending_label(theirs.call.op_index);
+    parked_ = !own || *own == theirs;
+    if (!parked_) fail(mismatch(rank_, *own, peer_, theirs), now);
     return false;
   }
   const Receive& receive = posted_.front();
   if (theirs != receive.label || header_->length != receive.into.size()) {
-    Failure failure = mismatch(rank_, receive.label, peer_, theirs);
+    Failure failure = mismatch(rank_, counterpart(receive.label, theirs), peer_, theirs);
     if (theirs == receive.label) {
       failure.message = name_ + " sends " + std::to_string(header_->length) +
                         " bytes where this rank expects " + std::to_string(receive.into.size()) +
@@ -282,6 +291,13 @@ bool TcpConnection::begin_payload(Time now) {
   into_ = receive.into.data();
   in_payload_ = true;
   return true;
+}
+
+// Of this rank's calls the one of the same index, which says more than the one that the message has met.
+MessageLabel TcpConnection::counterpart(const MessageLabel& met, const MessageLabel& theirs) const {
+  if (met.call.op_index == theirs.call.op_index) return met;
+  const auto same_index = listener_.pending_label(theirs.call.op_index);
+  return same_index && *same_index != theirs ? *same_index : met;
 }
 
 void TcpConnection::take_staged() {
@@ -296,6 +312,7 @@ void TcpConnection::take_staged() {
 
 void TcpConnection::end_frame(Time now) {
   const FrameType type = header_->type;
+  const MessageLabel label = header_->label;
   header_.reset();
   in_payload_ = false;
   into_ = nullptr;
@@ -312,12 +329,59 @@ void TcpConnection::end_frame(Time now) {
     case FrameType::kGoodbye:
       peer_left_ = true;
       return listener_.left(peer_, now);
+    case FrameType::kHeartbeat:
+      return take_heartbeat(label, now);
   }
 }
+
+// ---------------------------------------------------------------- signs of life
+
+bool TcpConnection::beats() const {
+  return liveness_.interval > 0 && !dead_ && !aborted_ && !sent_goodbye_ && !peer_left_;
+}
+
+Time TcpConnection::deadline() const {
+  if (!beats()) return kNever;
+  const Time silent_at = liveness_.timeout > 0 ? heard_at_ + liveness_.timeout : kNever;
+  return std::min(silent_at, spoke_at_ + liveness_.interval);
+}
+
+void TcpConnection::expire(Time now) {
+  // While a message waits for its receive this rank does not read, and one that was not run has not heard.
+  const bool deaf = parked_ || now - deadline() > liveness_.interval;
+  if (deaf) heard_at_ = now;
+  if (liveness_.timeout > 0 && now >= heard_at_ + liveness_.timeout) {
+    const auto silence = std::to_string((now - heard_at_) / kMillisecond);
+    return fail(FailureKind::kSilent, "has given no sign of life for " + silence + " ms", now);
+  }
+  if (now < spoke_at_ + liveness_.interval) return;
+  spoke_at_ = now;  // what waits to be sent is a sign of life as well
+  if (out_.empty()) beat(now);
+}
+
+// A rank that only waits sends nothing that bears its label: so the peer would not learn that they differ.
+void TcpConnection::beat(Time now) {
+  enqueue(FrameType::kHeartbeat, {}, now, posted_.empty() ? MessageLabel{} : posted_.front().label);
+}
+
+void TcpConnection::take_heartbeat(const MessageLabel& awaited, Time now) {
+  if (awaited.slice_count == 0) return;
+  const auto own = begun_ && label_.call.op_index == awaited.call.op_index
+                       ? label_
+                       : listener_.pending_label(awaited.call.op_index);
+  if (own && *own != awaited) fail(mismatch(rank_, *own, peer_, awaited), now);
+}
+
+bool TcpConnection::hears(Time now) const { return beats() && now - heard_at_ < 2 * liveness_.interval; }
 
 void TcpConnection::end_of_stream(Time now) {
   if (!peer_left_) return fail(FailureKind::kPeerLost, "has closed the connection", now);
   if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+}
+
+void TcpConnection::fail_with(int error, Time now) {
+  const FailureKind kind = closed_by_peer(error) ? FailureKind::kPeerLost : FailureKind::kSilent;
+  fail(kind, std::string("is gone: ") + std::strerror(error), now);
 }
 
 void TcpConnection::fail(FailureKind kind, const std::string& message, Time now) {
@@ -325,7 +389,8 @@ void TcpConnection::fail(FailureKind kind, const std::string& message, Time now)
 }
 
 void TcpConnection::fail(const Failure& failure, Time now) {
-  const bool lost = failure.kind == FailureKind::kPeerLost && failure.rank == peer_;
+  const bool gone = failure.kind == FailureKind::kPeerLost || failure.kind == FailureKind::kSilent;
+  const bool lost = gone && failure.rank == peer_;
   if (lost || aborted_) {  // nothing to say to this peer any more
     dead_ = true;
     if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());

@@ -19,10 +19,11 @@ namespace railweave {
 class TcpConnection final : public ReadyHandler {
  public:
   TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
-                TransportListener& listener);
+                TransportListener& listener, const Liveness& liveness);
   ~TcpConnection() override;
 
   void begin(const MessageLabel& label, Time now);
+  void pass_over(const CallDescription& call, Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
   void announce(const Failure& failure, Time now);
@@ -30,6 +31,11 @@ class TcpConnection final : public ReadyHandler {
   void close(Time now);
   bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
   void add_counts(RailStats& stats) const { add_wire_counts(socket_, stats); }
+
+  /// When a sign of life is due, or the lack of one.
+  Time deadline() const;
+  void expire(Time now);
+  bool hears(Time now) const;
 
   void on_ready(std::uint32_t events, Time now) override;
 
@@ -47,7 +53,7 @@ class TcpConnection final : public ReadyHandler {
     MutableBytes into;
   };
 
-  void enqueue(FrameType type, std::vector<std::byte> payload, Time now);
+  void enqueue(FrameType type, std::vector<std::byte> payload, Time now, const MessageLabel& label = {});
   void flush(Time now);
   bool send_some(Time now);
   void drop_sends();
@@ -57,10 +63,15 @@ class TcpConnection final : public ReadyHandler {
   bool parse(Time now);
   bool parse_header(Time now);
   bool begin_payload(Time now);
+  MessageLabel counterpart(const MessageLabel& met, const MessageLabel& theirs) const;
   void end_frame(Time now);
   void take_staged();
 
+  bool beats() const;
+  void beat(Time now);
+  void take_heartbeat(const MessageLabel& awaited, Time now);
   void end_of_stream(Time now);
+  void fail_with(int error, Time now);
   void set_interest();
   void fail(FailureKind kind, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
@@ -73,6 +84,9 @@ class TcpConnection final : public ReadyHandler {
   const std::string name_;  // "rank 2 at 10.1.0.3:40123"
   Socket socket_;
   TransportListener& listener_;
+  const Liveness liveness_;
+  Time heard_at_;         // bytes have come
+  Time spoke_at_;         // bytes have left
   MessageLabel label_{};  // of what is posted now
   bool begun_ = false;    // label_ means something
 

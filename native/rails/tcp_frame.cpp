@@ -46,7 +46,8 @@ FrameHeaderBytes encode(const FrameHeader& header) {
   FrameHeaderBytes out{};
   out[0] = static_cast<std::byte>(header.type);
   store_be(out.data() + 4, header.length);
-  if (header.type == FrameType::kData) store_label(out.data() + 8, header.label);
+  if (header.type == FrameType::kData || header.type == FrameType::kHeartbeat)
+    store_label(out.data() + 8, header.label);
   return out;
 }
 
@@ -59,6 +60,11 @@ std::optional<FrameHeader> decode_frame_header(const std::byte* from) {
       const auto label = load_label(from + 8);
       if (!label || length == 0) return std::nullopt;
       return FrameHeader{.type = type, .length = length, .label = *label};
+    }
+    case FrameType::kHeartbeat: {
+      const auto label = load_label(from + 8);
+      if (!label || length > 0) return std::nullopt;
+      return FrameHeader{.type = type, .length = 0, .label = *label};
     }
     case FrameType::kAbort:
     case FrameType::kGoodbye:

@@ -30,9 +30,10 @@ std::array<std::byte, kHelloSize> encode(const Hello& hello);
 std::optional<Hello> decode_hello(const std::byte* from);  // nothing: not a hello, or of another version
 
 enum class FrameType : std::uint8_t {
-  kData = 1,     // a message; the label says of what
-  kAbort = 2,    // why the sender gives up; label all zero
-  kGoodbye = 3,  // the sender will send no more; empty
+  kData = 1,       // a message; the label says of what
+  kAbort = 2,      // why the sender gives up; label all zero
+  kGoodbye = 3,    // the sender will send no more; empty
+  kHeartbeat = 4,  // the sender lives; empty; the label, unless of 0 elements, says what it waits for here
 };
 
 struct FrameHeader {

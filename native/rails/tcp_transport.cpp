@@ -104,10 +104,10 @@ void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events
   if (!is_peer(handshake) || (incoming && !handshake.send(hello_))) return refuse(handshake);
   const int peer = static_cast<int>(handshake.heard().rank);
   Socket socket = remove_handshake(handshake);
-  tune(socket, options_.user_timeout);
+  tune(socket);
   TransportListener& listener = *this;
-  connections_[peer] =
-      std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket), listener);
+  connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
+                                                       listener, options_.liveness);
 }
 
 void TcpTransport::greet(TcpHandshake& handshake) {
@@ -150,6 +150,9 @@ std::string TcpTransport::name_of(int peer) const {
 Time TcpTransport::deadline() const {
   Time next = kNever;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
+  for (const auto& connection : connections_) {
+    if (connection) next = std::min(next, connection->deadline());
+  }
   return next;
 }
 
@@ -159,12 +162,26 @@ void TcpTransport::expire(Time now) {
        (found = std::find_if(handshakes_.begin(), handshakes_.end(), late)) != handshakes_.end();) {
     refuse(**found);
   }
+  for (const auto& connection : connections_) {
+    if (connection && connection->deadline() <= now) connection->expire(now);
+  }
 }
 
 void TcpTransport::begin(const MessageLabel& label, Time now) {
   for (const auto& connection : connections_) {
     if (connection) connection->begin(label, now);
   }
+}
+
+void TcpTransport::pass_over(const CallDescription& call, Time now) {
+  for (const auto& connection : connections_) {
+    if (connection) connection->pass_over(call, now);
+  }
+}
+
+bool TcpTransport::hears(int peer, Time now) const {
+  const auto& connection = connections_.at(static_cast<std::size_t>(peer));
+  return connection && connection->hears(now);
 }
 
 void TcpTransport::failed(const Failure& failure, Time now) {

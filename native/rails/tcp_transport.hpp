@@ -17,8 +17,8 @@ namespace railweave {
 
 struct TcpTransportOptions {
   LocalInterface local;
-  std::uint16_t port = 0;                // to listen on; 0: any free one
-  Duration user_timeout = 30 * kSecond;  // a peer that acknowledges nothing for so long is lost
+  std::uint16_t port = 0;  // to listen on; 0: any free one
+  Liveness liveness = {};
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };
 
@@ -76,6 +76,8 @@ class TcpTransport final : public Transport,
   int rank() const override { return static_cast<int>(hello_.rank); }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
   void begin(const MessageLabel& label, Time now) override;
+  void pass_over(const CallDescription& call, Time now) override;
+  bool hears(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override { connections_[peer]->post_send(data, now); }
   void post_receive(int peer, MutableBytes into, Time now) override {
     connections_[peer]->post_receive(into, now);
@@ -92,6 +94,9 @@ class TcpTransport final : public Transport,
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
   void left(int peer, Time now) override { listener_->left(peer, now); }
+  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override {
+    return listener_->pending_label(op_index);
+  }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
   void handshake_ready(TcpHandshake& handshake, std::uint32_t events) override;

@@ -39,6 +39,9 @@ class QueuePair {
 
   std::optional<Completion> poll();
 
+  /// From now on, retransmissions without progress before the connection is given up.
+  void set_retries(int retries) { options_.retries = retries; }
+
   /// Gives the buffers of posted work requests back before their completions: what has begun goes on from a
   /// copy, so that the connection stays usable; what has not begun is forgotten without a completion.
   void release_buffers() { requester_.release_buffers(); }

@@ -17,7 +17,8 @@ class LoopbackSwitch:
     """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute."""
 
     def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
-        self.model = SwitchModel(LANES, [Membership(GROUP, hosts, SLOTS)])
+        self.hosts = hosts
+        self.restart()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((address, ina.UDP_PORT))
         self.socket.settimeout(POLL_S)
@@ -26,6 +27,10 @@ class LoopbackSwitch:
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
+
+    def restart(self) -> None:
+        """Lose all state, as a switch does whose process is started anew."""
+        self.model = SwitchModel(LANES, [Membership(GROUP, self.hosts, SLOTS)])
 
     def _serve(self) -> None:
         number = 0
