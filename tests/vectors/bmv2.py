@@ -55,7 +55,7 @@ BURST = 24
 
 
 class SwitchFailed(Exception):
-    """BMv2 has ended, or does not come to an end with a packet."""
+    """BMv2 has ended, refuses a step, or does not come to an end with a packet."""
 
 
 def missing() -> str | None:
@@ -207,7 +207,13 @@ class Bmv2:
     @do.register
     def _(self, step: steps.DirectCounter) -> list[int]:
         entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
-        [found] = self._read(P4DirectCounterEntry(table_entry=entry))
+        # An entry that matches anything reads as all entries.
+        [found] = [
+            counted
+            for counted in self._read(P4DirectCounterEntry(table_entry=entry))
+            if len(counted.table_entry.match or ()) == len(step.match)
+            and counted.table_entry.priority == step.priority
+        ]
         return [found.packet_count, found.byte_count]
 
     @do.register
@@ -223,7 +229,11 @@ class Bmv2:
         return result
 
     def _write(self, entity: Any, kind: p4r.Update.Type.ValueType = p4r.Update.INSERT) -> None:
-        self._control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+        try:
+            self._control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+        except grpc.RpcError as error:
+            details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
+            raise SwitchFailed(f"BMv2 refuses {entity}: {error.code()} {details!r}") from error
 
     def _read(self, pattern: Any) -> list[Any]:
         return [decode_entity(e, self.schema) for e in self._control.read(pattern.encode(self.schema))]

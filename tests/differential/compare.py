@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same program, entries and packets on the embedded engine and on BMv2: what differs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railweave.switch.errors import UnsupportedConstruct
+from railweave.switch.pipeline import Pipeline
+
+from differential.generate import Program
+from vectors import bmv2
+from vectors.case import Case
+from vectors.embedded import Embedded
+from vectors.record import Refused, compile_program
+from vectors.steps import Frames, Packet, Step
+
+CHUNK = 4096  # packets that are generated and compared at a time
+QUEUE = 40  # copies in one of BMv2's queues of 64 that are surely not lost
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A step that two switches answer differently, and all packets before it."""
+
+    step: Step
+    embedded: object
+    reference: object
+    before: tuple[Packet, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.step}\n  embedded {self.embedded}\n  BMv2     {self.reference}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    packets: int = 0
+    frames: int = 0
+    difference: Difference | None = None
+    refused: str | None = None  # by the embedded switch, with the reason
+    invalid: str | None = None  # p4c's complaint
+
+    def __str__(self) -> str:
+        if self.invalid or self.refused:
+            return f"not for p4c: {self.invalid}" if self.invalid else f"refused: {self.refused}"
+        return f"{'DIFFERS' if self.difference else 'equal'}, {self.packets} packets, {self.frames} out"
+
+
+def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None = None) -> Outcome:
+    """Compile into the case's folder and send packets, up to the first that differs."""
+    case.source.parent.mkdir(parents=True, exist_ok=True)
+    case.source.write_text(program.template.render())
+    try:
+        compile_program(case.source, case.json, case.p4info)
+    except Refused as refusal:
+        return Outcome(invalid=next(line for line in str(refusal).splitlines() if "error" in line))
+    try:
+        embedded = Embedded(Pipeline.load(case.json.read_bytes()))
+    except UnsupportedConstruct as refusal:
+        return Outcome(refused=str(refusal))
+    except Exception as error:  # a program that BMv2 loads
+        return Outcome(difference=Difference(Step(), repr(error), "loads"))
+    with bmv2.running(case.p4info, case.json) as reference:
+        for step in program.setup:
+            embedded.do(step)
+            reference.do(step)
+        packets = iter(given) if given is not None else itertools.islice(program.packets(), count)
+        return _compare(program, packets, embedded, reference)
+
+
+def _compare(
+    program: Program, packets: Iterator[Packet], embedded: Embedded, reference: bmv2.Bmv2
+) -> Outcome:
+    sent: list[Packet] = []
+    frames = 0
+    while chunk := list(itertools.islice(packets, CHUNK)):
+        ours = embedded.packets(chunk)
+        bursts = _bursts(ours, 1 if program.shape.features.in_step else bmv2.BURST)
+        for start, end in bursts:
+            theirs = reference.packets(chunk[start:end])
+            for packet, mine, other in zip(chunk[start:end], ours[start:end], theirs, strict=True):
+                sent.append(packet)
+                if mine != other:
+                    difference = Difference(packet, mine, other, tuple(sent[:-1]))
+                    return Outcome(len(sent), frames, difference)
+                frames += len(mine)
+    for step in program.reads:
+        mine, other = embedded.do(step), reference.do(step)
+        if mine != other:
+            return Outcome(len(sent), frames, Difference(step, mine, other, tuple(sent)))
+    return Outcome(len(sent), frames)
+
+
+def _bursts(results: Iterable[Frames], most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of packets whose copies fit into BMv2's queues together."""
+    start, copies = 0, dict[int, int]()
+    end = 0
+    for end, frames in enumerate(results):  # noqa: B007
+        more = {port: copies.get(port, 0) + sum(f[0] == port for f in frames) for port in {f[0] for f in frames}}
+        if end > start and (end - start >= most or any(number > QUEUE for number in more.values())):
+            yield start, end
+            start, copies = end, {port: sum(f[0] == port for f in frames) for port in more}
+        else:
+            copies |= more
+    yield start, end + 1
+
+
+def folder(root: Path, seed: int) -> Case:
+    """Where the program of a seed lies."""
+    return Case(root / "differential" / f"seed{seed}.p4")
