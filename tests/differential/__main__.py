@@ -60,8 +60,10 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(missing)
     with tempfile.TemporaryDirectory() as temporary:
         totals = _run(options, options.folder or Path(temporary))
-    print(f"{totals.programs} programs, {totals.packets} packets, {totals.frames} out, "
-          f"{totals.refused} refused, {len(totals.differences)} differences")
+    print(
+        f"{totals.programs} programs, {totals.packets} packets, {totals.frames} out, "
+        f"{totals.refused} refused, {len(totals.differences)} differences"
+    )
     if options.json:
         options.json.write_text(json.dumps(vars(totals)) + "\n")
     return min(len(totals.differences), 1)

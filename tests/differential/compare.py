@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from differential.generate import Program
 from railweave.switch.errors import UnsupportedConstruct
 from railweave.switch.pipeline import Pipeline
-
-from differential.generate import Program
 from vectors import bmv2
 from vectors.case import Case
 from vectors.embedded import Embedded
@@ -100,8 +99,10 @@ def _bursts(results: Iterable[Frames], most: int) -> Iterator[tuple[int, int]]:
     """Ranges of packets whose copies fit into BMv2's queues together."""
     start, copies = 0, dict[int, int]()
     end = 0
-    for end, frames in enumerate(results):  # noqa: B007
-        more = {port: copies.get(port, 0) + sum(f[0] == port for f in frames) for port in {f[0] for f in frames}}
+    for end, frames in enumerate(results):
+        more = {
+            port: copies.get(port, 0) + sum(f[0] == port for f in frames) for port in {f[0] for f in frames}
+        }
         if end > start and (end - start >= most or any(number > QUEUE for number in more.values())):
             yield start, end
             start, copies = end, {port: sum(f[0] == port for f in frames) for port in more}

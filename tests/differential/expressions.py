@@ -77,7 +77,7 @@ class Scope:
 
     # Expressions.
 
-    def value(self, width: int, depth: int, signed: bool = False) -> str:
+    def value(self, width: int, depth: int, signed: bool = False) -> str:  # noqa: PLR0911 - a case each
         """An expression of type bit<width> or int<width>."""
         kind = self.rng.random()
         if depth == 0:
@@ -86,7 +86,9 @@ class Scope:
             return self._binary(width, depth - 1, signed)
         if kind < 0.60:
             shifted = self.value(width, depth - 1, signed)
-            return f"({shifted} {self.rng.choice(('<<', '>>'))} {self.leaf(self.rng.choice((3, 5, 8)), False)})"
+            return (
+                f"({shifted} {self.rng.choice(('<<', '>>'))} {self.leaf(self.rng.choice((3, 5, 8)), False)})"
+            )
         if kind < 0.72:
             return f"({self.rng.choice('~-')}{self.value(width, depth - 1, signed)})"
         if kind < 0.82:

@@ -72,12 +72,15 @@ class Control:
         self.writer = Writer(shape, self.scope, place, self.arrays, self.counters)
         self.actions = tuple(self._action(number) for number in range(rng.randint(2, 4)))
         self.tables = [
-            Table.some(shape, self.writer, f"t{self.letter}{i}", self.actions) for i in range(rng.randint(1, 3))
+            Table.some(shape, self.writer, f"t{self.letter}{i}", self.actions)
+            for i in range(rng.randint(1, 3))
         ]
         self.apply = self._apply()
 
     def _action(self, number: int) -> Action:
-        params = tuple(Variable(f"p{i}", some_width(self.rng), writable=False) for i in range(self.rng.randrange(3)))
+        params = tuple(
+            Variable(f"p{i}", some_width(self.rng), writable=False) for i in range(self.rng.randrange(3))
+        )
         scope = self.scope.plus(*params)
         writer = Writer(self.shape, scope, self.place, self.arrays, self.counters, in_action=True)
         return Action(f"act{self.letter}{number}", params, writer.block(self.rng.randrange(2)))

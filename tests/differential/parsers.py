@@ -65,7 +65,7 @@ class ParserGenerator:
         more = self.rng.choice(("p.lookahead<bit<8>>()", "h.s.last.more"))
         return (
             "    state at_stack {\n        p.extract(h.s.next);\n"
-            f"        transition select({more}) {{ 0: stack_end; 1 &&& 1: at_stack; default: stack_end; }}\n    }}\n"
+            f"        transition select({more}) {{ 1 &&& 1: at_stack; default: stack_end; }}\n    }}\n"
             f"    state stack_end {{\n{self._transition(rest)}    }}\n"
         )
 
@@ -81,7 +81,9 @@ class ParserGenerator:
 
     def _at_varbit(self, rest: list[str]) -> str:
         size = self.rng.choice(("(bit<32>)p.lookahead<bit<8>>()", "(bit<32>)(p.lookahead<bit<8>>() & 7)"))
-        return f"    state at_varbit {{\n        p.extract(h.v, {size} << 3);\n{self._transition(rest)}    }}\n"
+        return (
+            f"    state at_varbit {{\n        p.extract(h.v, {size} << 3);\n{self._transition(rest)}    }}\n"
+        )
 
     # Transitions.
 

@@ -100,7 +100,8 @@ class Shape:
         )
         return (
             "\n".join(headers)
-            + f"\nstruct H {{ {' '.join(members)} }}\nstruct M {{\n    @field_list(1) bit<8> trips;\n{kept}}}\n"
+            + f"\nstruct H {{ {' '.join(members)} }}\n"
+            + f"struct M {{\n    @field_list(1) bit<8> trips;\n{kept}}}\n"
         )
 
     def emits(self) -> list[str]:

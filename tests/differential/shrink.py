@@ -34,9 +34,9 @@ def shrink(program: Program, difference: Difference, case: Case) -> str:
         except SwitchFailed:
             return False
 
-    packets = _fewer(packets, lambda given: differs(program, given))
+    packets = fewer(packets, lambda given: differs(program, given))
     _fewer_statements(program, lambda: differs(program, packets))
-    setup = _fewer(list(program.setup), lambda steps: differs(replace(program, setup=tuple(steps)), packets))
+    setup = fewer(list(program.setup), lambda steps: differs(replace(program, setup=tuple(steps)), packets))
     program = replace(program, setup=tuple(setup))
     end += LIMIT_S
     last = run(program, 0, small, packets).difference
@@ -49,7 +49,7 @@ def shrink(program: Program, difference: Difference, case: Case) -> str:
     return f"{small.source}: {lines} lines, {len(setup)} entries, {len(packets)} packets\n  {last}"
 
 
-def _fewer(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
+def fewer(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
     """Leave out halves, quarters … as long as it still fails (delta debugging; Zeller, 1999)."""
     size = max(1, len(items) // 2)
     if len(items) > 1 and fails(items[-1:]):

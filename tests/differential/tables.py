@@ -90,7 +90,7 @@ class Table:
 
     def text(self, selector: list[str]) -> str:
         """Its declaration, and that of its counter and profile."""
-        key = "".join(f"            {e}: {k.kind} @name(\"{k.name}\");\n" for e, k in self.keys)
+        key = "".join(f'            {e}: {k.kind} @name("{k.name}");\n' for e, k in self.keys)
         key += "".join(f"            {s}: selector;\n" for s in selector if self.profile == "action_selector")
         text = ""
         if self.counted:
@@ -115,8 +115,7 @@ class Table:
             chosen = yield from self._profile(rng)
         elif self.default.params or rng.random() < 0.3:
             yield Default(self.name, self.default.name, self.default.arguments(rng))
-        for insert in self._inserts(rng, chosen):
-            yield insert
+        yield from self._inserts(rng, chosen)
 
     def _profile(self, rng: random.Random) -> Iterator[Step]:
         profile = f"{self.name}_profile"
@@ -132,9 +131,7 @@ class Table:
                 chosen += [(None, group)] * 3
         return chosen
 
-    def _inserts(
-        self, rng: random.Random, chosen: list[tuple[int | None, int | None]]
-    ) -> Iterator[Insert]:
+    def _inserts(self, rng: random.Random, chosen: list[tuple[int | None, int | None]]) -> Iterator[Insert]:
         seen: set[str] = set()
         for number in range(rng.randint(3, 12)):
             match = {key.name: key.match(rng) for _, key in self.keys}
