@@ -9,6 +9,7 @@ from pathlib import Path
 
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
+from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.server import listen
@@ -33,10 +34,11 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
         ports = Ports(options.interfaces, options.super_packet_bytes)
     except PortError as error:
         raise SwitchError(str(error)) from None
-    service = Service(options.device_id, ports.use)
+    inspection = Inspection(ports)
+    service = Service(options.device_id, inspection.use, options.cpu_port)
     await _load_program(service, options)
     try:
-        server = listen(service, options.grpc)
+        server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
         raise SwitchError(f"{error}; see --grpc") from None
     ports.start()
@@ -44,6 +46,7 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     try:
         yield ports
     finally:
+        service.close()
         await server.stop(_GRACE_S)
         ports.stop()
 

@@ -17,6 +17,29 @@ class SwitchError(Exception):
     """The switch cannot start or go on: what was given, and what to do."""
 
 
+DEFAULT_CPU_PORT = (
+    510  # packets that a program sends there go to the controller, and its packets come from there
+)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files: the server's certificate chain and key, and the CA that clients' certificates must be of."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None  # None: clients need no certificate
+
+    @classmethod
+    def of(cls, certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
+        """What a command line says; SwitchError if it says it by halves."""
+        if certificate is None and key is None and client_ca is None:
+            return None
+        if certificate is None or key is None:
+            raise SwitchError("--tls-cert and --tls-key belong together, and --tls-ca needs both")
+        return cls(certificate, key, client_ca)
+
+
 @dataclass(frozen=True)
 class SwitchOptions:
     """What a switch is started with."""
@@ -27,6 +50,14 @@ class SwitchOptions:
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # longest run of like packets sent as one
+    cpu_port: int = DEFAULT_CPU_PORT  # of packet-in and packet-out; no interface may have it
+    tls: Tls | None = None  # None: the P4Runtime server speaks plain text
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.cpu_port in self.interfaces:
+            interface = self.interfaces[self.cpu_port]
+            raise SwitchError(f"port {self.cpu_port} is {interface} and the CPU port; see --cpu-port")
 
     def ready_line(self) -> str:
         """What a switch prints once it serves."""

@@ -30,7 +30,7 @@ class Server:
         self.pipelines: list[Pipeline] = []
 
     async def start(self) -> None:
-        self._server = listen(Service(DEVICE, self.pipelines.append), self.address)
+        self._server = await listen(Service(DEVICE, self.pipelines.append), self.address)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -55,9 +55,9 @@ def to_port(port: int, destination: int = A) -> P4TableEntry:
 class Client:
     """A bare client: its stream, and requests with its election id."""
 
-    def __init__(self, channel: grpc.aio.Channel, election_id: int) -> None:
+    def __init__(self, channel: grpc.aio.Channel, election_id: int | None) -> None:
         self.stub = p4r_grpc.P4RuntimeStub(channel)
-        self.election_id = U128.encode(election_id)
+        self.election_id = None if election_id is None else U128.encode(election_id)
         self.stream = self.stub.StreamChannel()
 
     async def arbitrate(
@@ -104,7 +104,7 @@ class Client:
 
 
 @asynccontextmanager
-async def client(server: Server, election_id: int = 1, *, load: bool = False) -> AsyncIterator[Client]:
+async def client(server: Server, election_id: int | None = 1, *, load: bool = False) -> AsyncIterator[Client]:
     async with grpc.aio.insecure_channel(server.address) as channel:
         made = Client(channel, election_id)
         if load:

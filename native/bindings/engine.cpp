@@ -57,7 +57,8 @@ struct Counter : OutputSink {
 nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us) {
   Collector out;
   {
-    const auto guard = engine.lock();
+    const nb::gil_scoped_release unlocked;  // a thread that has frozen the engine needs it to go on
+    const auto guard = engine.traffic();
     engine.process(port, as_bytes(packet), now_us, out);
   }
   nb::list list;
@@ -77,7 +78,7 @@ std::pair<double, std::uint64_t> benchmark(Engine& engine,
                                            const std::vector<std::pair<std::uint16_t, nb::bytes>>& packets,
                                            std::uint32_t rounds) {
   Counter out;
-  const auto guard = engine.lock();
+  const auto guard = engine.traffic();
   const double begin = thread_nanoseconds();
   for (std::uint32_t round = 0; round < rounds; ++round) {
     for (const auto& [port, packet] : packets) engine.process(port, as_bytes(packet), round, out);
@@ -206,6 +207,8 @@ void bind_engine(nb::module_& parent) {
       .def("seed", &Engine::seed, "seed"_a)
       .def("set_logging", &Engine::set_logging, "on"_a)
       .def("take_log", &take_log)
+      .def("freeze", &Engine::freeze, nb::call_guard<nb::gil_scoped_release>())
+      .def("thaw", &Engine::thaw)
       .def("statistics", [](Engine& self) {
         const Statistics s = self.statistics();
         nb::dict result;

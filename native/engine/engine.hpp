@@ -68,7 +68,7 @@ inline constexpr std::size_t kMaxLogRecords = 4096;
 
 struct Interpreter;
 
-/// Every public function but `process` takes the lock itself; `process` wants its caller to hold `lock()`,
+/// Every public function but `process` takes the lock itself; `process` wants its caller to hold `traffic()`,
 /// so that a batch of packets locks once.
 class Engine {
  public:
@@ -78,7 +78,17 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  /// What a caller of `process` holds, for a batch.
+  struct Traffic {
+    std::unique_lock<std::mutex> gate, state;
+  };
+  Traffic traffic() {
+    std::unique_lock gate(gate_);
+    return {std::move(gate), lock()};
+  }
+  /// Between these two, which one thread calls, no packet passes, while the control plane works as ever.
+  void freeze() { gate_.lock(); }
+  void thaw() { gate_.unlock(); }
 
   /// Runs one packet to its end: everything that leaves is emitted before the call returns.
   /// `now_us` is the switch's clock in microseconds and must not go back.
@@ -185,6 +195,9 @@ class Engine {
   void log(std::uint32_t message);
   Table& table(std::uint32_t index) { return *tables_.at(index); }
 
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  std::mutex gate_;  // taken before the other
   std::mutex mutex_;
   Plan plan_;
   std::vector<std::unique_ptr<Table>> tables_;

@@ -27,7 +27,7 @@ struct Discard : railweave::engine::OutputSink {
 };
 
 void run_packets(Engine& engine, Bytes input, Discard& sink) {
-  const auto guard = engine.lock();
+  const auto guard = engine.traffic();
   std::uint64_t now_us = 0;
   while (input.size() >= 2) {
     const std::size_t wanted = static_cast<std::size_t>(input[0]) << 8 | static_cast<std::size_t>(input[1]);

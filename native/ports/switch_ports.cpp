@@ -103,7 +103,7 @@ bool SwitchPorts::inject(std::uint16_t port, Bytes packet) {
 void SwitchPorts::run_injected() {
   const std::lock_guard guard(engine_mutex_);
   if (engine_ != nullptr && !injected_.empty()) {
-    const auto lock = engine_->lock();
+    const auto lock = engine_->traffic();
     const std::uint64_t now = now_us();
     for (const Injected& one : injected_) engine_->process(one.port, one.packet, now, *this);
   }
@@ -150,7 +150,7 @@ void SwitchPorts::receive(Port& port) {
   if (count <= 0) return;
   if (count == ReceiveBatch::kFrames) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);
-  const auto lock = engine_ != nullptr ? engine_->lock() : std::unique_lock<std::mutex>();
+  const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
   const std::uint64_t now = now_us();
   PortCounters& counters = port.counters;
   for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {

@@ -10,7 +10,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r, rpc_status
+from google.protobuf.any_pb2 import Any
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
+from railweave.switch.p4runtime.roles import Scope, require_apart
+
+MAX_STREAMS = 64  # of one role
+MAX_ROLES = 64  # a role is remembered after its controllers have left, with its election id
+MAX_ROLE_NAME = 256
 
 Stream = Hashable
 Notice = tuple[Stream, p4r.StreamMessageResponse]
@@ -20,18 +26,20 @@ Notice = tuple[Stream, p4r.StreamMessageResponse]
 class _Role:
     """Controllers that share a role: the election id of each, and the greatest of any primary so far."""
 
-    clients: dict[Stream, int] = field(default_factory=dict)
+    clients: dict[Stream, int | None] = field(default_factory=dict)
     highest: int | None = None
     primary: Stream | None = None
+    config: Any | None = None  # as the last primary gave it
+    scope: Scope = field(default_factory=Scope)
 
 
 class Arbitration:
-    """Elections of one device. Election id 0 (or none) is a backup that never becomes primary."""
+    """Elections of one device. A controller without an election id is a backup that never becomes primary."""
 
     def __init__(self, device_id: int) -> None:
         """No controller is connected, and none has been primary."""
         self._device_id = device_id
-        self._roles: dict[str, _Role] = {}
+        self._roles: dict[str, _Role] = {"": _Role()}
         self._role_of: dict[Stream, str] = {}
 
     def update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> list[Notice]:
@@ -41,21 +49,24 @@ class Arbitration:
             not_found if stream not in self._role_of else _failed_precondition,
             f"this is device {self._device_id}, not {message.device_id}",
         )
-        name = message.role.name
-        if message.role.HasField("config"):
-            raise unimplemented("role configurations are not supported; a role without one may do everything")
+        name = _role_name(message.role)
         known = self._role_of.get(stream)
         require(
             known in (None, name), _failed_precondition, f"the stream has role {known!r}; open another one"
         )
-        election_id = U128.decode(message.election_id)
-        role = self._roles.setdefault(name, _Role())
+        scope = Scope.of(message.role.config) if message.role.HasField("config") else Scope()
+        require_apart(name, scope, {other: role.scope for other, role in self._roles.items()})
+        role = self._roles.get(name) or _Role()
+        election_id = U128.decode(message.election_id) if message.HasField("election_id") else None
         others = (held for other, held in role.clients.items() if other != stream)
-        if election_id != 0 and election_id in others:
+        if election_id is not None and election_id in others:
             raise invalid("Election ID is already used by another connection with the same role")
+        self._require_room(name, role, stream)
+        self._roles[name] = role
         self._role_of[stream] = name
         role.clients[stream] = election_id
-        return self._elect(name, role, stream, election_id)
+        config = message.role.config if message.role.HasField("config") else None
+        return self._elect(name, stream, election_id, scope, config)
 
     def leave(self, stream: Stream) -> list[Notice]:
         """Forget a stream that ended. Backups of a primary are told: one of them may come forward."""
@@ -69,29 +80,56 @@ class Arbitration:
         role.primary = None
         return [self._notice(name, role, client) for client in role.clients]
 
-    def check_primary(self, role_name: str, election_id: p4r.Uint128) -> None:
-        """Refuse unless the request comes from the primary of its role."""
+    def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> Scope:
+        """The rights of the primary of a role; Refused if the request does not come from it."""
         role = self._roles.get(role_name)
-        if role is None or role.primary is None:
+        if role is None:
+            raise not_found(f"there is no role {role_name!r}: no controller has had it")
+        if role.primary is None:
             raise Refused(Code.PERMISSION_DENIED, f"role {role_name!r} has no primary; open a stream first")
-        if U128.decode(election_id) != role.clients[role.primary]:
+        if election_id is None or U128.decode(election_id) != role.clients[role.primary]:
             raise Refused(Code.PERMISSION_DENIED, "only the primary may write; election id does not match")
+        return role.scope
+
+    def scope(self, role_name: str) -> Scope:
+        """The rights of a role, which filter what it reads; Refused if nobody has had it."""
+        role = self._roles.get(role_name)
+        if role is None:
+            raise not_found(f"there is no role {role_name!r}: no controller has had it")
+        return role.scope
 
     def is_primary(self, stream: Stream) -> bool:
         """Whether the stream may send packets and acknowledge digests."""
         name = self._role_of.get(stream)
         return name is not None and self._roles[name].primary == stream
 
-    def primaries(self) -> list[Stream]:
-        """Streams that packets and digests go to."""
-        return [role.primary for role in self._roles.values() if role.primary is not None]
+    def scope_of(self, stream: Stream) -> Scope:
+        """The rights of a stream's role."""
+        return self._roles[self._role_of[stream]].scope
 
-    def _elect(self, name: str, role: _Role, stream: Stream, election_id: int) -> list[Notice]:
+    def primaries(self) -> list[tuple[Stream, Scope]]:
+        """Streams that packets, digests and time-outs go to, with what each may hear."""
+        return [(role.primary, role.scope) for role in self._roles.values() if role.primary is not None]
+
+    def _require_room(self, name: str, role: _Role, stream: Stream) -> None:
+        if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
+            raise _exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
+        if name not in self._roles and len(self._roles) >= MAX_ROLES:
+            raise _exhausted(f"there are {MAX_ROLES} roles, which is the limit")
+
+    def _elect(
+        self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: Any | None
+    ) -> list[Notice]:
+        role = self._roles[name]
         was_primary = role.primary == stream
-        if election_id != 0 and (role.highest is None or election_id >= role.highest):
-            unchanged = was_primary and election_id == role.highest
-            role.highest = election_id
-            role.primary = stream
+        if election_id is not None and (role.highest is None or election_id >= role.highest):
+            unchanged = was_primary and election_id == role.highest and config == role.config
+            role.highest, role.primary = election_id, stream
+            role.scope = scope
+            role.config = None
+            if config is not None:
+                role.config = Any()
+                role.config.CopyFrom(config)
             # The new primary hears last, when the others know that they are not.
             to_tell = [stream] if unchanged else [c for c in role.clients if c != stream] + [stream]
         else:
@@ -108,12 +146,25 @@ class Arbitration:
         else:
             status = rpc_status.Status(code=Code.ALREADY_EXISTS, message="you are backup")
         update = p4r.MasterArbitrationUpdate(device_id=self._device_id, status=status)
-        if name:
+        if name or role.config is not None:
             update.role.name = name
+        if role.config is not None:
+            update.role.config.CopyFrom(role.config)
         if role.highest is not None:
             update.election_id.CopyFrom(U128.encode(role.highest))
         return client, p4r.StreamMessageResponse(arbitration=update)
 
 
+def _role_name(role: p4r.Role) -> str:
+    if role.id and not role.name:
+        raise unimplemented("roles have names since P4Runtime 1.3: give role.name, not role.id")
+    require(len(role.name) <= MAX_ROLE_NAME, invalid, f"a role's name has up to {MAX_ROLE_NAME} characters")
+    return role.name
+
+
 def _failed_precondition(message: str) -> Refused:
     return Refused(Code.FAILED_PRECONDITION, message)
+
+
+def _exhausted(message: str) -> Refused:
+    return Refused(Code.RESOURCE_EXHAUSTED, message)

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indirect counters and registers: arrays that are read and modified by index, never inserted or deleted."""
+"""Indirect counters, meters and registers: arrays, read and modified by index, never inserted or deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from finsy.proto import p4d, p4i, p4r
-from railweave.switch.p4runtime import bytestrings
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from finsy.proto import p4i, p4r
+from railweave.switch.p4runtime import meters, p4data
+from railweave.switch.p4runtime.direct import value as counter_value
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import CounterValue, Pipeline
+from railweave.switch.pipeline import Pipeline
 
 
 class Counters:
@@ -24,8 +25,8 @@ class Counters:
         """MODIFY one cell, or all cells of a counter when the index is left out."""
         require(kind == p4r.Update.MODIFY, invalid, "counters can only be modified")
         counter = self._schema.counter(message.counter_id)
+        value = counter_value(message.data)
         for index in _indexes(counter.preamble.name, counter.size, message):
-            value = CounterValue(message.data.packet_count, message.data.byte_count)
             self._pipeline.set_counter(counter.preamble.name, index, value)
 
     def read(self, pattern: p4r.CounterEntry) -> Iterator[p4r.Entity]:
@@ -46,8 +47,41 @@ class Counters:
         return self._schema.counters.values()
 
 
+class Meters:
+    """All indirect meters of a pipeline."""
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+        """Meters start green."""
+        self._schema = schema
+        self._pipeline = pipeline
+
+    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.MeterEntry) -> None:
+        """MODIFY one cell, or all cells of a meter when the index is left out; no config turns it green."""
+        require(kind == p4r.Update.MODIFY, invalid, "meters can only be modified")
+        meter = self._schema.meter(message.meter_id)
+        _require_colourless(message)
+        config = meters.decode(meter, message.config if message.HasField("config") else None)
+        for index in _indexes(meter.preamble.name, meter.size, message):
+            self._pipeline.set_meter(meter.preamble.name, index, config)
+
+    def read(self, pattern: p4r.MeterEntry) -> Iterator[p4r.Entity]:
+        """Cells of one meter, or of all (id 0)."""
+        _require_colourless(pattern)
+        chosen: Iterable[p4i.Meter] = self._schema.meters.values()
+        if pattern.meter_id:
+            chosen = [self._schema.meter(pattern.meter_id)]
+        for meter in chosen:
+            for index in _indexes(meter.preamble.name, meter.size, pattern):
+                entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id))
+                entity.meter_entry.index.index = index
+                config = self._pipeline.meter(meter.preamble.name, index)
+                if config is not None:
+                    entity.meter_entry.config.CopyFrom(meters.encode(config))
+                yield entity
+
+
 class Registers:
-    """All registers of a pipeline whose cells are plain bit strings."""
+    """All registers of a pipeline."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Registers start at zero."""
@@ -59,9 +93,9 @@ class Registers:
         require(kind == p4r.Update.MODIFY, invalid, "registers can only be modified")
         register = self._schema.register(message.register_id)
         name = register.preamble.name
-        data = message.data.WhichOneof("data")
-        require(data == "bitstring", invalid, f"register {name} holds a bitstring, not {data}")
-        value = bytestrings.decode(message.data.bitstring, _bitwidth(register), f"register {name}")
+        what = f"register {name}"
+        _require_plain(self._schema, register)
+        [value] = p4data.decode(self._schema.p4info, register.type_spec, message.data, what)
         for index in _indexes(name, register.size, message):
             self._pipeline.set_register(name, index, value)
 
@@ -72,9 +106,10 @@ class Registers:
             chosen = [self._schema.register(pattern.register_id)]
         for register in chosen:
             name = register.preamble.name
-            _bitwidth(register)
+            _require_plain(self._schema, register)
             for index in _indexes(name, register.size, pattern):
-                data = p4d.P4Data(bitstring=bytestrings.encode(self._pipeline.register(name, index)))
+                value = self._pipeline.register(name, index)
+                data = p4data.encode(self._schema.p4info, register.type_spec, [value])
                 entity = p4r.Entity(
                     register_entry=p4r.RegisterEntry(register_id=register.preamble.id, data=data)
                 )
@@ -82,17 +117,37 @@ class Registers:
                 yield entity
 
 
-def _bitwidth(register: p4i.Register) -> int:
-    if register.type_spec.WhichOneof("type_spec") != "bitstring":
-        raise unimplemented(f"register {register.preamble.name}: only bit<n> and int<n> cells are supported")
-    bits = register.type_spec.bitstring
-    return bits.bit.bitwidth or bits.int.bitwidth or bits.varbit.max_bitwidth
+def changed(entity: p4r.Entity) -> bool:
+    """Whether a cell is another than it was in the beginning."""
+    match entity.WhichOneof("entity"):
+        case "counter_entry":
+            return bool(entity.counter_entry.data.packet_count or entity.counter_entry.data.byte_count)
+        case "meter_entry":
+            return entity.meter_entry.HasField("config")
+        case "register_entry":
+            data = entity.register_entry.data
+            return any((data.bitstring + data.enum_value).lstrip(b"\0")) or data.bool
+    return True
 
 
-def _indexes(name: str, size: int, message: p4r.CounterEntry | p4r.RegisterEntry) -> range:
+def _require_plain(schema: Schema, register: p4i.Register) -> None:
+    """BMv2's registers hold one number in a cell."""
+    parts = len(p4data.bitwidths(schema.p4info, register.type_spec))
+    require(
+        parts == 1, invalid, f"register {register.preamble.name} holds {parts} numbers in a cell, not one"
+    )
+
+
+def _require_colourless(message: p4r.MeterEntry) -> None:
+    if message.HasField("counter_data"):
+        raise meters.no_colours()
+
+
+def _indexes(name: str, size: int, message: p4r.CounterEntry | p4r.MeterEntry | p4r.RegisterEntry) -> range:
     if not message.HasField("index"):
         return range(size)
     index = message.index.index
-    if not 0 <= index < size:
+    require(index >= 0, invalid, f"{name}: an index is 0 or more, not {index}")
+    if index >= size:
         raise Refused(Code.OUT_OF_RANGE, f"{name} has indexes 0…{size - 1}, not {index}")
     return range(index, index + 1)

@@ -3,99 +3,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from finsy.proto import p4i, p4r
-from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
-from railweave.switch.p4runtime.arrays import Counters, Registers
+from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
+from railweave.switch.p4runtime import arrays
+from railweave.switch.p4runtime.arrays import Counters, Meters, Registers
+from railweave.switch.p4runtime.digests import Digests
+from railweave.switch.p4runtime.direct_entries import DirectEntries
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, unimplemented
+from railweave.switch.p4runtime.packet_io import ControllerHeader
+from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.replication import Replication
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.p4runtime.tables import Tables
+from railweave.switch.p4runtime.tables import Tables, monotonic_us
+from railweave.switch.p4runtime.value_sets import ValueSets
 from railweave.switch.pipeline import Pipeline
+
+_Update = p4r.Update
+_CODES: dict[type[Exception], Code] = {
+    UnknownEntry: Code.NOT_FOUND,
+    DuplicateEntry: Code.ALREADY_EXISTS,
+    TableFull: Code.RESOURCE_EXHAUSTED,
+    ImmutableTable: Code.PERMISSION_DENIED,
+    InUse: Code.FAILED_PRECONDITION,
+    ValueError: Code.INVALID_ARGUMENT,  # after those that are more special
+}
 
 
 @dataclass(frozen=True)
 class Device:
-    """One committed pipeline config and the state behind it."""
+    """One pipeline config and the state behind it."""
 
     config: p4r.ForwardingPipelineConfig
     pipeline: Pipeline
+    schema: Schema
     tables: Tables
+    direct: DirectEntries
+    profiles: Profiles
     counters: Counters
+    meters: Meters
     registers: Registers
     replication: Replication
+    value_sets: ValueSets
+    digests: Digests
+    packet_in: ControllerHeader
+    packet_out: ControllerHeader
 
     @classmethod
-    def of(cls, config: p4r.ForwardingPipelineConfig, pipeline: Pipeline) -> Device:
+    def of(
+        cls,
+        config: p4r.ForwardingPipelineConfig,
+        pipeline: Pipeline,
+        clock_us: Callable[[], int] = monotonic_us,
+    ) -> Device:
         """Serve a pipeline under its P4Info; Refused if they do not fit."""
         p4info = p4i.P4Info()
         p4info.CopyFrom(config.p4info)
         schema = Schema.of(p4info, pipeline.program)
+        profiles = Profiles(schema, pipeline)
+        tables = Tables(schema, pipeline, profiles, clock_us)
         return cls(
             config=config,
             pipeline=pipeline,
-            tables=Tables(schema, pipeline),
+            schema=schema,
+            tables=tables,
+            direct=DirectEntries(schema, pipeline, tables),
+            profiles=profiles,
             counters=Counters(schema, pipeline),
+            meters=Meters(schema, pipeline),
             registers=Registers(schema, pipeline),
             replication=Replication(pipeline),
+            value_sets=ValueSets(schema, pipeline),
+            digests=Digests(schema),
+            packet_in=ControllerHeader.of(p4info, "packet_in"),
+            packet_out=ControllerHeader.of(p4info, "packet_out"),
         )
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update, or be Refused."""
         try:
             self._write(update)
-        except UnknownEntry as error:
-            raise Refused(Code.NOT_FOUND, str(error)) from None
-        except DuplicateEntry as error:
-            raise Refused(Code.ALREADY_EXISTS, str(error)) from None
-        except TableFull as error:
-            raise Refused(Code.RESOURCE_EXHAUSTED, str(error)) from None
-        except ImmutableTable as error:
-            raise Refused(Code.PERMISSION_DENIED, str(error)) from None
+        except tuple(_CODES) as error:
+            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
+            raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
 
     def _write(self, update: p4r.Update) -> None:
         kind, entity = update.type, update.entity
-        if kind == p4r.Update.UNSPECIFIED:
-            raise invalid("an update is INSERT, MODIFY or DELETE")
-        match entity.WhichOneof("entity"):
-            case "table_entry":
-                self.tables.write(kind, entity.table_entry)
-            case "direct_counter_entry":
-                self.tables.write_direct_counter(kind, entity.direct_counter_entry)
-            case "counter_entry":
-                self.counters.write(kind, entity.counter_entry)
-            case "register_entry":
-                self.registers.write(kind, entity.register_entry)
-            case "packet_replication_engine_entry":
-                self.replication.write(kind, entity.packet_replication_engine_entry)
-            case None:
-                raise invalid("the update names no entity")
-            case other:
-                raise unimplemented(f"{other} is not supported by this target")
+        if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
+            raise invalid(f"an update is INSERT, MODIFY or DELETE, not {kind}")
+        named = entity.WhichOneof("entity")
+        writers: dict[str | None, Callable[[p4r.Update.Type.ValueType, Any], None]] = {
+            "table_entry": self.tables.write,
+            "direct_counter_entry": self.direct.write_counter,
+            "direct_meter_entry": self.direct.write_meter,
+            "action_profile_member": self.profiles.write_member,
+            "action_profile_group": self.profiles.write_group,
+            "counter_entry": self.counters.write,
+            "meter_entry": self.meters.write,
+            "register_entry": self.registers.write,
+            "packet_replication_engine_entry": self.replication.write,
+            "value_set_entry": self.value_sets.write,
+            "digest_entry": self.digests.write,
+        }
+        if named not in writers:
+            raise _no_entity(named)
+        writers[named](kind, getattr(entity, str(named)))
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
         """Everything that fits a pattern."""
-        match pattern.WhichOneof("entity"):
-            case "table_entry":
-                return self.tables.read(pattern.table_entry)
-            case "direct_counter_entry":
-                return self.tables.read_direct_counter(pattern.direct_counter_entry)
-            case "counter_entry":
-                return self.counters.read(pattern.counter_entry)
-            case "register_entry":
-                return self.registers.read(pattern.register_entry)
-            case "packet_replication_engine_entry":
-                return self.replication.read(pattern.packet_replication_engine_entry)
-            case "action_profile_member" | "action_profile_group":
-                return iter(())  # none can be written; clients that wipe a switch ask for them all the same
-            case None:
-                raise invalid("the request names no entity")
-            case other:
-                raise unimplemented(f"{other} is not supported by this target")
+        named = pattern.WhichOneof("entity")
+        readers: dict[str | None, Callable[[Any], Iterator[p4r.Entity]]] = {
+            "table_entry": self.tables.read,
+            "direct_counter_entry": self.direct.read_counters,
+            "direct_meter_entry": self.direct.read_meters,
+            "action_profile_member": self.profiles.read_members,
+            "action_profile_group": self.profiles.read_groups,
+            "counter_entry": self.counters.read,
+            "meter_entry": self.meters.read,
+            "register_entry": self.registers.read,
+            "packet_replication_engine_entry": self.replication.read,
+            "value_set_entry": self.value_sets.read,
+            "digest_entry": self.digests.read,
+        }
+        if named not in readers:
+            raise _no_entity(named)
+        return readers[named](getattr(pattern, str(named)))
 
-    def written(self) -> Iterator[p4r.Entity]:
-        """What controllers wrote, to be written into the pipeline that replaces this one."""
-        yield from self.tables.written()
-        yield from self.replication.written()
+    def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """What an update of the entity would replace, complete enough to be written back."""
+        if entity.WhichOneof("entity") == "table_entry":
+            return self.tables.current(entity.table_entry)
+        return self.read(entity)
+
+    def restore(self, update: p4r.Update) -> None:
+        """Carry out an update that brings back what was there."""
+        self.write(update)
+
+    def state(self) -> Iterator[p4r.Update]:
+        """Updates that make a fresh device of a like program the same as this one."""
+        for pattern in (
+            p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
+            p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
+            p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry()),
+            p4r.Entity(digest_entry=p4r.DigestEntry()),
+        ):
+            for entity in self.read(pattern):
+                yield _Update(type=_Update.INSERT, entity=entity)
+        yield from self.tables.state()
+        for pattern in (
+            p4r.Entity(counter_entry=p4r.CounterEntry()),
+            p4r.Entity(meter_entry=p4r.MeterEntry()),
+            p4r.Entity(register_entry=p4r.RegisterEntry()),
+            p4r.Entity(value_set_entry=p4r.ValueSetEntry()),
+        ):
+            for entity in self.read(pattern):
+                if arrays.changed(entity):
+                    yield _Update(type=_Update.MODIFY, entity=entity)
+
+
+def is_volatile(pattern: p4r.Entity) -> bool:
+    """Whether packets change what a pattern reads, of which there may be millions of cells."""
+    return pattern.WhichOneof("entity") in ("counter_entry", "meter_entry", "register_entry")
+
+
+def _no_entity(kind: str | None) -> Refused:
+    if kind is None:
+        return invalid("the update or request names no entity")
+    return unimplemented(f"{kind} is not supported by this target")

@@ -22,6 +22,7 @@ class Code(IntEnum):
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
+    ABORTED = 10
     OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
@@ -63,13 +64,24 @@ def require(condition: object, error: Callable[[str], Refused], message: str) ->
         raise error(message)
 
 
+_METADATA_BYTES = 8192 * 3 // 4  # what gRPC's clients take by default, less the growth by base64
+
+
 def batch_status(results: Sequence[Refused | None]) -> rpc_status.Status:
-    """Status of a batch with failures: one p4.v1.Error for every update, in order, OK ones included."""
+    """Status of a batch with failures: one p4.v1.Error for every update, in order, OK ones included.
+
+    The messages are left out where they would make the status longer than most clients take.
+    """
+    status = _batch_status(results, with_messages=True)
+    return status if status.ByteSize() <= _METADATA_BYTES else _batch_status(results, with_messages=False)
+
+
+def _batch_status(results: Sequence[Refused | None], *, with_messages: bool) -> rpc_status.Status:
     details = []
     for result in results:
         error = p4r.Error(canonical_code=Code.OK)
         if result is not None:
-            error = p4r.Error(canonical_code=result.code, message=result.message)
+            error = p4r.Error(canonical_code=result.code, message=result.message if with_messages else "")
         packed = any_pb2.Any()
         packed.Pack(error)
         details.append(packed)

@@ -36,27 +36,25 @@ def needs_priority(table: p4i.Table) -> bool:
     return any(field.match_type in _WITH_PRIORITY for field in table.match_fields)
 
 
-def decode(table: p4i.Table, matches: Iterable[p4r.FieldMatch]) -> list[Match]:
-    """One match per key field, in the table's order; Refused for what the table cannot match."""
+def decode(name: str, fields: Iterable[p4i.MatchField], matches: Iterable[p4r.FieldMatch]) -> list[Match]:
+    """One match per key field of table (or value set) `name`, in order; Refused for what it cannot match."""
     given: dict[int, p4r.FieldMatch] = {}
     for match in matches:
         require(match.field_id not in given, invalid, f"match field {match.field_id} is given twice")
         given[match.field_id] = match
-    decoded = [_decode_field(table, field, given.pop(field.id, None)) for field in table.match_fields]
-    require(
-        not given, invalid, f"table {table.preamble.name} has no match fields {sorted(given)}; ids start at 1"
-    )
+    decoded = [_decode_field(name, field, given.pop(field.id, None)) for field in fields]
+    require(not given, invalid, f"{name} has no match fields {sorted(given)}; ids start at 1")
     return decoded
 
 
-def encode(table: p4i.Table, matches: Sequence[FieldMatch]) -> list[p4r.FieldMatch]:
+def encode(fields: Iterable[p4i.MatchField], matches: Sequence[FieldMatch]) -> list[p4r.FieldMatch]:
     """The canonical FieldMatches of an entry."""
-    encoded = (_encode_field(field, match) for field, match in zip(table.match_fields, matches, strict=True))
+    encoded = (_encode_field(field, match) for field, match in zip(fields, matches, strict=True))
     return [field for field in encoded if field is not None]
 
 
-def _decode_field(table: p4i.Table, field: p4i.MatchField, match: p4r.FieldMatch | None) -> Match:
-    what = f"{table.preamble.name} field {field.name}"
+def _decode_field(name: str, field: p4i.MatchField, match: p4r.FieldMatch | None) -> Match:
+    what = f"{name} field {field.name}"
     kind = _KINDS.get(field.match_type)
     if kind is None:
         raise unimplemented(

@@ -8,108 +8,133 @@ from collections.abc import Callable
 
 from finsy.proto import p4r
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
+from railweave.switch.p4runtime import reconcile
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
 from railweave.switch.pipeline import Pipeline
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
+_WITH_CONFIG = (_Set.VERIFY, _Set.VERIFY_AND_SAVE, _Set.VERIFY_AND_COMMIT, _Set.RECONCILE_AND_COMMIT)
 
-Commit = Callable[[Pipeline], None]
+Commit = Callable[[Device], None]
 
 
 class PipelineConfig:
     """The committed device, the saved one, and the rules that lead from one to the next."""
 
     def __init__(self, commit: Commit) -> None:
-        """`commit` is told every pipeline that packets shall go through from then on."""
+        """`commit` is told every device that packets shall go through from then on."""
         self._commit = commit
         self._committed: Device | None = None
         self._saved: Device | None = None
         self._turn = asyncio.Lock()
 
     @property
-    def device(self) -> Device:
-        """The device that runs; Refused while there is none."""
-        if self._committed is None:
-            raise Refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+    def committed(self) -> Device | None:
+        """The device that packets go through."""
         return self._committed
 
-    async def set(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Carry out the request's action; a Refused one changes nothing."""
+    @property
+    def device(self) -> Device:
+        """The device that is written and read: the saved one from VERIFY_AND_SAVE to COMMIT, else what runs.
+
+        So what is written between the two is in place when the saved program begins to run. Refused if there
+        is neither.
+        """
+        device = self._saved or self._committed
+        if device is None:
+            raise Refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+        return device
+
+    async def set(
+        self, request: p4r.SetForwardingPipelineConfigRequest, still_allowed: Callable[[], object] = bool
+    ) -> None:
+        """Carry out the request's action; a Refused one changes nothing.
+
+        `still_allowed` is called when a program has been loaded, which takes a while, and may refuse.
+        """
         async with self._turn:
+            if request.action == _Set.COMMIT:
+                self._commit_saved(request)
+                return
+            require(
+                request.action in _WITH_CONFIG,
+                invalid,
+                f"action {request.action} is none of VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT, "
+                "RECONCILE_AND_COMMIT",
+            )
+            config = _copy(request)
+            same = self._committed is not None and _same_program(self._committed.config, config)
+            if request.action == _Set.RECONCILE_AND_COMMIT and same and self._committed is not None:
+                self._adopt_cookie(self._committed, config)
+                return
+            device = await _load(config)
+            still_allowed()
             match request.action:
-                case _Set.VERIFY:
-                    await self._load(request)
                 case _Set.VERIFY_AND_SAVE:
-                    self._saved = await self._load(request)
+                    self._saved = device
                 case _Set.VERIFY_AND_COMMIT:
-                    self._activate(await self._load(request))
+                    self._activate(device)
                 case _Set.RECONCILE_AND_COMMIT:
-                    await self._reconcile(request)
-                case _Set.COMMIT:
-                    if self._saved is None:
-                        raise Refused(Code.NOT_FOUND, "there is no saved config to commit")
-                    require(
-                        not request.HasField("config"),
-                        invalid,
-                        "COMMIT takes the saved config, not one of its own",
-                    )
-                    self._activate(self._saved)
-                case _:
-                    raise invalid(f"unknown action {request.action}")
+                    if self._committed is not None:
+                        reconcile.carry_over(self._committed, device)
+                    self._activate(device)
 
     def get(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
-    ) -> p4r.ForwardingPipelineConfig:
-        """As much of the committed config as was asked for."""
-        config = self.device.config
-        answer = p4r.ForwardingPipelineConfig()
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        """As much of the committed config as was asked for; without a config while there is none."""
+        answer = p4r.GetForwardingPipelineConfigResponse()
+        if self._committed is None:
+            return answer
+        config = self._committed.config
+        answer.config.SetInParent()
         if config.HasField("cookie"):
-            answer.cookie.CopyFrom(config.cookie)
+            answer.config.cookie.CopyFrom(config.cookie)
         if response_type in (_Get.ALL, _Get.P4INFO_AND_COOKIE):
-            answer.p4info.CopyFrom(config.p4info)
+            answer.config.p4info.CopyFrom(config.p4info)
         if response_type in (_Get.ALL, _Get.DEVICE_CONFIG_AND_COOKIE):
-            answer.p4_device_config = config.p4_device_config
+            answer.config.p4_device_config = config.p4_device_config
         return answer
 
-    async def _load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Device:
-        config = p4r.ForwardingPipelineConfig()
-        config.CopyFrom(request.config)
-        require(
-            config.p4_device_config, invalid, "the config has no p4_device_config (BMv2 JSON as p4c emits it)"
-        )
-        require(config.HasField("p4info"), invalid, "the config has no P4Info")
-        try:
-            pipeline = await asyncio.to_thread(Pipeline.load, config.p4_device_config)
-        except UnsupportedConstruct as error:
-            raise unimplemented(str(error)) from None
-        except InvalidProgram as error:
-            raise invalid(f"p4_device_config: {error}") from None
-        return Device.of(config, pipeline)
+    def _commit_saved(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
+        require(not request.HasField("config"), invalid, "COMMIT takes the saved config, not one of its own")
+        if self._saved is None:
+            raise Refused(Code.NOT_FOUND, "there is no saved config to commit: VERIFY_AND_SAVE one first")
+        self._activate(self._saved)
+
+    def _adopt_cookie(self, device: Device, config: p4r.ForwardingPipelineConfig) -> None:
+        """Keep a device, with all of its state, under the cookie of the same program's new config."""
+        device.config.ClearField("cookie")
+        if config.HasField("cookie"):
+            device.config.cookie.CopyFrom(config.cookie)
+        self._saved = None
 
     def _activate(self, device: Device) -> None:
-        self._commit(device.pipeline)
+        self._commit(device)
         self._committed = device
         self._saved = None
 
-    async def _reconcile(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Keep the forwarding state: all of it under the same program, else what can be written again."""
-        if self._committed is not None and _same_program(self._committed.config, request.config):
-            self._committed.config.cookie.CopyFrom(request.config.cookie)
-            return
-        device = await self._load(request)
-        for entity in self._committed.written() if self._committed else ():
-            default = entity.HasField("table_entry") and entity.table_entry.is_default_action
-            kind = p4r.Update.MODIFY if default else p4r.Update.INSERT
-            try:
-                device.write(p4r.Update(type=kind, entity=entity))
-            except Refused as refusal:
-                raise Refused(
-                    Code.FAILED_PRECONDITION,
-                    f"the new program cannot keep what is written ({refusal.message}); use VERIFY_AND_COMMIT",
-                ) from None
-        self._activate(device)
+
+def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipelineConfig:
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(request.config)
+    require(
+        config.p4_device_config, invalid, "the config has no p4_device_config (BMv2 JSON as p4c emits it)"
+    )
+    require(config.HasField("p4info"), invalid, "the config has no P4Info")
+    return config
+
+
+async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
+    try:
+        pipeline = await asyncio.to_thread(Pipeline.load, config.p4_device_config)
+    except UnsupportedConstruct as error:
+        raise invalid(f"this target cannot realize the config: {error}") from None
+    except InvalidProgram as error:
+        raise invalid(f"p4_device_config: {error}") from None
+    return Device.of(config, pipeline)
 
 
 def _same_program(ours: p4r.ForwardingPipelineConfig, theirs: p4r.ForwardingPipelineConfig) -> bool:

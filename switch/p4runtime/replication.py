@@ -14,6 +14,7 @@ from railweave.switch.pipeline import Pipeline, Replica
 _PORT_BITS = 9  # of v1model's egress_spec
 _INSTANCE_BITS = 16  # of its egress_rid
 _MAX_GROUP = (1 << 16) - 1  # its mcast_grp has 16 bits
+_MAX_LENGTH = (1 << 16) - 1
 _MAX_SESSION = (1 << 15) - 1  # BMv2 keeps the upper half of 16 bits for itself
 
 _Entry = p4r.PacketReplicationEngineEntry
@@ -77,9 +78,14 @@ class Replication:
             self._pipeline.clone_session(session, None)
             del self._sessions[session]
             return
-        if message.class_of_service or message.packet_length_bytes:
-            raise unimplemented("clone sessions with a class of service or truncation are not supported")
-        self._pipeline.clone_session(session, _replicas(message.replicas))
+        length = message.packet_length_bytes
+        require(
+            0 <= length <= _MAX_LENGTH,
+            invalid,
+            f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}",
+        )
+        replicas = _replicas(message.replicas)
+        self._pipeline.clone_session(session, replicas, message.class_of_service, length)
         stored = p4r.CloneSessionEntry()
         stored.CopyFrom(message)
         self._sessions[session] = stored

@@ -3,18 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from finsy.proto import p4i
+from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import invalid, not_found, require
-from railweave.switch.program import Program
+from railweave.switch.program import Program, TableInfo
 
 
 class _Named(Protocol):
     @property
     def preamble(self) -> p4i.Preamble: ...
+
+
+class _Sized(Protocol):
+    @property
+    def preamble(self) -> p4i.Preamble: ...
+    @property
+    def size(self) -> int: ...
+
+
+class _Cells(Protocol):
+    @property
+    def size(self) -> int: ...
 
 
 _T = TypeVar("_T", bound=_Named)
@@ -25,40 +38,47 @@ class Schema:
     """The objects of a P4Info that the server serves, by id."""
 
     p4info: p4i.P4Info
+    names: dict[int, str]  # of all objects
     tables: dict[int, p4i.Table]
     actions: dict[int, p4i.Action]
+    profiles: dict[int, p4i.ActionProfile]
     counters: dict[int, p4i.Counter]
     direct_counters: dict[int, p4i.DirectCounter]
+    meters: dict[int, p4i.Meter]
+    direct_meters: dict[int, p4i.DirectMeter]
     registers: dict[int, p4i.Register]
+    value_sets: dict[int, p4i.ValueSet]
+    digests: dict[int, p4i.Digest]
 
     @classmethod
     def of(cls, p4info: p4i.P4Info, program: Program) -> Schema:
-        """Index a P4Info; Refused if the program lacks something that it lists."""
+        """Index a P4Info; Refused if the program lacks something that it lists, or has it otherwise."""
+        names: dict[int, str] = {}
         schema = cls(
             p4info=p4info,
-            tables=_by_id(p4info.tables),
-            actions=_by_id(p4info.actions),
-            counters=_by_id(p4info.counters),
-            direct_counters=_by_id(p4info.direct_counters),
-            registers=_by_id(p4info.registers),
+            names=names,
+            tables=_by_id(p4info.tables, names),
+            actions=_by_id(p4info.actions, names),
+            profiles=_by_id(p4info.action_profiles, names),
+            counters=_by_id(p4info.counters, names),
+            direct_counters=_by_id(p4info.direct_counters, names),
+            meters=_by_id(p4info.meters, names),
+            direct_meters=_by_id(p4info.direct_meters, names),
+            registers=_by_id(p4info.registers, names),
+            value_sets=_by_id(p4info.value_sets, names),
+            digests=_by_id(p4info.digests, names),
         )
+        _require_translatable(p4info)
         _require_all("table", schema.tables.values(), program.tables)
-        _require_all("counter", schema.counters.values(), program.counters)
+        _require_all("action profile", schema.profiles.values(), program.profiles)
         _require_all("register", schema.registers.values(), program.registers)
+        _require_cells("counter", schema.counters.values(), program.counters)
+        _require_cells("meter", schema.meters.values(), program.meters)
+        _require_cells("register", schema.registers.values(), program.registers)
         for table in schema.tables.values():
-            keys = len(program.tables[table.preamble.name].key)
-            require(
-                keys == len(table.match_fields),
-                invalid,
-                f"table {table.preamble.name} has {keys} key fields in the program, "
-                f"{len(table.match_fields)} in the P4Info",
-            )
-            for reference in table.action_refs:
-                require(
-                    reference.id in schema.actions,
-                    invalid,
-                    f"table {table.preamble.name} refers to action {reference.id}, which the P4Info lacks",
-                )
+            schema._check_table(table, program.tables[table.preamble.name])
+        for digest in schema.digests.values():
+            schema._check_digest(digest, program)
         return schema
 
     def table(self, table_id: int) -> p4i.Table:
@@ -69,21 +89,109 @@ class Schema:
         """The action with this id; Refused if there is none."""
         return _find("action", self.actions, action_id)
 
+    def profile(self, profile_id: int) -> p4i.ActionProfile:
+        """The action profile with this id; Refused if there is none."""
+        return _find("action profile", self.profiles, profile_id)
+
     def counter(self, counter_id: int) -> p4i.Counter:
         """The indirect counter with this id; Refused if there is none."""
         return _find("counter", self.counters, counter_id)
+
+    def meter(self, meter_id: int) -> p4i.Meter:
+        """The indirect meter with this id; Refused if there is none."""
+        return _find("meter", self.meters, meter_id)
 
     def register(self, register_id: int) -> p4i.Register:
         """The register with this id; Refused if there is none."""
         return _find("register", self.registers, register_id)
 
+    def value_set(self, value_set_id: int) -> p4i.ValueSet:
+        """The value set with this id; Refused if there is none."""
+        return _find("value set", self.value_sets, value_set_id)
+
+    def digest(self, digest_id: int) -> p4i.Digest:
+        """The digest with this id; Refused if there is none."""
+        return _find("digest", self.digests, digest_id)
+
     def has_direct_counter(self, table: p4i.Table) -> bool:
         """Whether entries of the table count packets."""
         return any(resource in self.direct_counters for resource in table.direct_resource_ids)
 
+    def direct_meter(self, table: p4i.Table) -> p4i.DirectMeter | None:
+        """The meter of the table's entries, if they have one."""
+        return next(
+            (self.direct_meters[r] for r in table.direct_resource_ids if r in self.direct_meters), None
+        )
 
-def _by_id(objects: Iterable[_T]) -> dict[int, _T]:
-    return {one.preamble.id: one for one in objects}
+    def _check_table(self, table: p4i.Table, info: TableInfo) -> None:
+        name = table.preamble.name
+        require(
+            len(info.key) == len(table.match_fields),
+            invalid,
+            f"table {name} has {len(info.key)} key fields in the program, "
+            f"{len(table.match_fields)} in the P4Info",
+        )
+        for field, key in zip(table.match_fields, info.key, strict=True):
+            _require_width(f"field {field.name} of table {name}", field, key.bitwidth)
+        profile = self.profiles.get(table.implementation_id)
+        require(
+            (profile.preamble.name if profile else None) == info.profile,
+            invalid,
+            f"table {name} is implemented by {info.profile or 'no action profile'} in the program, but by "
+            f"{table.implementation_id or 'none'} in the P4Info",
+        )
+        require(
+            not self.has_direct_counter(table) or info.direct_counter,
+            invalid,
+            f"the P4Info gives table {name} a direct counter that the program lacks",
+        )
+        require(
+            self.direct_meter(table) is None or info.direct_meter is not None,
+            invalid,
+            f"the P4Info gives table {name} a direct meter that the program lacks",
+        )
+        for reference in table.action_refs:
+            require(
+                reference.id in self.actions,
+                invalid,
+                f"table {name} refers to action {reference.id}, which the P4Info lacks",
+            )
+            self._check_action(self.actions[reference.id], info)
+
+    def _check_action(self, action: p4i.Action, table: TableInfo) -> None:
+        name = action.preamble.name
+        found = next((known for known in table.actions if known.name == name), None)
+        require(found, invalid, f"table {table.name} has no action {name} in the program")
+        widths = [parameter.bitwidth for parameter in found.parameters] if found else []
+        require(
+            len(widths) == len(action.params),
+            invalid,
+            f"action {name} has {len(widths)} parameters in the program, {len(action.params)} in the P4Info",
+        )
+        for param, width in zip(action.params, widths, strict=True):
+            _require_width(f"parameter {param.name} of action {name}", param, width)
+
+    def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
+        name = digest.preamble.name
+        known = {info.name: info for info in program.digests.values()}
+        require(name in known, invalid, f"the P4Info has a digest {name!r} that the program lacks")
+        described, carried = p4data.bitwidths(self.p4info, digest.type_spec), known[name].bitwidths
+        require(
+            len(described) == len(carried),
+            invalid,
+            f"digest {name} has {len(carried)} fields in the program, {len(described)} in the P4Info",
+        )
+
+
+def _by_id(objects: Iterable[_T], names: dict[int, str]) -> dict[int, _T]:
+    found: dict[int, _T] = {}
+    for one in objects:
+        number, name = one.preamble.id, one.preamble.name
+        require(number != 0, invalid, f"{name!r} has the id 0 in the P4Info, which stands for none")
+        require(number not in names, invalid, f"{name!r} and {names.get(number)!r} share the id {number}")
+        names[number] = name
+        found[number] = one
+    return found
 
 
 def _require_all(kind: str, objects: Iterable[_Named], names: Collection[str]) -> None:
@@ -93,6 +201,38 @@ def _require_all(kind: str, objects: Iterable[_Named], names: Collection[str]) -
             invalid,
             f"the P4Info has a {kind} {one.preamble.name!r} that the program lacks; compile both together",
         )
+
+
+def _require_cells(kind: str, objects: Iterable[_Sized], cells: Mapping[str, _Cells]) -> None:
+    objects = list(objects)
+    _require_all(kind, objects, cells)
+    for one in objects:
+        name = one.preamble.name
+        require(
+            one.size == cells[name].size,
+            invalid,
+            f"{kind} {name} has {cells[name].size} cells in the program, {one.size} in the P4Info",
+        )
+
+
+def _require_translatable(p4info: p4i.P4Info) -> None:
+    """Numbers translate to themselves, where they fit; strings would need a dictionary."""
+    for name, spec in p4info.type_info.new_types.items():
+        if spec.translated_type.HasField("sdn_string"):
+            raise invalid(
+                f"type {name}: @p4runtime_translation({spec.translated_type.uri!r}, string) is not "
+                "supported; types may be translated from numbers only"
+            )
+
+
+def _require_width(what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
+    """The widths agree, or the type is translated: then the program's counts."""
+    require(
+        described.bitwidth == width or described.HasField("type_name"),
+        invalid,
+        f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
+    )
+    described.bitwidth = width
 
 
 def _find(kind: str, objects: dict[int, _T], object_id: int) -> _T:

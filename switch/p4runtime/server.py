@@ -1,33 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service on an address."""
+"""Services on an address: with or without TLS, with reflection and health, within limits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 import grpc
-from finsy.proto import p4r_grpc
+from finsy.proto import p4r, p4r_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from railweave.switch.options import SwitchError, Tls
 from railweave.switch.p4runtime.service import Service
 
 _MAX_MESSAGE_BYTES = 64 << 20  # a compiled program of many lanes is some megabytes of JSON
+_MAX_RPCS = 1024  # at once, streams included
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a second switch on the same address must fail, not share it
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", 256),  # of one connection
+    ("grpc.max_metadata_size", 1 << 20),
     # A controller whose machine died is noticed, and its mastership freed.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
 ]
+_P4RUNTIME = p4r.DESCRIPTOR.services_by_name["P4Runtime"].full_name
 
 
-def listen(service: Service, address: str) -> grpc.aio.Server:
-    """A server, to be started, on an address in gRPC's syntax; OSError if it cannot be had."""
-    server = grpc.aio.server(options=_OPTIONS)
+@dataclass(frozen=True)
+class Extra:
+    """A further service on the same address."""
+
+    name: str  # in full, for reflection
+    add: Callable[[grpc.aio.Server], None]
+
+
+async def listen(
+    service: Service, address: str, tls: Tls | None = None, extras: Sequence[Extra] = ()
+) -> grpc.aio.Server:
+    """A server, to be started, on an address in gRPC's syntax; OSError if it cannot be had.
+
+    SwitchError names a TLS file that cannot be read.
+    """
+    server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_RPCS)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise OSError(f"cannot listen on {address}: it is in use, or not an address of this machine")
+    for extra in extras:
+        extra.add(server)
+    names = [_P4RUNTIME, *(extra.name for extra in extras)]
+    statuses = health.aio.HealthServicer()
+    for name in ("", *names):
+        await statuses.set(name, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(statuses, server)
+    reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    _bind(server, address, tls)
     return server
+
+
+def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
+    causes = "it is in use, or not an address of this machine"
+    credentials = None
+    if tls is not None:
+        credentials = _credentials(tls)
+        causes += ", or the TLS certificate and key do not belong together"
+    try:
+        bound = (
+            server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        )
+    except RuntimeError:
+        bound = 0
+    if bound == 0:
+        raise OSError(f"cannot listen on {address}: {causes}")
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    pair = (_read(tls.key, "--tls-key"), _read(tls.certificate, "--tls-cert"))
+    ca = _read(tls.client_ca, "--tls-ca") if tls.client_ca else None
+    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SwitchError(f"{option} {path}: {error.strerror}") from None

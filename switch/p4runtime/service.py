@@ -4,38 +4,62 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
+from railweave.switch.options import DEFAULT_CPU_PORT
+from railweave.switch.p4runtime import batches
 from railweave.switch.p4runtime.arbitration import Arbitration
-from railweave.switch.p4runtime.errors import Code, Refused, batch_status, not_found, require, unimplemented
+from railweave.switch.p4runtime.device import Device, is_volatile
+from railweave.switch.p4runtime.errors import Code, Refused, batch_status, not_found, require
+from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
-from railweave.switch.p4runtime.stream import Stream, Streams
+from railweave.switch.p4runtime.roles import Scope, p4_id
+from railweave.switch.p4runtime.stream import Overrun, Stream, Streams
 from railweave.switch.pipeline import Pipeline
 
 API_VERSION = "1.4.1"
-_READ_BATCH = 256  # entities per ReadResponse: keeps messages far below gRPC's 4 MiB
-
-_log = logging.getLogger(__name__)
+MAX_STREAMS = 256  # open at once, with or without a role
+_READ_ENTITIES, _READ_BYTES = 256, 1 << 20  # per ReadResponse, far below gRPC's 4 MiB
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
     """P4Runtime for one device."""
 
-    def __init__(self, device_id: int, commit: Callable[[Pipeline], None]) -> None:
-        """`commit` is told every pipeline that packets shall go through from then on."""
+    def __init__(
+        self,
+        device_id: int,
+        commit: Callable[[Pipeline], None],
+        cpu_port: int | None = DEFAULT_CPU_PORT,
+    ) -> None:
+        """`commit` is told every pipeline that packets shall go through from then on.
+
+        Packets that a program sends to `cpu_port` go to controllers, and theirs come in on it.
+        """
         self._device_id = device_id
+        self._commit = commit
+        self._cpu_port = cpu_port
         self._arbitration = Arbitration(device_id)
-        self._streams = Streams(self._arbitration)
-        self._config = PipelineConfig(commit)
+        self._streams = Streams(self._arbitration, lambda: self._config.committed)
+        self._notifier = Notifier(self._streams)
+        self._config = PipelineConfig(self._activate)
+        self._open_streams = 0
 
     @property
     def config(self) -> PipelineConfig:
         """The pipeline config, for a program given at start."""
         return self._config
+
+    def close(self) -> None:
+        """Tell controllers nothing any more."""
+        self._notifier.watch(None)
+
+    def _activate(self, device: Device) -> None:
+        device.pipeline.set_cpu_port(self._cpu_port)
+        self._commit(device.pipeline)
+        self._notifier.watch(device)
 
     async def Capabilities(  # noqa: N802 - gRPC's name
         self,
@@ -43,6 +67,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         context: grpc.aio.ServicerContext[p4r.CapabilitiesRequest, p4r.CapabilitiesResponse],
     ) -> p4r.CapabilitiesResponse:
         """Say which version of the specification is served."""
+        try:
+            if request.device_id:
+                self._check_device(request.device_id)
+        except Refused as refusal:
+            await _abort(context, refusal)
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
@@ -55,8 +84,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Verify, save or commit a program."""
         try:
             self._check_device(request.device_id)
-            self._arbitration.check_primary(request.role, request.election_id)
-            await self._config.set(request)
+            self._check_may_push(request)
+            await self._config.set(request, lambda: self._check_may_push(request))
         except Refused as refusal:
             await _abort(context, refusal)
         return p4r.SetForwardingPipelineConfigResponse()
@@ -71,29 +100,22 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Give the committed program back."""
         try:
             self._check_device(request.device_id)
-            config = self._config.get(request.response_type)
         except Refused as refusal:
             await _abort(context, refusal)
-        return p4r.GetForwardingPipelineConfigResponse(config=config)
+        return self._config.get(request.response_type)
 
     async def Write(  # noqa: N802 - gRPC's name
         self,
         request: p4r.WriteRequest,
         context: grpc.aio.ServicerContext[p4r.WriteRequest, p4r.WriteResponse],
     ) -> p4r.WriteResponse:
-        """Carry out updates in order, the rest also when one fails."""
+        """Carry out a batch of updates; what failed stands in the status of the RPC."""
         try:
             self._check_device(request.device_id)
-            self._arbitration.check_primary(request.role, request.election_id)
-            require(
-                request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR,
-                unimplemented,
-                "the only atomicity is CONTINUE_ON_ERROR",
-            )
-            device = self._config.device
+            scope = self._primary(request)
+            results = batches.write(self._config.device, request, scope)
         except Refused as refusal:
             await _abort(context, refusal)
-        results = [_attempt(device.write, update) for update in request.updates]
         if any(result is not None for result in results):
             status = batch_status(results)
             details = (("grpc-status-details-bin", status.SerializeToString()),)
@@ -103,21 +125,39 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def Read(  # noqa: N802 - gRPC's name
         self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext[p4r.ReadRequest, p4r.ReadResponse]
     ) -> AsyncIterator[p4r.ReadResponse]:
-        """Stream everything that fits any of the request's patterns."""
+        """Stream everything that fits any of the request's patterns, in messages of bounded size."""
         try:
             self._check_device(request.device_id)
-            device = self._config.device
-            batch = p4r.ReadResponse()
-            for pattern in request.entities:
-                for entity in device.read(pattern):
-                    batch.entities.append(entity)
-                    if len(batch.entities) == _READ_BATCH:
-                        yield batch
-                        batch = p4r.ReadResponse()
+            batch, size = p4r.ReadResponse(), 0
+            for entity in self._read(self._config.device, request, self._arbitration.scope(request.role)):
+                batch.entities.append(entity)
+                size += entity.ByteSize()
+                if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
+                    yield batch
+                    batch, size = p4r.ReadResponse(), 0
             if batch.entities:
                 yield batch
         except Refused as refusal:
             await _abort(context, refusal)
+
+    @staticmethod
+    def _read(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity]:
+        """All that is asked for and belongs to the role.
+
+        No Write comes between parts of an answer, so all is read at once; but cells, which packets change
+        at any time and of which there can be millions, are read while they are sent.
+        """
+        found: list[p4r.Entity] = []
+        for pattern in request.entities:
+            if not is_volatile(pattern):
+                found += device.read(pattern)
+        yield from (entity for entity in found if scope.everything or scope.covers(p4_id(entity)))
+        del found
+        for pattern in request.entities:
+            if is_volatile(pattern):
+                for entity in device.read(pattern):
+                    if scope.everything or scope.covers(p4_id(entity)):
+                        yield entity
 
     async def StreamChannel(  # noqa: N802 - gRPC's name
         self,
@@ -125,6 +165,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
         context: grpc.aio.ServicerContext[p4r.StreamMessageRequest, p4r.StreamMessageResponse],
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Serve one controller until it leaves."""
+        if self._open_streams >= MAX_STREAMS:
+            message = f"{MAX_STREAMS} streams are open, which is the limit"
+            await _abort(context, Refused(Code.RESOURCE_EXHAUSTED, message))
+        self._open_streams += 1
         stream = Stream()
         incoming = asyncio.ensure_future(self._streams.serve(request_iterator, stream))
         outgoing = asyncio.ensure_future(stream.next())
@@ -139,10 +183,25 @@ class Service(p4r_grpc.P4RuntimeServicer):
                     return
         except Refused as refusal:
             await _abort(context, refusal)
+        except Overrun:
+            message = "too many notifications wait for this controller, which does not read them"
+            await _abort(context, Refused(Code.RESOURCE_EXHAUSTED, message))
         finally:
+            self._open_streams -= 1
             outgoing.cancel()
             incoming.cancel()
             await asyncio.gather(incoming, outgoing, return_exceptions=True)
+
+    def _primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Scope:
+        """The rights of the primary that makes a request; Refused if another makes it."""
+        election_id = request.election_id if request.HasField("election_id") else None
+        return self._arbitration.check_primary(request.role, election_id)
+
+    def _check_may_push(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
+        if not self._primary(request).can_push_pipeline:
+            raise Refused(
+                Code.PERMISSION_DENIED, f"the config of role {request.role!r} allows no pipeline push"
+            )
 
     def _check_device(self, device_id: int) -> None:
         require(device_id == self._device_id, not_found, f"this is device {self._device_id}, not {device_id}")
@@ -151,14 +210,3 @@ class Service(p4r_grpc.P4RuntimeServicer):
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refused) -> NoReturn:
     """End the RPC with the refusal's status."""
     await context.abort(refusal.code.grpc, refusal.message)
-
-
-def _attempt(write: Callable[[p4r.Update], None], update: p4r.Update) -> Refused | None:
-    try:
-        write(update)
-    except Refused as refusal:
-        return refusal
-    except Exception as error:
-        _log.exception("update failed: %s", update)
-        return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")
-    return None

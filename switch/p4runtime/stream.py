@@ -1,44 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bidirectional stream of one controller: arbitration now; packets and digests pass here too."""
+"""The bidirectional streams of controllers: arbitration, packets, digests, and time-outs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from finsy.proto import p4r
 from railweave.switch.p4runtime.arbitration import Arbitration, Notice
-from railweave.switch.p4runtime.errors import Code
+from railweave.switch.p4runtime.device import Device
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.packet_io import packet_out
+from railweave.switch.p4runtime.roles import Scope
 
-_QUEUED_MESSAGES = 4096  # for a controller that does not read
+_QUEUED_MESSAGES = (
+    4096  # for a controller that does not read: what does not fit is dropped, as packets may be
+)
+_QUEUED_BYTES = 16 << 20
+_QUEUED_NOTICES = 256  # arbitration is not dropped for packets; a stream that lets it pile up is ended
+
+
+class Overrun(Exception):
+    """A controller does not read what it must know."""
 
 
 class Stream:
-    """What waits to be sent to one controller. Messages beyond the bound are dropped, as packets may be."""
+    """What waits to be sent to one controller."""
 
     def __init__(self) -> None:
         """Nothing waits."""
-        self._queue: asyncio.Queue[p4r.StreamMessageResponse] = asyncio.Queue(_QUEUED_MESSAGES)
+        self._waiting: deque[tuple[p4r.StreamMessageResponse, int]] = deque()
+        self._bytes = 0
+        self._notices = 0
+        self._ready = asyncio.Event()
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
         """Queue a message; False if there is no room."""
-        try:
-            self._queue.put_nowait(message)
-        except asyncio.QueueFull:
+        size = message.ByteSize()
+        if len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
             return False
+        self._queue(message, size)
         return True
 
+    def notify(self, message: p4r.StreamMessageResponse) -> None:
+        """Queue a message that must not be lost."""
+        self._notices += 1
+        self._queue(message, message.ByteSize())
+
+    def _queue(self, message: p4r.StreamMessageResponse, size: int) -> None:
+        self._waiting.append((message, size))
+        self._bytes += size
+        self._ready.set()
+
     async def next(self) -> p4r.StreamMessageResponse:
-        """Wait for a message to send."""
-        return await self._queue.get()
+        """Wait for a message to send; Overrun if too many wait for a controller that does not read."""
+        await self._ready.wait()
+        if self._notices > _QUEUED_NOTICES:
+            raise Overrun
+        message, size = self._waiting.popleft()
+        self._bytes -= size
+        self._notices -= message.HasField("arbitration")
+        if not self._waiting:
+            self._ready.clear()
+        return message
 
 
 class Streams:
     """All controllers of a device."""
 
-    def __init__(self, arbitration: Arbitration) -> None:
-        """No controller is connected."""
+    def __init__(self, arbitration: Arbitration, committed: Callable[[], Device | None]) -> None:
+        """No controller is connected; `committed` gives the device that packets go through."""
         self._arbitration = arbitration
+        self._committed = committed
 
     async def serve(self, requests: AsyncIterator[p4r.StreamMessageRequest], stream: Stream) -> None:
         """Take the controller's messages until it leaves; Refused: close the stream with that status."""
@@ -48,30 +82,53 @@ class Streams:
         finally:
             _deliver(self._arbitration.leave(stream))
 
+    def tell_primaries(self, message: p4r.StreamMessageResponse, may_hear: Callable[[Scope], bool]) -> None:
+        """Send something to the primary of every role that may hear it, if its stream has room."""
+        for stream, scope in self.primaries():
+            if may_hear(scope):
+                stream.send(message)
+
+    def primaries(self) -> list[tuple[Stream, Scope]]:
+        """The primary's stream of every role that has one, with what it may hear."""
+        return [(s, scope) for s, scope in self._arbitration.primaries() if isinstance(s, Stream)]
+
     def _take(self, stream: Stream, request: p4r.StreamMessageRequest) -> None:
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             _deliver(self._arbitration.update(stream, request.arbitration))
-        elif not self._arbitration.is_primary(stream):
-            stream.send(_stream_error(Code.PERMISSION_DENIED, "only the primary may send this", request))
-        elif kind == "packet":
-            stream.send(_stream_error(Code.UNIMPLEMENTED, "packet-out is not supported", request))
-        elif kind == "digest_ack":
-            stream.send(_stream_error(Code.NOT_FOUND, "no digest list waits for this", request))
-        else:
-            stream.send(
-                _stream_error(Code.INVALID_ARGUMENT, "the message is empty or of unknown kind", request)
-            )
+            return
+        try:
+            if not self._arbitration.is_primary(stream):
+                raise Refused(Code.PERMISSION_DENIED, "only the primary may send this")
+            device = self._committed()
+            if device is None:
+                raise Refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+            if kind == "packet":
+                self._packet_out(device, request.packet)
+            elif kind == "digest_ack":
+                device.digests.acknowledge(request.digest_ack)
+            else:
+                raise invalid(
+                    "expected is an arbitration, a packet or a digest_ack, not " + (kind or "nothing")
+                )
+        except Refused as refusal:
+            stream.send(_stream_error(refusal, request))
+
+    @staticmethod
+    def _packet_out(device: Device, message: p4r.PacketOut) -> None:
+        packet = packet_out(device.packet_out, message)
+        require(device.pipeline.cpu_port is not None, invalid, "the switch has no CPU port; see --cpu-port")
+        device.pipeline.packet_out(packet)
 
 
 def _deliver(notices: Iterable[Notice]) -> None:
     for stream, message in notices:
         if isinstance(stream, Stream):
-            stream.send(message)
+            stream.notify(message)
 
 
-def _stream_error(code: Code, message: str, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
-    error = p4r.StreamError(canonical_code=code, message=message)
+def _stream_error(refusal: Refused, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
+    error = p4r.StreamError(canonical_code=refusal.code, message=refusal.message)
     match request.WhichOneof("update"):
         case "packet":
             error.packet_out.packet_out.CopyFrom(request.packet)

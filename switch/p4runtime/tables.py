@@ -1,216 +1,326 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries and their direct counters."""
+"""Table entries (specification, section 9.1), with the direct resources that come along with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
 from railweave.switch.p4runtime import actions, matches
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
+from railweave.switch.p4runtime.direct import Direct
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
+from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import CounterValue, Entry, Match, Pipeline
+from railweave.switch.pipeline import Entry, Match, Pipeline, Target
 
 _Update = p4r.Update
 _Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
+def monotonic_us() -> int:
+    """The clock of the ports' thread, in microseconds."""
+    return time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a switch does not understand, but gives back as it was written."""
+
+    metadata: bytes = b""
+    controller_metadata: int = 0
+    action_set: p4r.TableAction | None = None  # with the weights and watched ports as they were written
+
+
 class Tables:
     """All tables of a pipeline. Entries live there; kept here is only what is opaque to a switch."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+    def __init__(
+        self, schema: Schema, pipeline: Pipeline, profiles: Profiles, clock_us: Callable[[], int]
+    ) -> None:
         """Serve the tables, with the entries that the program itself brought."""
         self._schema = schema
         self._pipeline = pipeline
-        self._cookies: dict[tuple[int, int | None], p4r.TableEntry] = {}  # by table id and handle
+        self._profiles = profiles
+        self._clock_us = clock_us
+        self._kept: dict[tuple[int, int | None], _Kept] = {}  # by table id and handle
+        self.direct = Direct(schema, pipeline)
 
     def write(self, kind: _Kind, message: p4r.TableEntry) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY a default action."""
         table = self._schema.table(message.table_id)
-        _require_supported(message)
+        name = table.preamble.name
+        require(not message.HasField("time_since_last_hit"), invalid, "time_since_last_hit is for reading")
         if message.is_default_action:
             self._write_default(kind, table, message)
             return
-        name = table.preamble.name
+        match = self.key(table, message)
         if table.is_const_table:
-            raise Refused(Code.PERMISSION_DENIED, f"the entries of table {name} are constant")
-        match = self._key(table, message)
-        if kind == _Update.INSERT:
-            action, params = actions.decode(self._schema, table, message.action, default=False)
-            self._require_countable(table, message)
-            handle = self._pipeline.insert(name, match, action, params, message.priority)
-            self._keep(table, handle, message)
+            self._write_constant(kind, table, match, message)
             return
-        handle = self._find(table, match, message.priority)
-        if kind == _Update.MODIFY:
-            action, params = actions.decode(self._schema, table, message.action, default=False)
-            self._require_countable(table, message)
-            self._pipeline.modify(name, handle, action, params)
-            self._keep(table, handle, message)
+        if kind == _Update.DELETE:
+            self._delete(table, self.find(table, match, message.priority))
+            return
+        target = actions.decode_target(self._schema, table, message.action)
+        if target.action_set is not None:
+            self._profiles.require_one_shot(table.implementation_id)
+        self.direct.check(table, message)
+        self._check_timeout(table, message)
+        if kind == _Update.INSERT:
+            handle = self._insert(name, match, target, message)
         else:
-            self._pipeline.delete(name, handle)
-            self._cookies.pop((table.preamble.id, handle), None)
+            handle = self.find(table, match, message.priority)
+            self._modify(name, handle, target, message)
+        self._keep(table, handle, message)
+        self._count_one_shot(table, handle, present=target.action_set is not None)
+        self.direct.apply(table, handle, message)
 
     def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity]:
         """Entries, or default entries, that fit a pattern; what it leaves unset is a wildcard."""
-        _require_supported(pattern)
-        for table in self._tables(pattern.table_id):
-            counted = pattern.HasField("counter_data") and self._schema.has_direct_counter(table)
-            for message, handle in self._select(table, pattern):
-                if counted and handle is not None:
-                    message.counter_data.CopyFrom(self._count(table, handle))
+        if pattern.table_id:
+            table = self._schema.table(pattern.table_id)
+            if pattern.HasField("time_since_last_hit"):
+                self._check_timeout(table, pattern)
+            self.direct.check_read(table, pattern)
+        for table in self._chosen(pattern.table_id):
+            for message, handle in self.select(table, pattern):
+                if handle is not None:
+                    self._fill(table, handle, pattern, message)
                 yield p4r.Entity(table_entry=message)
 
-    def write_direct_counter(self, kind: _Kind, message: p4r.DirectCounterEntry) -> None:
-        """MODIFY the counter of an existing entry."""
-        require(
-            kind == _Update.MODIFY, invalid, "a direct counter comes and goes with its entry: only MODIFY"
-        )
-        entry = message.table_entry
-        table = self._schema.table(entry.table_id)
-        self._require_counter(table)
-        _require_no_default(entry)
-        handle = self._find(table, self._key(table, entry), entry.priority)
-        if message.HasField("data"):
-            self._pipeline.set_direct_counter(table.preamble.name, handle, _value(message.data))
+    def current(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
+        """The entry with this very key, complete: what an update of it would replace."""
+        table = self._schema.table(message.table_id)
+        if message.is_default_action:
+            default = self.encode_default(table)
+            if self._is_declared(table):
+                default.ClearField("action")
+            yield p4r.Entity(table_entry=default)
+            return
+        handle = self.find(table, self.key(table, message), message.priority)
+        entry = self.encode(table, self._pipeline.entry(table.preamble.name, handle))
+        self.direct.read_all(table, handle, entry)
+        if entry.is_const:
+            entry.ClearField("action")
+        entry.is_const = False
+        yield p4r.Entity(table_entry=entry)
 
-    def read_direct_counter(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-        """Counters of the entries that fit the pattern."""
-        _require_no_default(pattern.table_entry)
-        wildcard = pattern.table_entry.table_id == 0
-        for table in self._tables(pattern.table_entry.table_id):
-            if wildcard and not self._schema.has_direct_counter(table):
-                continue
-            self._require_counter(table)
-            for message, handle in self._select(table, pattern.table_entry):
-                if handle is None:
-                    continue
-                message.ClearField("action")
-                counted = p4r.DirectCounterEntry(table_entry=message, data=self._count(table, handle))
-                yield p4r.Entity(direct_counter_entry=counted)
-
-    def written(self) -> Iterator[p4r.Entity]:
-        """Entries and default actions that are not the program's own."""
+    def state(self) -> Iterator[p4r.Update]:
+        """What makes the tables of a fresh pipeline like these."""
         for table in self._schema.tables.values():
             for entry in self._pipeline.entries(table.preamble.name):
-                if not entry.const:
-                    yield p4r.Entity(table_entry=self._encode(table, entry))
-            declared = self._pipeline.program.tables[table.preamble.name].default
-            current = self._pipeline.default(table.preamble.name)
-            if current is not None and (
-                declared is None or current != (declared.action, declared.parameters)
-            ):
-                yield p4r.Entity(table_entry=self._encode_default(table))
+                message = self.encode(table, entry)
+                self.direct.read_all(table, entry.handle, message)
+                if entry.const and self.direct.is_fresh(message):
+                    continue
+                kind = _Update.MODIFY if entry.const else _Update.INSERT
+                if entry.const:
+                    message.ClearField("action")
+                message.is_const = False
+                yield _Update(type=kind, entity=p4r.Entity(table_entry=message))
+            if not self._is_declared(table):
+                default = p4r.Entity(table_entry=self.encode_default(table))
+                yield _Update(type=_Update.MODIFY, entity=default)
 
-    def _write_default(self, kind: _Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
-        name = table.preamble.name
-        require(kind == _Update.MODIFY, invalid, f"the default action of {name} can only be modified")
-        require(
-            not message.match and not message.priority,
-            invalid,
-            "a default entry has neither match nor priority",
-        )
-        if message.HasField("counter_data"):
-            _require_no_default(message)
-        if table.const_default_action_id:
-            raise Refused(Code.PERMISSION_DENIED, f"the default action of {name} is constant")
-        if message.HasField("action"):
-            action, params = actions.decode(self._schema, table, message.action, default=True)
-            self._pipeline.set_default(name, action, params)
-            self._keep(table, None, message)
-        else:
-            self._pipeline.set_default(name, None)
-            self._cookies.pop((table.preamble.id, None), None)
+    def expired(self) -> list[p4r.TableEntry]:
+        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
+        tables = {table.preamble.name: table for table in self._schema.tables.values()}
+        found = []
+        for name, entry in self._pipeline.expired(self._clock_us()):
+            message = self.encode(tables[name], entry)
+            message.ClearField("action")
+            found.append(message)
+        return found
 
-    def _key(self, table: p4i.Table, message: p4r.TableEntry) -> list[Match]:
+    def key(self, table: p4i.Table, message: p4r.TableEntry) -> list[Match]:
         """The match of an entry that is named in full."""
         name = table.preamble.name
         if matches.needs_priority(table):
             require(message.priority > 0, invalid, f"an entry of {name} needs a priority greater than 0")
         else:
             require(message.priority == 0, invalid, f"an entry of {name} takes no priority")
-        return matches.decode(table, message.match)
+        return matches.decode(name, table.match_fields, message.match)
 
-    def _find(self, table: p4i.Table, match: list[Match], priority: int) -> int:
+    def find(self, table: p4i.Table, match: list[Match], priority: int) -> int:
+        """The handle of the entry with this key; Refused if there is none."""
         handle = self._pipeline.find(table.preamble.name, match, priority)
         if handle is None:
             raise not_found(f"table {table.preamble.name} has no such entry")
         return handle
 
-    def _keep(self, table: p4i.Table, handle: int | None, message: p4r.TableEntry) -> None:
-        """Remember what only the controller understands, and write the counter if one came along."""
-        self._cookies[table.preamble.id, handle] = p4r.TableEntry(
-            metadata=message.metadata, controller_metadata=message.controller_metadata
-        )
-        if handle is not None and message.HasField("counter_data"):
-            self._pipeline.set_direct_counter(table.preamble.name, handle, _value(message.counter_data))
-
-    def _tables(self, table_id: int) -> list[p4i.Table]:
-        return [self._schema.table(table_id)] if table_id else list(self._schema.tables.values())
-
-    def _select(
+    def select(
         self, table: p4i.Table, pattern: p4r.TableEntry
     ) -> Iterator[tuple[p4r.TableEntry, int | None]]:
         """Entries (or the default entry, if that is asked for) with their handles."""
         if pattern.is_default_action:
-            yield self._encode_default(table), None
+            yield self.encode_default(table), None
             return
+        name = table.preamble.name
         match: list[Match] = []
         if pattern.match:
             require(pattern.table_id, invalid, "a match needs a table")
-            match = matches.decode(table, pattern.match)
-        for entry in self._pipeline.entries(table.preamble.name):
+            match = matches.decode(name, table.match_fields, pattern.match)
+        for entry in self._pipeline.entries(name):
             if pattern.priority not in (0, entry.priority):
                 continue
-            if match and self._pipeline.find(table.preamble.name, match, entry.priority) != entry.handle:
+            if match and self._pipeline.find(name, match, entry.priority) != entry.handle:
                 continue
-            yield self._encode(table, entry), entry.handle
+            message = self.encode(table, entry)
+            if _fits(message, pattern):
+                yield message, entry.handle
 
-    def _encode(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
-        message = p4r.TableEntry(table_id=table.preamble.id, is_const=entry.const)
-        message.match.extend(matches.encode(table, entry.matches))
-        message.action.CopyFrom(actions.encode(self._schema, table, entry.action, entry.params))
+    def encode(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
+        """An entry as it was written, without its direct resources."""
+        kept = self._kept.get((table.preamble.id, entry.handle), _Kept())
+        message = p4r.TableEntry(
+            table_id=table.preamble.id,
+            is_const=entry.const,
+            idle_timeout_ns=entry.idle_timeout_ns,
+            metadata=kept.metadata,
+            controller_metadata=kept.controller_metadata,
+        )
+        message.match.extend(matches.encode(table.match_fields, entry.matches))
+        if kept.action_set is not None:
+            message.action.CopyFrom(kept.action_set)
+        else:
+            target = Target(entry.action, entry.params, entry.member, entry.group)
+            message.action.CopyFrom(actions.encode_target(self._schema, table, target))
         if matches.needs_priority(table):
             message.priority = entry.priority
-        message.MergeFrom(self._cookies.get((table.preamble.id, entry.handle), p4r.TableEntry()))
         return message
 
-    def _encode_default(self, table: p4i.Table) -> p4r.TableEntry:
-        message = p4r.TableEntry(table_id=table.preamble.id, is_default_action=True)
+    def encode_default(self, table: p4i.Table) -> p4r.TableEntry:
+        """The default entry."""
+        kept = self._kept.get((table.preamble.id, None), _Kept())
+        message = p4r.TableEntry(
+            table_id=table.preamble.id,
+            is_default_action=True,
+            metadata=kept.metadata,
+            controller_metadata=kept.controller_metadata,
+        )
         default = self._pipeline.default(table.preamble.name)
         if default is not None:
-            message.action.CopyFrom(actions.encode(self._schema, table, *default))
-        message.MergeFrom(self._cookies.get((table.preamble.id, None), p4r.TableEntry()))
+            message.action.action.CopyFrom(actions.encode(self._schema, table, *default))
         return message
 
-    def _require_counter(self, table: p4i.Table) -> None:
+    def _write_default(self, kind: _Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
+        name = table.preamble.name
+        require(kind == _Update.MODIFY, invalid, f"the default action of {name} can only be modified")
         require(
-            self._schema.has_direct_counter(table),
+            not message.match and not message.priority and not message.idle_timeout_ns,
             invalid,
-            f"table {table.preamble.name} has no direct counter",
+            "a default entry has neither match nor priority nor idle time-out",
+        )
+        self.direct.refuse_default(message)
+        if table.const_default_action_id or table.implementation_id:
+            raise Refused(Code.PERMISSION_DENIED, f"the default action of {name} is constant")
+        if message.HasField("action"):
+            require(
+                message.action.WhichOneof("type") == "action",
+                invalid,
+                f"a default entry of {name} takes an action",
+            )
+            action, params = actions.decode(self._schema, table, message.action.action, default=True)
+            self._pipeline.set_default(name, action, params)
+            self._keep(table, None, message)
+        else:
+            self._pipeline.set_default(name, None)
+            self._kept.pop((table.preamble.id, None), None)
+
+    def _write_constant(
+        self, kind: _Kind, table: p4i.Table, match: list[Match], message: p4r.TableEntry
+    ) -> None:
+        """Of a constant entry only the direct resources can be written."""
+        name = table.preamble.name
+        if kind != _Update.MODIFY or message.HasField("action") or message.idle_timeout_ns:
+            raise Refused(
+                Code.PERMISSION_DENIED,
+                f"the entries of table {name} are constant: only their counters and meters can be modified",
+            )
+        self.direct.check(table, message)
+        self.direct.apply(table, self.find(table, match, message.priority), message)
+
+    def _insert(self, name: str, match: list[Match], target: Target, message: p4r.TableEntry) -> int:
+        return self._pipeline.insert(
+            name,
+            match,
+            target.action,
+            target.params,
+            message.priority,
+            member=target.member,
+            group=target.group,
+            action_set=target.action_set,
+            idle_timeout_ns=message.idle_timeout_ns,
+            now_us=self._clock_us(),
         )
 
-    def _require_countable(self, table: p4i.Table, message: p4r.TableEntry) -> None:
-        if message.HasField("counter_data"):
-            self._require_counter(table)
+    def _modify(self, name: str, handle: int, target: Target, message: p4r.TableEntry) -> None:
+        self._pipeline.modify(
+            name,
+            handle,
+            target.action,
+            target.params,
+            member=target.member,
+            group=target.group,
+            action_set=target.action_set,
+            idle_timeout_ns=message.idle_timeout_ns,
+            now_us=self._clock_us(),
+        )
 
-    def _count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
-        value = self._pipeline.direct_counter(table.preamble.name, handle)
-        return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)
+    def _delete(self, table: p4i.Table, handle: int) -> None:
+        self._pipeline.delete(table.preamble.name, handle)
+        self._kept.pop((table.preamble.id, handle), None)
+        self._count_one_shot(table, handle, present=False)
+
+    def _keep(self, table: p4i.Table, handle: int | None, message: p4r.TableEntry) -> None:
+        one_shot = message.action.WhichOneof("type") == "action_profile_action_set"
+        action_set = p4r.TableAction()
+        action_set.CopyFrom(message.action)
+        self._kept[table.preamble.id, handle] = _Kept(
+            message.metadata, message.controller_metadata, action_set if one_shot else None
+        )
+
+    def _count_one_shot(self, table: p4i.Table, handle: int, *, present: bool) -> None:
+        if table.implementation_id:
+            self._profiles.count_one_shot(table.implementation_id, table.preamble.id, handle, present=present)
+
+    def _check_timeout(self, table: p4i.Table, message: p4r.TableEntry) -> None:
+        name = table.preamble.name
+        require(message.idle_timeout_ns >= 0, invalid, "idle_timeout_ns is 0 (never) or more")
+        wanted = message.idle_timeout_ns or message.HasField("time_since_last_hit")
+        supported = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
+        require(supported or not wanted, invalid, f"table {name} supports no idle time-outs")
+
+    def _fill(self, table: p4i.Table, handle: int, pattern: p4r.TableEntry, message: p4r.TableEntry) -> None:
+        """Add what the pattern asks for."""
+        self.direct.read(table, handle, pattern, message)
+        if (
+            pattern.HasField("time_since_last_hit")
+            and table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
+        ):
+            elapsed = self._pipeline.time_since_last_hit_ns(table.preamble.name, handle, self._clock_us())
+            message.time_since_last_hit.elapsed_ns = elapsed
+
+    def _is_declared(self, table: p4i.Table) -> bool:
+        """Whether the default action is the one that the program declares."""
+        declared = self._pipeline.program.tables[table.preamble.name].default
+        current = self._pipeline.default(table.preamble.name)
+        kept = self._kept.get((table.preamble.id, None), _Kept())
+        if kept != _Kept():
+            return False
+        return current == (None if declared is None else (declared.action, declared.parameters))
+
+    def _chosen(self, table_id: int) -> list[p4i.Table]:
+        return [self._schema.table(table_id)] if table_id else list(self._schema.tables.values())
 
 
-def _value(data: p4r.CounterData) -> CounterValue:
-    return CounterValue(data.packet_count, data.byte_count)
-
-
-def _require_supported(message: p4r.TableEntry) -> None:
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        raise unimplemented("direct meters are not supported")
-    if message.idle_timeout_ns:
-        raise unimplemented("idle time-outs are not supported")
-
-
-def _require_no_default(message: p4r.TableEntry) -> None:
-    if message.is_default_action:
-        raise unimplemented("direct counters count hits: a default action has none, as on BMv2")
+def _fits(message: p4r.TableEntry, pattern: p4r.TableEntry) -> bool:
+    """Whether an entry has the action and the metadata that a pattern names."""
+    wanted = pattern.action.action.action_id
+    return (
+        wanted in (0, message.action.action.action_id)
+        and pattern.controller_metadata in (0, message.controller_metadata)
+        and pattern.metadata in (b"", message.metadata)
+    )

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from railweave._native.engine import Engine
 from railweave.switch.pipeline.matches import LOW64
@@ -25,6 +26,15 @@ class Base:
         if name not in self.program.tables:
             raise ValueError(f"no table {name!r}; the program has {', '.join(sorted(self.program.tables))}")
         return self.program.tables[name]
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """No packet passes while this lasts: each sees the tables as before, or as after. Not reentrant."""
+        self.native.freeze()
+        try:
+            yield
+        finally:
+            self.native.thaw()
 
     def _now(self, now_us: int | None) -> int:
         """`now_us`, or the time of the last packet."""

@@ -6,26 +6,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from railweave.v1 import controller_pb2, controller_pb2_grpc
+from railweave.v1 import controller_pb2, controller_pb2_grpc, switch_pb2, switch_pb2_grpc
 
 PROTO = Path(__file__).parents[2] / "proto"
-SOURCE = "railweave/v1/controller.proto"
+FILES = ("controller", "switch")
+SERVICES = {
+    "Controller": (controller_pb2, controller_pb2_grpc.ControllerServicer),
+    "Switch": (switch_pb2, switch_pb2_grpc.SwitchServicer),
+}
 
 
-def compile_to(folder: Path) -> None:
+def compile_to(folder: Path, name: str) -> None:
     """Run protoc as CONTRIBUTING says."""
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
     outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
-    assert protoc.main(["protoc", f"-I{PROTO}", *outputs, SOURCE]) == 0
+    assert protoc.main(["protoc", f"-I{PROTO}", *outputs, f"railweave/v1/{name}.proto"]) == 0
 
 
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("suffix", ["pb2.py", "pb2.pyi", "pb2_grpc.py"])
-def test_the_code_is_generated_from_the_proto_file(tmp_path: Path, suffix: str) -> None:
+def test_the_code_is_generated_from_the_proto_file(tmp_path: Path, name: str, suffix: str) -> None:
     """Line by line, but for those that name the generator's version."""
-    compile_to(tmp_path)
-    fresh, committed = (
-        _significant(root / f"railweave/v1/controller_{suffix}") for root in (tmp_path, PROTO)
-    )
+    compile_to(tmp_path, name)
+    fresh, committed = (_significant(root / f"railweave/v1/{name}_{suffix}") for root in (tmp_path, PROTO))
     assert committed == fresh
 
 
@@ -36,10 +39,11 @@ def _significant(path: Path) -> list[str]:
         return [line for line in lines if "import" not in line]
     if path.stem.endswith("_pb2"):
         return [line for line in lines if "AddSerializedFile" in line]
-    return [line for line in lines if "/railweave.v1." in line or "controller__pb2." in line]
+    return [line for line in lines if "/railweave.v1." in line or "__pb2." in line]
 
 
-def test_the_service_has_every_method() -> None:
-    service = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
-    for method in service.methods:
-        assert callable(getattr(controller_pb2_grpc.ControllerServicer, method.name))
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_service_has_every_method(name: str) -> None:
+    messages, servicer = SERVICES[name]
+    for method in messages.DESCRIPTOR.services_by_name[name].methods:
+        assert callable(getattr(servicer, method.name))

@@ -1,0 +1,65 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetPortsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPortsResponse(_message.Message):
+    __slots__ = ("ports", "pipeline", "time_ns")
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    ports: _containers.RepeatedCompositeFieldContainer[PortStatus]
+    pipeline: PipelineStatus
+    time_ns: int
+    def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ...) -> None: ...
+
+class PortStatus(_message.Message):
+    __slots__ = ("port", "interface", "up", "rx_packets", "rx_bytes", "rx_frames", "rx_missed", "rx_refused", "tx_packets", "tx_bytes", "tx_frames", "tx_dropped", "tx_refused")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    UP_FIELD_NUMBER: _ClassVar[int]
+    RX_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    RX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RX_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    RX_MISSED_FIELD_NUMBER: _ClassVar[int]
+    RX_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    TX_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    TX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TX_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    TX_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    TX_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    interface: str
+    up: bool
+    rx_packets: int
+    rx_bytes: int
+    rx_frames: int
+    rx_missed: int
+    rx_refused: int
+    tx_packets: int
+    tx_bytes: int
+    tx_frames: int
+    tx_dropped: int
+    tx_refused: int
+    def __init__(self, port: _Optional[int] = ..., interface: _Optional[str] = ..., up: _Optional[bool] = ..., rx_packets: _Optional[int] = ..., rx_bytes: _Optional[int] = ..., rx_frames: _Optional[int] = ..., rx_missed: _Optional[int] = ..., rx_refused: _Optional[int] = ..., tx_packets: _Optional[int] = ..., tx_bytes: _Optional[int] = ..., tx_frames: _Optional[int] = ..., tx_dropped: _Optional[int] = ..., tx_refused: _Optional[int] = ...) -> None: ...
+
+class PipelineStatus(_message.Message):
+    __slots__ = ("program", "received", "emitted", "dropped", "aborted")
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    EMITTED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    program: str
+    received: int
+    emitted: int
+    dropped: int
+    aborted: int
+    def __init__(self, program: _Optional[str] = ..., received: _Optional[int] = ..., emitted: _Optional[int] = ..., dropped: _Optional[int] = ..., aborted: _Optional[int] = ...) -> None: ...

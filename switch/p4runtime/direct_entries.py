@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Direct counters and meters as entities of their own, named by the entry that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from finsy.proto import p4i, p4r
+from railweave.switch.p4runtime import meters
+from railweave.switch.p4runtime.direct import default_has_none, value
+from railweave.switch.p4runtime.errors import invalid, require
+from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.tables import Tables
+from railweave.switch.pipeline import Pipeline
+
+_Kind: TypeAlias = "p4r.Update.Type.ValueType"
+
+
+class DirectEntries:
+    """DirectCounterEntry and DirectMeterEntry of all tables."""
+
+    def __init__(self, schema: Schema, pipeline: Pipeline, tables: Tables) -> None:
+        """Entries are found through `tables`."""
+        self._schema = schema
+        self._pipeline = pipeline
+        self._tables = tables
+        self._direct = tables.direct
+
+    def write_counter(self, kind: _Kind, message: p4r.DirectCounterEntry) -> None:
+        """MODIFY the counter of an existing entry; without data nothing changes."""
+        require(
+            kind == p4r.Update.MODIFY, invalid, "a direct counter comes and goes with its entry: only MODIFY"
+        )
+        table = self._schema.table(message.table_entry.table_id)
+        self._direct.require_counter(table)
+        handle = self._handle(table, message.table_entry)
+        if message.HasField("data"):
+            self._pipeline.set_direct_counter(table.preamble.name, handle, value(message.data))
+
+    def write_meter(self, kind: _Kind, message: p4r.DirectMeterEntry) -> None:
+        """MODIFY the meter of an existing entry; without a config it turns green."""
+        require(
+            kind == p4r.Update.MODIFY, invalid, "a direct meter comes and goes with its entry: only MODIFY"
+        )
+        table = self._schema.table(message.table_entry.table_id)
+        meter = self._direct.meter_of(table)
+        if message.HasField("counter_data"):
+            raise meters.no_colours()
+        config = meters.decode(meter, message.config if message.HasField("config") else None)
+        handle = self._handle(table, message.table_entry)
+        self._pipeline.set_direct_meter(table.preamble.name, handle, config)
+
+    def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
+        """Counters of the entries that fit the pattern."""
+        if pattern.table_entry.table_id:
+            self._direct.require_counter(self._schema.table(pattern.table_entry.table_id))
+        for table, entry, handle in self._entries(pattern.table_entry):
+            if self._schema.has_direct_counter(table):
+                data = self._direct.count(table, handle)
+                yield p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry, data=data))
+
+    def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
+        """Configurations of the meters of the entries that fit the pattern."""
+        if pattern.table_entry.table_id:
+            self._direct.meter_of(self._schema.table(pattern.table_entry.table_id))
+        if pattern.HasField("counter_data"):
+            raise meters.no_colours()
+        for table, entry, handle in self._entries(pattern.table_entry):
+            if self._schema.direct_meter(table) is not None:
+                message = p4r.DirectMeterEntry(table_entry=entry)
+                config = self._pipeline.direct_meter(table.preamble.name, handle)
+                if config is not None:
+                    message.config.CopyFrom(meters.encode(config))
+                yield p4r.Entity(direct_meter_entry=message)
+
+    def _entries(self, pattern: p4r.TableEntry) -> Iterator[tuple[p4i.Table, p4r.TableEntry, int]]:
+        """Entries that fit, by their keys; NOT_FOUND if one is named in full that is not there."""
+        if pattern.is_default_action:
+            raise default_has_none()
+        if pattern.table_id and pattern.match:
+            table = self._schema.table(pattern.table_id)
+            self._tables.find(table, self._tables.key(table, pattern), pattern.priority)
+        chosen = [self._schema.table(pattern.table_id)] if pattern.table_id else self._schema.tables.values()
+        for table in chosen:
+            for message, handle in self._tables.select(table, pattern):
+                if handle is not None:
+                    key = p4r.TableEntry(
+                        table_id=message.table_id, match=message.match, priority=message.priority
+                    )
+                    yield table, key, handle
+
+    def _handle(self, table: p4i.Table, entry: p4r.TableEntry) -> int:
+        if entry.is_default_action:
+            raise default_has_none()
+        return self._tables.find(table, self._tables.key(table, entry), entry.priority)

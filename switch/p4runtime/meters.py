@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meter configurations (specification, section 9.4): checked against a meter's type, and back."""
+
+from __future__ import annotations
+
+from finsy.proto import p4i, p4r
+from railweave.switch.p4runtime.errors import Refused, invalid, require, unimplemented
+from railweave.switch.pipeline import MeterConfig
+
+_NAMES = {
+    p4i.MeterSpec.SINGLE_RATE_THREE_COLOR: "single-rate three-colour",
+    p4i.MeterSpec.SINGLE_RATE_TWO_COLOR: "single-rate two-colour",
+}
+
+
+def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -> MeterConfig | None:
+    """The rates that a meter shall have; None, which is always green, for no config."""
+    if config is None:
+        return None
+    name, kind = meter.preamble.name, meter.spec.type
+    numbers = (config.cir, config.cburst, config.pir, config.pburst, config.eburst)
+    require(min(numbers) >= 0, invalid, f"rates and bursts of meter {name} are 0 or more")
+    if kind in _NAMES:
+        require(
+            (config.pir, config.pburst) == (config.cir, config.cburst),
+            invalid,
+            f"meter {name} is {_NAMES[kind]}: its peak rate and burst must equal the committed ones",
+        )
+    if config.eburst and kind == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
+        raise unimplemented(f"meter {name}: an excess burst (RFC 2697) is not supported, as on BMv2")
+    require(not config.eburst, invalid, f"meter {name} takes no eburst: that is for single-rate three-colour")
+    require(config.cir <= config.pir, invalid, f"meter {name}: the peak rate is below the committed rate")
+    return MeterConfig(config.cir, config.cburst, config.pir, config.pburst)
+
+
+def encode(config: MeterConfig) -> p4r.MeterConfig:
+    """The message of a configuration."""
+    return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
+
+
+def no_colours() -> Refused:
+    """Meters mark packets and do not count them."""
+    return unimplemented("meter_counter_data: meters do not count packets by colour, as on BMv2")

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packet-in and packet-out: controller headers as metadata (specification, section 16.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from finsy.proto import p4i, p4r
+from railweave.switch.p4runtime import bytestrings
+from railweave.switch.p4runtime.errors import invalid, require
+
+MAX_PACKET_BYTES = 65_535
+
+
+@dataclass(frozen=True)
+class ControllerHeader:
+    """The fields of a header that carries metadata between switch and controller, in order."""
+
+    name: str
+    fields: tuple[p4i.ControllerPacketMetadata.Metadata, ...] = ()
+
+    @classmethod
+    def of(cls, p4info: p4i.P4Info, name: str) -> ControllerHeader:
+        """The header that the P4Info describes under `name`; one without fields if it describes none."""
+        described = (h for h in p4info.controller_packet_metadata if h.preamble.name == name)
+        header = cls(name, tuple(next(described, p4i.ControllerPacketMetadata()).metadata))
+        bits = sum(header._widths)
+        require(min(header._widths, default=1) > 0, invalid, f"{name}: fields have 1 bit or more")
+        require(bits % 8 == 0, invalid, f"{name} has {bits} bits, which make no whole bytes; pad it")
+        require(bits <= MAX_PACKET_BYTES * 8, invalid, f"{name} is longer than a packet")
+        return header
+
+    @property
+    def _widths(self) -> list[int]:
+        return [field.bitwidth for field in self.fields]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the header."""
+        return sum(self._widths) // 8
+
+    def encode(self, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
+        """The header with these values; Refused unless each field is given exactly once."""
+        given: dict[int, bytes] = {}
+        for one in metadata:
+            require(one.metadata_id not in given, invalid, f"metadata {one.metadata_id} is given twice")
+            given[one.metadata_id] = one.value
+        bits = 0
+        for field in self.fields:
+            what = f"{self.name}.{field.name}"
+            require(
+                field.id in given or _is_padding(field), invalid, f"{what} (metadata {field.id}) is missing"
+            )
+            data = given.pop(field.id, b"\0")
+            bits = bits << field.bitwidth | bytestrings.decode(data, field.bitwidth, what)
+        known = [field.id for field in self.fields]
+        require(not given, invalid, f"{self.name} has metadata {known}, not {sorted(given)}")
+        return bits.to_bytes(self.size_bytes, "big")
+
+    def decode(self, packet: bytes) -> p4r.PacketIn | None:
+        """A packet with the header in front, taken apart; None if it is shorter than the header."""
+        size = self.size_bytes
+        if len(packet) < size:
+            return None
+        message = p4r.PacketIn(payload=packet[size:])
+        bits, left = int.from_bytes(packet[:size], "big"), size * 8
+        for field in self.fields:
+            left -= field.bitwidth
+            value = (bits >> left) & ((1 << field.bitwidth) - 1)
+            if not _is_padding(field):
+                message.metadata.add(metadata_id=field.id, value=bytestrings.encode(value))
+        return message
+
+
+def packet_out(header: ControllerHeader, message: p4r.PacketOut) -> bytes:
+    """The packet as it enters the pipeline on the CPU port; Refused if it does not fit the P4Info."""
+    packet = header.encode(message.metadata) + message.payload
+    require(
+        len(packet) <= MAX_PACKET_BYTES,
+        invalid,
+        f"a packet has up to {MAX_PACKET_BYTES} bytes with its header, not {len(packet)}",
+    )
+    return packet
+
+
+def _is_padding(field: p4i.ControllerPacketMetadata.Metadata) -> bool:
+    return any(annotation.startswith("@padding") for annotation in field.annotations)

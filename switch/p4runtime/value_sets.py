@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parser value sets (specification, section 9.6): replaced as a whole, read back as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from finsy.proto import p4i, p4r
+from railweave.switch.p4runtime import matches
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.pipeline import Match, Pipeline, ternary
+from railweave.switch.program import MatchType
+
+_Kind: TypeAlias = "p4r.Update.Type.ValueType"
+
+
+class ValueSets:
+    """All value sets of a pipeline."""
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+        """They are empty."""
+        self._schema = schema
+        self._pipeline = pipeline
+        self._written: dict[int, p4r.ValueSetEntry] = {}
+
+    def write(self, kind: _Kind, message: p4r.ValueSetEntry) -> None:
+        """MODIFY: the members given replace all that were there."""
+        require(kind == p4r.Update.MODIFY, invalid, "value sets can only be modified")
+        info = self._schema.value_set(message.value_set_id)
+        name = info.preamble.name
+        if len(message.members) > info.size:
+            raise Refused(
+                Code.RESOURCE_EXHAUSTED, f"{name} holds {info.size} members, not {len(message.members)}"
+            )
+        members = [self._member(info, member) for member in message.members]
+        if len(set(members)) < len(members):
+            raise Refused(Code.ALREADY_EXISTS, f"a member of {name} is given twice")
+        if members or self._pipeline:
+            raise unimplemented(f"value set {name} cannot be filled yet")
+        stored = p4r.ValueSetEntry()
+        stored.CopyFrom(message)
+        self._written[message.value_set_id] = stored
+
+    def read(self, pattern: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
+        """One value set, or all (id 0)."""
+        ids = list(self._schema.value_sets)
+        if pattern.value_set_id:
+            ids = [self._schema.value_set(pattern.value_set_id).preamble.id]
+        for number in ids:
+            empty = p4r.ValueSetEntry(value_set_id=number)
+            yield p4r.Entity(value_set_entry=self._written.get(number, empty))
+
+    @staticmethod
+    def _member(info: p4i.ValueSet, member: p4r.ValueSetMember) -> tuple[Match, ...]:
+        name = info.preamble.name
+        decoded = matches.decode(name, info.match, member.match)
+        return tuple(
+            _as_ternary(name, field, match) for field, match in zip(info.match, decoded, strict=True)
+        )
+
+
+def _as_ternary(name: str, field: p4i.MatchField, match: Match) -> Match:
+    """To a parser all fields of a value set are ternary."""
+    full = (1 << field.bitwidth) - 1
+    match match.kind:
+        case MatchType.EXACT:
+            return ternary(match.value, full)
+        case MatchType.LPM:
+            return ternary(match.value, full ^ (full >> match.prefix))
+        case MatchType.RANGE:
+            raise unimplemented(f"{name}: a value set that matches by range is not supported")
+    return match
