@@ -14,7 +14,9 @@ from typing import Annotated
 
 import typer
 from railweave.controller.errors import ControllerError, RequestError
+from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve
+from railweave.controller.slots import MIN_SLOTS
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.serialize import load
@@ -36,7 +38,22 @@ def controller(
         str, typer.Option(help="HOST:PORT for agents; port 0 takes a free one.")
     ] = DEFAULTS.listen,
     lanes: Annotated[int, typer.Option(help="32-bit integers per packet: 256 or 64.")] = DEFAULTS.lanes,
-    slots: Annotated[int, typer.Option(help="Chunks in flight per group, a power of two.")] = DEFAULTS.slots,
+    slots: Annotated[
+        int, typer.Option(help="Chunks in flight per job and plane, a power of two; see --quota.")
+    ] = DEFAULTS.quotas.default.slots,
+    trees: Annotated[
+        int, typer.Option(help="Trees that a job is spread over, where a plane has several roots.")
+    ] = DEFAULTS.quotas.default.trees,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(help="[JOB:]slots=N,trees=N: limits per plane of all jobs, or of JOB (with * and ?)."),
+    ] = None,
+    quotas: Annotated[
+        Path | None, typer.Option(help="Such limits as YAML: `default: {…}` and `jobs: {JOB: {…}}`.")
+    ] = None,
+    suspect: Annotated[
+        float, typer.Option(help="Seconds to keep off links that ranks report as dead.")
+    ] = DEFAULTS.suspect_s,
     lease: Annotated[
         float, typer.Option(help="Seconds without heartbeat until a rank is lost.")
     ] = DEFAULTS.lease_s,
@@ -69,7 +86,13 @@ def controller(
         if device_id is not None:
             value = _with_device_id(value, device_id)
         options = ControllerOptions(
-            listen, lanes, slots, lease, switch_deadline, tuple(_parse_loss(text) for text in loss or ())
+            listen=listen,
+            lanes=lanes,
+            quotas=read(quota or (), quotas, Quota(slots, trees)),
+            lease_s=lease,
+            switch_deadline_s=switch_deadline,
+            suspect_s=suspect,
+            losses=tuple(_parse_loss(text) for text in loss or ()),
         )
         _check(options)
         asyncio.run(_run(value, options))
@@ -102,10 +125,11 @@ async def _serve_until(stop: asyncio.Event, topology: Topology, options: Control
 
 
 def _check(options: ControllerOptions) -> None:
-    if options.slots < 16 or options.slots & (options.slots - 1):
-        raise ControllerError(f"--slots {options.slots}: expected a power of two from 16")
-    if options.lease_s <= 0 or options.switch_deadline_s <= 0:
-        raise ControllerError("--lease and --switch-deadline: expected more than 0 seconds")
+    slots = options.quotas.default.slots
+    if slots and (slots < MIN_SLOTS or slots & (slots - 1)):
+        raise ControllerError(f"--slots {slots}: expected a power of two from {MIN_SLOTS}, or 0 for none")
+    if min(options.lease_s, options.switch_deadline_s, options.suspect_s) <= 0:
+        raise ControllerError("--lease, --switch-deadline and --suspect: expected more than 0 seconds")
 
 
 def _parse_loss(text: str) -> PlaneLoss:

@@ -5,16 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from railweave.controller import trees
 from railweave.controller.addresses import AddressPlan
+from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
+from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
+from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import MAX_GROUP, Endpoint
+from railweave.controller.tree import Node, Tree
+from railweave.controller.trees import Link
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Nic, Plane, Topology
@@ -33,28 +38,35 @@ class Host:
     endpoint: Endpoint
 
 
-class PlaneListener(Protocol):
-    """Hears of what happens to planes that groups run on."""
+class FabricListener(Protocol):
+    """Hears of what happens to groups and planes."""
 
-    def plane_down(self, plane: str, groups: frozenset[int], reason: str) -> None:
+    def groups_lost(self, groups: frozenset[int], reason: str) -> None:
         """These groups' sums in flight are lost."""
 
-    def plane_up(self, plane: str, groups: frozenset[int]) -> None:
-        """These groups' entries are in place again."""
+    def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
+        """These groups may be lost, and do well to move if they can."""
+
+    def plane_changed(self, plane: str) -> None:
+        """What could not be placed before may be possible now."""
 
 
 class Fabric:
     """The one place where groups get numbers, addresses and slots."""
 
-    def __init__(self, topology: Topology, artifact: Artifact, slots: int) -> None:
-        """Manage the switches of `topology` with the program `artifact`; every group gets `slots` slots."""
+    def __init__(self, topology: Topology, artifact: Artifact, suspect_s: float) -> None:
+        """Manage the switches of `topology` with the program `artifact`.
+
+        Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
+        """
         self.topology = topology
         self.lanes = artifact.lanes
-        self.slots = slots
-        self.listener: PlaneListener | None = None
+        self.listener: FabricListener | None = None
+        self.health = Health(suspect_s, self._changed)
         self._addresses: dict[str, AddressPlan] = {}
         self._switches: dict[str, ManagedSwitch] = {}
         self._groups: dict[int, Aggregation] = {}
+        self._last_group = 0  # of those that ranks tell of
         self._ending: set[asyncio.Task[None]] = set()
         self._claims_closed = False
         for plane in topology.planes:
@@ -65,7 +77,9 @@ class Fabric:
         self._addresses[plane.name] = addresses = AddressPlan(plane)
         for switch in plane.switches:
             if switch.p4runtime:
-                managed = ManagedSwitch(plane, switch, addresses, artifact, self._connected)
+                managed = ManagedSwitch(
+                    plane, switch, addresses, artifact, self._connected, self._unreachable
+                )
                 self._switches[switch.name] = managed
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
@@ -97,27 +111,8 @@ class Fabric:
             ]
             raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(missing)}") from None
 
-    async def admit(self, plane_name: str, hosts: Mapping[int, Host]) -> Aggregation:
-        """Give a group tree, number, address and slots, and write its entries.
-
-        Refused names the limit, or the switch, that is in the way; then nothing is left behind.
-        """
-        await self.settled()
-        group = self._choose(plane_name, hosts)
-        self._reserve(group)
-        try:
-            for node in group.tree.nodes:
-                await self._switches[node.switch].reconcile()
-        except BaseException:
-            self.end(group.group)
-            raise
-        return group
-
-    async def settled(self) -> None:
-        """Wait until what ended groups have held is free again, where the switches can be reached."""
-        await asyncio.gather(*self._ending)
-
-    def _choose(self, plane_name: str, hosts: Mapping[int, Host]) -> Aggregation:
+    def plan(self, plane_name: str, hosts: Mapping[int, Host], count: int = 1) -> list[Tree]:
+        """Up to `count` trees that join the hosts now; Refused names what is in the way of any."""
         plane = self.topology.plane(plane_name)
         members = self.switches(plane_name)
         if not members:
@@ -125,11 +120,38 @@ class Fabric:
         usable = [switch.name for switch in members if switch.link.up and switch.ready.is_set()]
         self._require_leaves(hosts.values(), usable)
         load = {switch.name: len(switch.groups) for switch in members}
-        tree = trees.build(plane, _nics(hosts), usable, load)
-        taken = {group.virtual_ip for group in self._groups.values() if group.plane == plane_name}
-        taken |= self._orphan_addresses(members)
-        address = self._addresses[plane_name].choose(taken)
-        return Aggregation(self._next_group(), plane_name, tree, address, _endpoints(hosts))
+        suspects = self.health.suspects(plane_name)
+        return trees.spread(plane, _nics(hosts), usable, count, load, suspects)
+
+    async def admit(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
+        """Give a group number, address and slots on a tree, and write its entries.
+
+        Refused names the limit, or the switch, that is in the way; then nothing is left behind.
+        """
+        try:
+            group = self._reserve(plane, hosts, tree, slots)
+        except Refused:
+            await self.settled()  # ended groups may hold what it needs
+            group = self._reserve(plane, hosts, tree, slots)
+        try:
+            nodes = [self._switches[node.switch] for node in tree.nodes]
+            await asyncio.gather(*(switch.reconcile() for switch in nodes))
+        except BaseException:
+            self.end(group.group)
+            raise
+        return group
+
+    def sound(self, group: Aggregation) -> bool:
+        """Whether all that a group's tree is made of still works, and still holds the group."""
+        switches = [self._switches[node.switch] for node in group.tree.nodes]
+        links = {frozenset({node.switch, node.parent.switch}) for node in group.tree.nodes if node.parent}
+        return all(
+            switch.link.up and group.group in switch.groups for switch in switches
+        ) and not links & self.health.suspects(group.plane)
+
+    async def settled(self) -> None:
+        """Wait until what ended groups have held is free again, where the switches can be reached."""
+        await asyncio.gather(*self._ending)
 
     def _require_leaves(self, hosts: Iterable[Host], usable: list[str]) -> None:
         for name in sorted({host.nic.switch for host in hosts}):
@@ -139,14 +161,18 @@ class Fabric:
             if name not in usable:
                 raise SwitchUnavailable(switch.link.problem)
 
-    def _reserve(self, group: Aggregation) -> None:
-        """Take slots on every switch of the tree, or on none."""
+    def _reserve(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
+        """Take number, address and slots on every switch of the tree, or on none."""
+        taken = {group.virtual_ip for group in self._groups.values() if group.plane == plane}
+        taken |= self._orphan_addresses(self.switches(plane))
+        address = self._addresses[plane].choose(taken)
+        group = Aggregation(self._next_group(), plane, tree, address, _endpoints(hosts))
         done: list[ManagedSwitch] = []
         try:
-            for node in group.tree.nodes:
+            for node in tree.nodes:
                 switch = self._switches[node.switch]
-                _require_room(switch, node, self.slots)
-                switch.slots.allocate(group.group, self.slots)
+                _require_room(switch, node)
+                switch.slots.allocate(group.group, slots)
                 done.append(switch)
         except Refused:
             for switch in done:
@@ -156,17 +182,21 @@ class Fabric:
             switch.groups[group.group] = group
             switch.last_group = group.group
         self._groups[group.group] = group
+        return group
 
     def adopt(self, number: int, plane_name: str, virtual_ip: int, hosts: Mapping[int, Host]) -> Aggregation:
         """Take over a group that an earlier controller has written; nothing is written now.
 
         Refused if the switches do not hold exactly what this group of these hosts would need.
         """
+        plane = self.topology.plane(plane_name)
         found = {s.name: s for s in self.switches(plane_name) if number in s.orphans}
-        tree = trees.build(self.topology.plane(plane_name), _nics(hosts), found)
+        try:
+            parts = {name: switch.orphans[number] for name, switch in found.items()}
+            tree = tree_of(plane, _nics(hosts), parts)
+        except Refused as refused:
+            raise Refused(f"group {number} is not what plane {plane_name!r} has: {refused}") from None
         group = Aggregation(number, plane_name, tree, virtual_ip, _endpoints(hosts))
-        if {node.switch for node in tree.nodes} != found.keys():
-            raise Refused(f"group {number} has another tree in the switches of plane {plane_name!r}")
         for switch in found.values():
             if switch.would_hold(group) != switch.orphans[number]:
                 raise Refused(f"switch {switch.name} holds something else for group {number}")
@@ -175,6 +205,10 @@ class Fabric:
             switch.groups[number] = group
         self._groups[number] = group
         return group
+
+    def known_to_ranks(self, number: int) -> None:
+        """Give no group this number soon: packets with it may be under way, whatever the switches know."""
+        self._last_group = max(self._last_group, number)
 
     def close_claims(self) -> None:
         """From now on, what earlier controllers have left and nobody has claimed is removed."""
@@ -234,6 +268,7 @@ class Fabric:
     def _next_group(self) -> int:
         """Numbers go round, so that packets of a group that has ended name no new one."""
         last = max((switch.last_group for switch in self._switches.values()), default=0)
+        last = max(last, self._last_group)
         for step in range(1, MAX_GROUP + 1):
             number = (last + step - 1) % MAX_GROUP + 1
             if not any(number in switch.slots.taken for switch in self._switches.values()):
@@ -244,14 +279,40 @@ class Fabric:
         found = (entry for s in switches for part in s.orphans.values() for entry in part.entries)
         return {dict(entry.match)["address"] for entry in found if entry.table == "virtual_addresses"}
 
-    def _connected(self, switch: ManagedSwitch, lost: bool) -> None:
+    def _connected(self, switch: ManagedSwitch, gone: frozenset[int]) -> None:
+        """A session with a switch stands; it has lost the groups `gone`."""
         if self._claims_closed:
             self._drop_orphans(switch)
-        if lost and switch.groups and self.listener:
-            groups = frozenset(switch.groups)
-            reason = f"switch {switch.name} was restarted and lost its state"
-            self.listener.plane_down(switch.plane.name, groups, reason)
-            self.listener.plane_up(switch.plane.name, groups)
+        self.health.dead.discard(switch.name)
+        self.health.clear(switch.name)
+        if gone and self.listener:
+            self.listener.groups_lost(gone, f"switch {switch.name} was restarted and lost its state")
+        self._changed(switch.plane.name)
+
+    def _unreachable(self, switch: ManagedSwitch) -> None:
+        """A switch does not answer: dead, or only its management is. Whoever can do without it should."""
+        LOG.warning("switch %s does not answer: %s", switch.name, switch.link.problem)
+        self.health.dead.add(switch.name)
+        self._forward_anew(switch.plane.name)
+        if self.listener:
+            self.listener.groups_at_risk(frozenset(switch.groups), f"switch {switch.name} does not answer")
+
+    def suspect(self, plane: str, links: Collection[Link]) -> None:
+        """Let nobody use these links for a while."""
+        LOG.warning("plane %s: links %s seem to be dead", plane, sorted(map(sorted, links)))
+        self.health.suspect(plane, links)
+        self._forward_anew(plane)
+
+    def _changed(self, plane: str) -> None:
+        self._forward_anew(plane)
+        if self.listener:
+            self.listener.plane_changed(plane)
+
+    def _forward_anew(self, plane: str) -> None:
+        """Let ordinary frames keep off what is dead as well."""
+        for switch in self.switches(plane):
+            if switch.keep_off(self.health.dead, self.health.suspects(plane)) and switch.ready.is_set():
+                self._clean_soon(switch)
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:
@@ -262,7 +323,7 @@ def _endpoints(hosts: Mapping[int, Host]) -> dict[int, Endpoint]:
     return {rank: host.endpoint for rank, host in hosts.items()}
 
 
-def _require_room(switch: ManagedSwitch, node: trees.Node, slots: int) -> None:
+def _require_room(switch: ManagedSwitch, node: Node) -> None:
     """Refused if a table of the switch would overflow; its notes to the controller need room as well."""
     groups = len(switch.groups) + 1 + OWN_ADDRESSES
     if groups > CONFIG["MAX_GROUPS"]:
@@ -271,6 +332,6 @@ def _require_room(switch: ManagedSwitch, node: trees.Node, slots: int) -> None:
         )
     nodes = [node, *(group.tree.node(switch.name) for group in switch.groups.values())]
     members = sum(len(n.contributors) + (n.parent is not None) for n in nodes)
-    room = CONFIG["MAX_MEMBERS"] - switch.slots.slots // slots
+    room = CONFIG["MAX_MEMBERS"] - switch.slots.slots // MIN_SLOTS
     if members > room:
         raise Refused(f"switch {switch.name} would need {members} entries in members; it has room for {room}")

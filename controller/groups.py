@@ -6,10 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from ipaddress import IPv4Address
 
 from railweave.controller import requests, resuming
-from railweave.controller.desired import Aggregation
 from railweave.controller.errors import (
     AlreadyJoined,
     Exhausted,
@@ -19,11 +17,13 @@ from railweave.controller.errors import (
     RequestError,
     UnknownLease,
 )
-from railweave.controller.fabric import Fabric, Host
+from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Forming, Group, Lease
+from railweave.controller.moves import Moves
+from railweave.controller.placement import Placement
+from railweave.controller.quotas import Quotas
 from railweave.controller.requests import JoinRequest
-from railweave.controller.resuming import Claim, Resuming
-from railweave.controller.tables import Endpoint, ip_number, mac_number
+from railweave.controller.resuming import Resuming
 from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
@@ -34,10 +34,12 @@ MAX_JOBS = 4096  # forming and running together
 class Groups:
     """All jobs of a controller. One instance belongs to one event loop; nothing here blocks it."""
 
-    def __init__(self, fabric: Fabric, lease_s: float) -> None:
+    def __init__(self, fabric: Fabric, lease_s: float, quotas: Quotas) -> None:
         """Form groups on `fabric`; a lease that is not renewed for `lease_s` seconds ends its group."""
         self.fabric = fabric
         self.lease_s = lease_s
+        self._placement = Placement(fabric, quotas)
+        self.moves = Moves(fabric, self._placement, self.running, self.lost, lease_s)
         self._forming: dict[str, Forming] = {}
         self._running: dict[str, Group] = {}
         self._leases: dict[int, Lease] = {}
@@ -45,7 +47,7 @@ class Groups:
         self._resuming: dict[str, tuple[Group, Resuming]] = {}
         self._resumable = True
         self._closed = False
-        fabric.listener = self
+        fabric.listener = self.moves
 
     def open(self) -> None:
         """Agents can call from now on, those of an earlier controller's jobs for as long as a lease lasts."""
@@ -75,6 +77,10 @@ class Groups:
             self._withdraw(forming, request, "went away while the group was forming")
             raise
         return self._response(group, request.rank)
+
+    def running(self) -> list[Group]:
+        """The jobs that run."""
+        return list(self._running.values())
 
     def waiting(self, job: str) -> frozenset[int]:
         """The ranks of a job that wait for the others."""
@@ -121,7 +127,7 @@ class Groups:
     async def _form(self, forming: Forming) -> None:
         """Place a complete group in the network; what is refused there runs on its other rails."""
         members = dict(forming.requests)
-        group = Group(forming.job, forming.size, members, {}, {})
+        group = Group(forming.job, forming.size, members)
         try:
             for rail in members[0].rails:
                 if rail.kind == "ina":
@@ -143,19 +149,9 @@ class Groups:
                 del self._forming[forming.job]
         self._end(group)
 
-    def _hosts(self, group: Group, rail: pb.RailOffer) -> dict[int, Host]:
-        """Where the ranks are on a rail's plane."""
-        plane = self.fabric.topology.plane(rail.plane)
-        hosts = {}
-        for rank, request in group.requests.items():
-            offer = next(other for other in request.rails if other.name == rail.name)
-            endpoint = Endpoint(mac_number(offer.mac), ip_number(offer.address), offer.port)
-            hosts[rank] = Host(requests.nic(offer, plane), endpoint)
-        return hosts
-
     async def _place(self, group: Group, rail: pb.RailOffer) -> None:
         try:
-            group.aggregations[rail.name] = await self.fabric.admit(rail.plane, self._hosts(group, rail))
+            await self._placement.place(group, rail)
         except Refused as refused:
             LOG.info("job %s: rail %s refused: %s", group.job, rail.name, refused)
             group.refusals[rail.name] = str(refused)
@@ -182,27 +178,19 @@ class Groups:
         lease.attach(stream)
         if not ranks.missing:
             del self._resuming[request.job]
-            for claim in claims:
-                self._adopt(group, claim)
+            for of_tree in ranks.trees():
+                tree, why = self._placement.adopt(group, of_tree)
+                group.trees.append(tree)
+                if why:
+                    self.moves.pause(group, tree, why)
         return lease
 
     def _begin_to_resume(self, request: JoinRequest) -> tuple[Group, Resuming]:
         ranks = Resuming(request.size)
-        group = Group(request.job, request.size, ranks.requests, {}, {})
+        group = Group(request.job, request.size, ranks.requests)
         self._running[request.job] = group
         self._resuming[request.job] = group, ranks
         return group, ranks
-
-    def _adopt(self, group: Group, claim: Claim) -> None:
-        """Take over the entries of a rail; if they are not there, its plane is down for this job."""
-        rail = next(rail for rail in group.requests[0].rails if rail.name == claim.rail)
-        hosts = self._hosts(group, rail)
-        try:
-            aggregation = self.fabric.adopt(claim.group, rail.plane, claim.virtual_ip, hosts)
-            group.aggregations[rail.name] = aggregation
-        except Refused as refused:
-            LOG.warning("job %s: rail %s does not resume: %s", group.job, rail.name, refused)
-            self._tell(group, pb.Event(plane_down=pb.PlaneDown(plane=rail.plane, reason=str(refused))))
 
     def _close_claims(self) -> None:
         """Whoever of an earlier controller's job has not come by now is lost."""
@@ -212,7 +200,7 @@ class Groups:
         for group, ranks in list(self._resuming.values()):
             for rank in ranks.missing:
                 lost = pb.MemberLost(rank=rank, reason="it has not come back to the restarted controller")
-                self._tell(group, pb.Event(member_lost=lost))
+                group.tell(pb.Event(member_lost=lost))
             self._end(group)
         self.fabric.close_claims()
 
@@ -228,28 +216,20 @@ class Groups:
             lease=group.leases[rank].number,
             lease_s=self.lease_s,
             members=members,
-            ina=[self._ina(rail, a, rank) for rail, a in group.aggregations.items()],
+            ina=[self._placement.message(tree, rank) for tree in group.trees],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
         )
 
-    def _ina(self, rail: str, aggregation: Aggregation, rank: int) -> pb.InaGroup:
-        _, contributor = aggregation.tree.place(rank)
-        return pb.InaGroup(
-            rail=rail,
-            group=aggregation.group,
-            virtual_address=str(IPv4Address(aggregation.virtual_ip)),
-            udp_port=Endpoint(0, 0).udp_port,
-            child=contributor.child,
-            slots=self.fabric.slots,
-            lanes=self.fabric.lanes,
-            depth=aggregation.tree.depth(rank),
-        )
-
-    def attach(self, number: int, stream: object) -> Lease:
-        """Let a stream renew a lease from now on."""
+    def lease(self, number: int) -> Lease:
+        """The lease of a rank that is there; UnknownLease if there is none."""
         lease = self._leases.get(number)
         if lease is None:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        return lease
+
+    def attach(self, number: int, stream: object) -> Lease:
+        """Let a stream renew a lease from now on."""
+        lease = self.lease(number)
         lease.attach(stream)
         return lease
 
@@ -271,7 +251,8 @@ class Groups:
         if lease.timer:
             lease.timer.cancel()
         if not group.ended:
-            self._tell(group, pb.Event(member_left=pb.MemberLeft(rank=lease.rank)))
+            group.tell(pb.Event(member_left=pb.MemberLeft(rank=lease.rank)))
+            self.moves.left(lease)
             if all(other.left for other in group.leases.values()):
                 self._end(group)
 
@@ -284,13 +265,8 @@ class Groups:
             return
         LOG.warning("job %s: rank %d is lost: %s", group.job, lease.rank, reason)
         lease.left = True
-        self._tell(group, pb.Event(member_lost=pb.MemberLost(rank=lease.rank, reason=reason)))
+        group.tell(pb.Event(member_lost=pb.MemberLost(rank=lease.rank, reason=reason)))
         self._end(group)
-
-    def _tell(self, group: Group, event: pb.Event) -> None:
-        for lease in group.leases.values():
-            if not lease.left:
-                lease.events.put_nowait(event)
 
     def _end(self, group: Group) -> None:
         """Take a group out of the network. Leases whose stream comes late still find their last events."""
@@ -298,20 +274,9 @@ class Groups:
         if self._running.get(group.job) is group:
             del self._running[group.job]
             self._resuming.pop(group.job, None)
-        for aggregation in group.aggregations.values():
-            self.fabric.end(aggregation.group)
+        self.moves.forget(group)
+        for tree in group.trees:
+            if tree.placed:
+                self.fabric.end(tree.placed.group)
         for lease in group.leases.values():
             lease.events.put_nowait(None)
-
-    def plane_down(self, plane: str, groups: frozenset[int], reason: str) -> None:
-        """Tell the ranks of these groups that sums in flight on a plane are lost."""
-        self._tell_of_plane(groups, pb.Event(plane_down=pb.PlaneDown(plane=plane, reason=reason)))
-
-    def plane_up(self, plane: str, groups: frozenset[int]) -> None:
-        """Tell the ranks of these groups that a plane can be used again."""
-        self._tell_of_plane(groups, pb.Event(plane_up=pb.PlaneUp(plane=plane)))
-
-    def _tell_of_plane(self, groups: frozenset[int], event: pb.Event) -> None:
-        for group in self._running.values():
-            if any(aggregation.group in groups for aggregation in group.aggregations.values()):
-                self._tell(group, event)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railweave.controller.desired import Aggregation
@@ -25,6 +25,7 @@ class Lease:
         self.timer: asyncio.TimerHandle | None = None
         self.stream: object | None = None  # the stream that renews it now
         self.left = False
+        self.decisions: Sequence[pb.Decision] = ()  # what the rank says of its rails
 
     def attach(self, stream: object) -> None:
         """Let a stream renew the lease from now on; an older one ends, and what it has not said goes over."""
@@ -39,14 +40,45 @@ class Lease:
 
 
 @dataclass
+class Pause:
+    """A tree that holds still until it has a new place."""
+
+    reason: str
+    positions: dict[int, int] = field(default_factory=dict)  # by rank: its first chunk without a result
+    placing: asyncio.Task[None] | None = None
+    again: bool = False  # the network has changed while it was being placed
+    down: bool = False  # the ranks were told that there is no place now
+    timer: asyncio.TimerHandle | None = None  # for the ranks to answer
+
+
+@dataclass
+class RailTree:
+    """One of a rail's aggregation trees. Its group, and so its place, changes when it is moved."""
+
+    rail: str
+    plane: str
+    index: int
+    slots: int
+    placed: Aggregation | None = None
+    numbers: dict[int, int] = field(default_factory=dict)  # by rank: the group that it knows the tree by
+    pause: Pause | None = None
+    moves: int = 0
+
+    def put(self, aggregation: Aggregation) -> None:
+        """Let this be its place, known to all ranks."""
+        self.placed = aggregation
+        self.numbers = dict.fromkeys(aggregation.hosts, aggregation.group)
+
+
+@dataclass
 class Group:
-    """A job that runs. `aggregations` are its groups in the network, by rail name."""
+    """A job that runs: its ranks' requests, its trees, and why rails have none."""
 
     job: str
     size: int
     requests: Mapping[int, JoinRequest]
-    aggregations: dict[str, Aggregation]
-    refusals: dict[str, str]
+    trees: list[RailTree] = field(default_factory=list)
+    refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     ended: bool = False
 
@@ -54,6 +86,16 @@ class Group:
     def closing(self) -> bool:
         """Whether a rank has left already."""
         return any(lease.left for lease in self.leases.values())
+
+    def tree(self, rank: int, number: int) -> RailTree | None:
+        """The tree that a rank knows by a group's number."""
+        return next((tree for tree in self.trees if tree.numbers.get(rank) == number), None)
+
+    def tell(self, event: pb.Event) -> None:
+        """Queue an event for every rank that has not left."""
+        for lease in self.leases.values():
+            if not lease.left:
+                lease.events.put_nowait(event)
 
 
 class Forming:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
@@ -13,6 +13,7 @@ from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.slots import SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference
+from railweave.controller.trees import Link
 from railweave.controller.wire import decode_entry
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
@@ -35,14 +36,15 @@ class ManagedSwitch:
         switch: Switch,
         addresses: AddressPlan,
         artifact: Artifact,
-        changed: Callable[[ManagedSwitch, bool], None],
+        changed: Callable[[ManagedSwitch, frozenset[int]], None],
+        unreachable: Callable[[ManagedSwitch], None],
     ) -> None:
         """Prepare a switch; `changed` is called with it after each connection's first reconciliation, and
-        with whether the switch had lost its state.
+        with the groups that the switch has lost with its state; `unreachable` when it answers no more.
         """
         self.name = switch.name
         self.plane = plane
-        self.link = SwitchLink(switch, artifact, self._connected)
+        self.link = SwitchLink(switch, artifact, self._connected, lambda: unreachable(self))
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.groups: dict[int, Aggregation] = {}
         self.losses: dict[tuple[str, int], Loss] = {}
@@ -50,7 +52,8 @@ class ManagedSwitch:
         self.last_group = 0
         self.ready = asyncio.Event()
         self._addresses = addresses
-        self._forwarding = desired.forwarding(plane, switch.name, addresses.switches[switch.name])
+        self._forwarding = SwitchState()
+        self.keep_off((), ())
         self._changed = changed
         self._known = False  # whether the switch's memory has been read in this life of the controller
         self._lock = asyncio.Lock()
@@ -58,8 +61,18 @@ class ManagedSwitch:
     @property
     def ports(self) -> frozenset[int]:
         """The ports that lead somewhere."""
-        (flood,) = self._forwarding.multicasts
-        return frozenset(port for port, _ in flood.replicas)
+        ends = [(nic.switch, nic.port) for nic in self.plane.nics]
+        for trunk in self.plane.trunks:
+            ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
+        return frozenset(port for switch, port in ends if switch == self.name)
+
+    def keep_off(self, dead: Collection[str], avoid: Collection[Link]) -> bool:
+        """Let frames keep off switches and links, from the next reconciliation on; whether that is new."""
+        own = self._addresses.switches[self.name]
+        wanted = desired.forwarding(self.plane, self.name, own, dead, avoid)
+        if changes := wanted != self._forwarding:
+            self._forwarding = wanted
+        return changes
 
     def would_hold(self, group: Aggregation) -> SwitchState:
         """What the switch needs for a group that has slots here."""
@@ -81,8 +94,11 @@ class ManagedSwitch:
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
+            gone: frozenset[int] = frozenset()
             lost = not actual.entries
             if lost:
+                gone = frozenset(self.groups)
+                self.groups.clear()
                 self.slots.reset()
                 self.orphans.clear()
             elif not self._known:
@@ -91,7 +107,7 @@ class ManagedSwitch:
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %s, %d updates", self.name, "empty" if lost else "kept its state", len(updates))
         self.ready.set()
-        self._changed(self, lost)
+        self._changed(self, gone)
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         await self._retire(actual)
@@ -134,19 +150,19 @@ class ManagedSwitch:
             if (found := tables.read_members(entry)) and found[0] not in self.groups:
                 self.slots.adopt(*found)
                 self.last_group = max(self.last_group, found[0])
-                self.orphans.setdefault(found[0], _part_of(actual, found[0]))
+                self.orphans.setdefault(found[0], self._part_of(actual, found[0]))
 
-
-def _part_of(state: SwitchState, group: int) -> SwitchState:
-    """The part of a switch's state that belongs to one group."""
-    entries = {entry for entry in state.entries if dict(entry.match).get("group") == group}
-    addresses = {dict(entry.params)["src_ip"] for entry in entries if entry.table == "replicas"}
-    entries |= {
-        entry
-        for entry in state.entries
-        if entry.table == "virtual_addresses" and dict(entry.match)["address"] in addresses
-    }
-    multicasts = {
-        multicast for multicast in state.multicasts if multicast.group == tables.multicast_id(group)
-    }
-    return SwitchState(frozenset(entries), frozenset(multicasts))
+    def _part_of(self, state: SwitchState, group: int) -> SwitchState:
+        """The part of the switch's state that belongs to one group."""
+        entries = {entry for entry in state.entries if dict(entry.match).get("group") == group}
+        addresses = {dict(entry.params)["src_ip"] for entry in entries if entry.table == "replicas"}
+        addresses.discard(self._addresses.switches[self.name].ip)  # speaks to switches below, for all groups
+        entries |= {
+            entry
+            for entry in state.entries
+            if entry.table == "virtual_addresses" and dict(entry.match)["address"] in addresses
+        }
+        multicasts = {
+            multicast for multicast in state.multicasts if multicast.group == tables.multicast_id(group)
+        }
+        return SwitchState(frozenset(entries), frozenset(multicasts))

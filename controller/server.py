@@ -12,6 +12,7 @@ import grpc
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.groups import Groups
+from railweave.controller.quotas import Quotas
 from railweave.controller.service import MAX_MESSAGE_BYTES, ControllerService
 from railweave.p4src.artifacts import artifact
 from railweave.topologies.model import Topology
@@ -35,7 +36,8 @@ class ControllerOptions:
 
     listen: str = "127.0.0.1:9600"  # HOST:PORT for agents; port 0 takes a free one
     lanes: int = 256  # 32-bit integers per packet: which compiled program the switches get
-    slots: int = 512  # per group: chunks in flight, a power of two
+    quotas: Quotas = field(default_factory=Quotas)  # slots and trees of jobs
+    suspect_s: float = 30.0  # for so long, links that ranks report as dead are avoided
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
     switch_deadline_s: float = 15.0  # for all switches to be configured at the start
     losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
@@ -54,10 +56,10 @@ class RunningController:
 async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator[RunningController]:
     """Configure the switches, then serve agents until the context ends. ControllerError: what is amiss."""
     try:
-        fabric = Fabric(topology, artifact(options.lanes), options.slots)
+        fabric = Fabric(topology, artifact(options.lanes), options.suspect_s)
     except ValueError as error:
         raise ControllerError(str(error)) from error
-    groups = Groups(fabric, options.lease_s)
+    groups = Groups(fabric, options.lease_s, options.quotas)
     links = asyncio.create_task(fabric.run(), name="switch links")
     server = grpc.aio.server(
         options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
@@ -73,6 +75,7 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
         yield RunningController(groups, fabric, port)
     finally:
         groups.close()
+        fabric.health.close()
         await server.stop(grace=None)
         with suppress(TimeoutError):
             await asyncio.wait_for(fabric.settled(), SETTLE_S)

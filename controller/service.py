@@ -18,6 +18,7 @@ from railweave.controller.errors import (
     RequestError,
     UnknownLease,
 )
+from railweave.controller.explain import explain
 from railweave.controller.groups import Groups
 from railweave.controller.jobs import Lease
 from railweave.controller.requests import join_request
@@ -31,6 +32,7 @@ STATUS = {
     UnknownLease: grpc.StatusCode.NOT_FOUND,
     Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+MAX_DECISIONS = 1024  # of a rank; it has one per rail and class of calls
 MAX_MESSAGE_BYTES = 256 * 1024  # a request of MAX_RAILS rails with MAX_SIZE queue pairs each fits
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -95,13 +97,39 @@ class ControllerService(pb_grpc.ControllerServicer):
         try:
             while True:
                 async with asyncio.timeout(self._groups.lease_s):
-                    await anext(heartbeats)
+                    beat = await anext(heartbeats)
+                if beat.decisions:
+                    lease.decisions = beat.decisions[:MAX_DECISIONS]
         except TimeoutError:
             reason = f"no heartbeat for {self._groups.lease_s:g} s"
         except (StopAsyncIteration, grpc.RpcError):
             pass
         if lease.stream is stream:
             self._groups.lost(lease, reason)
+
+    async def ReportPosition(
+        self, request: pb.ReportPositionRequest, context: Context
+    ) -> pb.ReportPositionResponse:
+        """Take a rank's answer to GroupPaused."""
+        try:
+            lease = self._groups.lease(request.lease)
+            self._groups.moves.position(lease, request.group, request.position)
+        except RequestError as error:
+            await _abort(context, error)
+        return pb.ReportPositionResponse()
+
+    async def ReportStall(self, request: pb.ReportStallRequest, context: Context) -> pb.ReportStallResponse:
+        """Take a rank's word that its path is dead."""
+        try:
+            lease = self._groups.lease(request.lease)
+            self._groups.moves.stall(lease, request.group, request.first_switch_ok, request.root_ok)
+        except RequestError as error:
+            await _abort(context, error)
+        return pb.ReportStallResponse()
+
+    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
+        """Say what jobs got in the network, and why not more."""
+        return explain(self._groups.running(), request.job)
 
     async def GetSwitchCounters(
         self, request: pb.SwitchCountersRequest, context: Context

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from railweave.controller.errors import Refused
+from railweave.p4src.config import CONFIG
 
+MIN_SLOTS = CONFIG["GROUP_STEP"] // 2  # of a group
 FIRST_START = 1  # registers are 0 when a switch starts, and 0 is not newer than 0
-# A group that ran on while its switch was restarted has an unknown number of rounds behind it: its counters
-# do not tell how far its tags have come. Its start says so; no other group gets this one, because serial
-# numbers go on in steps of at least managed.ROUNDS_MARGIN.
-RESTARTED_START = 2
-RESTARTED_ROUNDS = 2**30  # more than any group gets through
 SERIAL_MASK = 2**32 - 1
 HALF = 2**31  # RFC 1982: which of two serial numbers is newer is defined up to this distance
 
@@ -99,15 +96,12 @@ class SlotSpace:
         """End a group that has used up to `rounds` rounds; its slots' next serial numbers lie beyond."""
         taken = self._taken.pop(group, None)
         if taken:
-            if taken.start == RESTARTED_START:
-                rounds += RESTARTED_ROUNDS
             self._raise(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
 
     def reset(self) -> None:
-        """The switch has lost its registers: serial numbers may begin anew, also those of running groups."""
+        """The switch has lost its registers, and with them all groups; serial numbers may begin anew."""
         self._start = [FIRST_START] * self.slots
-        for group, taken in self._taken.items():
-            self._taken[group] = SlotRange(taken.base, taken.size, RESTARTED_START)
+        self._taken.clear()
 
     def serials(self) -> tuple[Serials, ...]:
         """What has to be remembered: the ranges that were used before."""

@@ -17,6 +17,7 @@ from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import Artifact
 from railweave.topologies.model import Switch
 
+KNOCK_S = 1.0  # for a switch to take a connection
 CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
@@ -32,13 +33,23 @@ class SwitchLink:
     program, because finsy keeps the reason to itself when a switch refuses it.
     """
 
-    def __init__(self, switch: Switch, artifact: Artifact, connected: Callable[[], Awaitable[None]]) -> None:
-        """Prepare a link; `connected` is awaited at the beginning of every session."""
+    def __init__(
+        self,
+        switch: Switch,
+        artifact: Artifact,
+        connected: Callable[[], Awaitable[None]],
+        unreachable: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare a link; `connected` is awaited at the beginning of every session.
+
+        `unreachable` is called when a session has ended and the next one did not come about at once.
+        """
         self.name = switch.name
         self.address = switch.p4runtime
         self._options = fy.SwitchOptions(p4info=artifact.p4info_path, device_id=switch.device_id)
         self._program = fy.P4Schema(artifact.p4info_path, artifact.json_path)
         self._connected = connected
+        self._unreachable = unreachable
         self._switch: fy.Switch | None = None
         self.problem = "not connected yet"
         self.sessions = 0  # how many have begun and been reconciled
@@ -51,17 +62,23 @@ class SwitchLink:
     async def run(self) -> None:
         """Hold sessions one after another until cancelled."""
         pause = FIRST_PAUSE_S
+        known = 0
         while True:
             try:
                 await self._session()
                 pause = FIRST_PAUSE_S
+                continue  # at once: who answers now was not dead
             except SwitchUnavailable as unavailable:
                 self.problem = str(unavailable)
+            if known < self.sessions:
+                known = self.sessions
+                self._unreachable()
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _session(self) -> None:
         """One session, from connecting to the loss of the connection."""
+        await self._knock()
         switch = fy.Switch(self.name, self.address, self._options)
         down = asyncio.Event()
         switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
@@ -78,6 +95,17 @@ class SwitchLink:
                 self.problem = f"connection to switch {self.name} at {self.address} lost"
             finally:
                 self._switch = None
+
+    async def _knock(self) -> None:
+        """SwitchUnavailable at once where nobody listens: gRPC goes on trying, because it does not tell."""
+        host, _, port = self.address.rpartition(":")
+        try:
+            async with asyncio.timeout(KNOCK_S):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except (OSError, ValueError) as error:  # TimeoutError is an OSError
+            reason = str(error) or f"no answer within {KNOCK_S:g} s"
+            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {reason}") from error
+        writer.close()
 
     async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
         async with asyncio.timeout(CONNECT_S):

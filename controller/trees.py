@@ -3,160 +3,208 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby, pairwise
 
 import networkx as nx
 from railweave.controller.errors import Refused
+from railweave.controller.tree import Contributor, Node, Parent, Tree
 from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Nic, Plane
 
 MAX_FAN_IN = CONFIG["MAX_CHILDREN"]
+ROOTS_TRIED = 8  # of those that are equally far from the leaves; the rest differ in name only
+ROOT_TAKEN = 1000  # groups: a root counts as loaded with so many when another one is looked for
+TIE = 2**-10  # decides between paths of one length; what it is multiplied with stays far below 1 / TIE
 
-
-@dataclass(frozen=True)
-class Contributor:
-    """One child of a switch: a rank's NIC, or the switch below. `child` is its index at this switch."""
-
-    child: int
-    port: int
-    rank: int | None = None
-    switch: str | None = None
-
-
-@dataclass(frozen=True)
-class Parent:
-    """The switch above: reached through `port`, where this switch is the contributor `child`."""
-
-    switch: str
-    port: int
-    child: int
-
-
-@dataclass(frozen=True)
-class Node:
-    """A switch's place in a tree; the root has no parent."""
-
-    switch: str
-    contributors: tuple[Contributor, ...]
-    parent: Parent | None
-
-
-@dataclass(frozen=True)
-class Tree:
-    """All nodes, root first, every parent before its children."""
-
-    nodes: tuple[Node, ...]
-
-    @property
-    def root(self) -> Node:
-        """The switch where contributions turn into results."""
-        return self.nodes[0]
-
-    def node(self, switch: str) -> Node:
-        """The place of a switch in the tree; KeyError if it has none."""
-        for node in self.nodes:
-            if node.switch == switch:
-                return node
-        raise KeyError(switch)
-
-    def place(self, rank: int) -> tuple[Node, Contributor]:
-        """The first switch of a rank, and the rank as that switch sees it."""
-        for node in self.nodes:
-            for contributor in node.contributors:
-                if contributor.rank == rank:
-                    return node, contributor
-        raise KeyError(rank)
-
-    def depth(self, rank: int) -> int:
-        """Switches between the rank and the root, root included."""
-        node, _ = self.place(rank)
-        depth = 1
-        while node.parent:
-            node = self.node(node.parent.switch)
-            depth += 1
-        return depth
+Link = frozenset[str]
+"""Two neighbours by name: switches, or a host and its switch."""
 
 
 def graph(plane: Plane) -> nx.Graph:
-    """The switches of a plane joined by its trunks; every edge knows each end's port by the switch's name."""
+    """The switches of a plane joined by its trunks; every edge knows each end's port by the switch's name.
+
+    An edge's `rate_bps` is what it can carry of one host's traffic: infinite if neither is shaped.
+    """
     switches = nx.Graph()
     switches.add_nodes_from(sorted(switch.name for switch in plane.switches))
     for trunk in plane.trunks:
         ports = {trunk.lower: trunk.lower_port, trunk.upper: trunk.upper_port}
-        switches.add_edge(trunk.lower, trunk.upper, ports=ports)
+        rates = [rate for rate in (plane.rate_of(trunk), plane.rate_bps) if rate]
+        switches.add_edge(trunk.lower, trunk.upper, ports=ports, rate_bps=min(rates, default=float("inf")))
     return switches
 
 
 def build(
-    plane: Plane, ranks: Mapping[int, Nic], usable: Collection[str], load: Mapping[str, int] | None = None
+    plane: Plane,
+    ranks: Mapping[int, Nic],
+    usable: Collection[str],
+    load: Mapping[str, int] | None = None,
+    avoid: Collection[Link] = (),
 ) -> Tree:
     """Compute the tree that joins the ranks' NICs over the `usable` switches of a plane.
 
-    Every usable switch is tried as root. Of the trees with an allowed fan-in, the one with the fewest levels,
-    then the fewest switches, then the least loaded ones (`load`: groups per switch) wins, so that groups
-    spread over several spines. Raises Refused, naming the limit, where there is none.
+    Of all trees without the links to `avoid` and with an allowed fan-in, the one whose slowest link is the
+    fastest wins, then the one with the fewest levels, the fewest switches, the least loaded ones (`load`:
+    groups per switch), and the smallest greatest fan-in. Raises Refused, naming the limit, if there is none.
     """
-    switches = graph(plane).subgraph(usable)
-    load = load or {}
-    leaves = sorted({nic.switch for nic in ranks.values()})
-    for leaf in leaves:
+    leaves = Counter(nic.switch for nic in ranks.values())
+    switches = graph(plane).subgraph(usable).copy()
+    switches.remove_edges_from([edge for edge in switches.edges if frozenset(edge) in avoid])
+    _require_leaves(plane, ranks, switches, avoid)
+    rates = sorted({rate for *_, rate in switches.edges.data("rate_bps")}, reverse=True)
+    for slowest in rates or [0]:
+        fast = nx.restricted_view(switches, [], [e for e in switches.edges if _rate(switches, e) < slowest])
+        if parents := _best(fast, leaves, load or {}):
+            return _tree(switches, parents, ranks)
+    if any(all(nx.has_path(switches, root, leaf) for leaf in leaves) for root in switches):
+        raise Refused(f"no tree joins {', '.join(leaves)} with {MAX_FAN_IN} contributors per switch at most")
+    raise Refused(f"no usable switch of plane {plane.name!r} reaches all of {', '.join(sorted(leaves))}")
+
+
+def spread(
+    plane: Plane,
+    ranks: Mapping[int, Nic],
+    usable: Collection[str],
+    count: int,
+    load: Mapping[str, int] | None = None,
+    avoid: Collection[Link] = (),
+) -> list[Tree]:
+    """Up to `count` trees for the same ranks, each with a root of its own and none worse than the first."""
+    loads = Counter(load or {})
+    found = [build(plane, ranks, usable, loads, avoid)]
+    while len(found) < count:
+        loads.update(node.switch for node in found[-1].nodes)
+        loads[found[-1].root.switch] += ROOT_TAKEN
+        tree = build(plane, ranks, usable, loads, avoid)
+        taken = {other.root.switch for other in found}
+        if tree.root.switch in taken or _size(tree, ranks) > _size(found[0], ranks):
+            break
+        found.append(tree)
+    return found
+
+
+def _size(tree: Tree, ranks: Mapping[int, Nic]) -> tuple[int, int]:
+    return max(tree.depth(rank) for rank in ranks), len(tree.nodes)
+
+
+def _rate(switches: nx.Graph, edge: tuple[str, str]) -> float:
+    rate: float = switches.edges[edge]["rate_bps"]
+    return rate
+
+
+def _require_leaves(
+    plane: Plane, ranks: Mapping[int, Nic], switches: nx.Graph, avoid: Collection[Link]
+) -> None:
+    hosts = Counter(nic.switch for nic in ranks.values())
+    for leaf in sorted(hosts):
         if leaf not in switches:
             raise Refused(f"switch {leaf} of plane {plane.name!r} is not usable")
-    trees = [tree for root in sorted(switches) if (tree := _rooted(switches, root, ranks, leaves, load))]
-    if not trees:
-        raise Refused(f"no usable switch of plane {plane.name!r} reaches all of {', '.join(leaves)}")
-    best = min(trees, key=lambda tree: _cost(tree, ranks, load))
-    widest = max(best.nodes, key=lambda node: len(node.contributors))
-    if len(widest.contributors) > MAX_FAN_IN:
-        fan_in = len(widest.contributors)
-        raise Refused(f"switch {widest.switch} would add {fan_in} contributors; its limit is {MAX_FAN_IN}")
-    return best
+        if hosts[leaf] > MAX_FAN_IN:
+            raise Refused(f"switch {leaf} would add {hosts[leaf]} contributors; its limit is {MAX_FAN_IN}")
+    for nic in ranks.values():
+        if frozenset({nic.host, nic.switch}) in avoid:
+            raise Refused(f"the link between {nic.host} and {nic.switch} seems to be dead")
 
 
-def _cost(tree: Tree, ranks: Mapping[int, Nic], load: Mapping[str, int]) -> tuple[bool, int, int, int]:
-    too_wide = any(len(node.contributors) > MAX_FAN_IN for node in tree.nodes)
-    levels = max(tree.depth(rank) for rank in ranks)
-    return too_wide, levels, len(tree.nodes), sum(load.get(node.switch, 0) for node in tree.nodes)
+Parents = dict[str, str | None]
+"""Every switch of a tree and the one above it; None for the root."""
 
 
-def _rooted(
-    switches: nx.Graph, root: str, ranks: Mapping[int, Nic], leaves: list[str], load: Mapping[str, int]
-) -> Tree | None:
-    """The shortest paths from one root to all leaves, as a tree; None where a leaf is out of reach."""
+def _best(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int]) -> Parents | None:
+    for roots in _roots(switches, leaves, load):
+        grown = [t for root in roots if (t := _grow(switches, root, leaves, load, MAX_FAN_IN))]
+        if grown:
+            best = min(grown, key=lambda tree: _cost(tree, load))
+            return _balanced(switches, best, leaves, load)
+    return None
 
-    def weight(_: str, upper: str, __: object) -> float:
-        return 1 + load.get(upper, 0) / 2**20  # load only decides between paths of one length
 
-    paths = nx.single_source_dijkstra_path(switches, root, weight=weight)
-    if any(leaf not in paths for leaf in leaves):
-        return None
-    below: dict[str, set[str]] = {root: set()}
-    for leaf in leaves:
-        for upper, lower in zip(paths[leaf], paths[leaf][1:], strict=False):
-            below.setdefault(upper, set()).add(lower)
-            below.setdefault(lower, set())
+def _roots(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int]) -> Iterator[list[str]]:
+    """Switches that reach all leaves, the nearest first, some of each distance."""
+    distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
+    reach = [s for s in sorted(switches) if all(s in distance for distance in distances)]
+    far = {s: max(distance[s] for distance in distances) for s in reach}
+    ordered = sorted(reach, key=lambda s: (far[s], sum(d[s] for d in distances), load.get(s, 0), s))
+    for _, equal in groupby(ordered, key=lambda s: far[s]):
+        yield list(equal)[:ROOTS_TRIED]
+
+
+def _grow(
+    switches: nx.Graph, root: str, leaves: Mapping[str, int], load: Mapping[str, int], fan_in: int
+) -> Parents | None:
+    """Join one leaf after the other by the path that ends highest; None if a leaf finds no way.
+
+    This is the shortest path heuristic for Steiner trees (Takahashi and Matsuyama, 1980) with a bound on
+    the degree. Among paths that end equally high, the one with fewer new switches wins, then less load.
+    """
+    parents: Parents = {root: None}
+    depth, width = {root: 0}, Counter(leaves)
+    start = ""  # a node above all switches that are in the tree
+    joined = nx.Graph(switches)
+
+    def weight(lower: str, upper: str, _: object) -> float | None:
+        if lower == start:
+            return None if width[upper] >= fan_in else depth[upper] + TIE**2 * width[upper]
+        if upper == start or upper in depth or (upper != leaf and width[upper] >= fan_in):
+            return None  # networkx leaves such an edge out
+        return 1 + TIE + TIE**3 * load.get(upper, 0)
+
+    joined.add_edge(start, root)
+    for leaf in sorted(leaves, key=lambda s: (nx.shortest_path_length(switches, root, s), s)):
+        if leaf in depth:
+            continue
+        try:
+            path = nx.dijkstra_path(joined, start, leaf, weight)[1:]
+        except nx.NetworkXNoPath:
+            return None
+        for upper, lower in pairwise(path):
+            parents[lower], depth[lower] = upper, depth[upper] + 1
+            width[upper] += 1
+            joined.add_edge(start, lower)
+    return parents
+
+
+def _balanced(
+    switches: nx.Graph, parents: Parents, leaves: Mapping[str, int], load: Mapping[str, int]
+) -> Parents:
+    """The tree of the same root with the smallest greatest fan-in that costs no more levels or switches."""
+    root = next(switch for switch, above in parents.items() if above is None)
+    widths = Counter(leaves)
+    widths.update(above for above in parents.values() if above)
+    for fan_in in range(max(widths.values()) - 1, 0, -1):
+        narrower = _grow(switches, root, leaves, load, fan_in)
+        if narrower is None or _cost(narrower, load)[:2] > _cost(parents, load)[:2]:
+            break
+        parents = narrower
+    return parents
+
+
+def _cost(parents: Parents, load: Mapping[str, int]) -> tuple[int, int, int]:
+    def depth(switch: str) -> int:
+        above = parents[switch]
+        return 1 if above is None else 1 + depth(above)
+
+    return max(map(depth, parents)), len(parents), sum(load.get(switch, 0) for switch in parents)
+
+
+def _tree(switches: nx.Graph, parents: Parents, ranks: Mapping[int, Nic]) -> Tree:
+    """Number the contributors of every switch: ranks by rank, then switches by name."""
     nodes: list[Node] = []
-    _descend(switches, root, None, below, ranks, nodes)
+
+    def descend(switch: str, parent: Parent | None) -> None:
+        own = [(nic.port, rank, None) for rank, nic in sorted(ranks.items()) if nic.switch == switch]
+        below = sorted(lower for lower, above in parents.items() if above == switch)
+        lower = [(switches.edges[switch, name]["ports"][switch], None, name) for name in below]
+        contributors = tuple(
+            Contributor(child, port, rank, name) for child, (port, rank, name) in enumerate([*own, *lower])
+        )
+        nodes.append(Node(switch, contributors, parent))
+        for contributor in contributors:
+            if name := contributor.switch:
+                port = switches.edges[switch, name]["ports"][name]
+                descend(name, Parent(switch, port, contributor.child))
+
+    descend(next(switch for switch, above in parents.items() if above is None), None)
     return Tree(tuple(nodes))
-
-
-def _descend(
-    switches: nx.Graph,
-    switch: str,
-    parent: Parent | None,
-    below: Mapping[str, set[str]],
-    ranks: Mapping[int, Nic],
-    nodes: list[Node],
-) -> None:
-    """Number the contributors of a switch (ranks by rank, then switches by name), then do its children."""
-    own = [(nic.port, rank, None) for rank, nic in sorted(ranks.items()) if nic.switch == switch]
-    lower = [(switches.edges[switch, s]["ports"][switch], None, s) for s in sorted(below[switch])]
-    contributors = tuple(
-        Contributor(child, port, rank, name) for child, (port, rank, name) in enumerate([*own, *lower])
-    )
-    nodes.append(Node(switch, contributors, parent))
-    for contributor in contributors:
-        if name := contributor.switch:
-            port = switches.edges[switch, name]["ports"][name]
-            _descend(switches, name, Parent(switch, port, contributor.child), below, ranks, nodes)

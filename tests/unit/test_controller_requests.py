@@ -136,12 +136,18 @@ def test_random_bytes_are_checked_or_refused(data: bytes) -> None:
 
 def test_claims_must_fit_the_offers() -> None:
     resume = {"job": "train", "rank": 0, "size": 4, "rails": [pb.RailOffer(**RAIL)]}
-    ina = pb.InaGroup(rail="ina", group=3, virtual_address="10.1.255.1")
-    _, claims = resuming.read(pb.Resume(**resume, ina=[ina]), TOPOLOGY)
-    assert claims == {resuming.Claim("ina", 3, 0x0A01FF01)}
+    ina = pb.InaGroup(rail="ina", group=3, virtual_address="10.1.255.1", slots=64)
+    second = pb.InaGroup(rail="ina", tree=1, group=7, virtual_address="10.1.255.2", slots=64)
+    _, claims = resuming.read(pb.Resume(**resume, ina=[second, ina], paused=[7]), TOPOLOGY)
+    assert claims == (
+        resuming.Claim("ina", 0, 64, 3, 0x0A01FF01, paused=False),
+        resuming.Claim("ina", 1, 64, 7, 0x0A01FF02, paused=True),
+    )
     for bad, message in (
         ([pb.InaGroup(rail="tcp", group=3)], "'tcp' is claimed to be an ina rail"),
-        ([pb.InaGroup(rail="ina", virtual_address="x")], "'x' is no IPv4 address"),
+        ([pb.InaGroup(rail="ina", group=3, slots=64, virtual_address="x")], "'x' is no IPv4 address"),
+        ([pb.InaGroup(rail="ina", group=3, slots=8)], "group 3 of 8 slots: no controller gives such a one"),
+        ([pb.InaGroup(rail="ina", group=0, slots=64)], "group 0 of 64 slots"),
         ([ina, ina], "claimed twice"),
     ):
         with pytest.raises(InvalidRequest, match=message):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from railweave.controller import trees
 from railweave.controller.errors import Refused
+from railweave.controller.tree import Contributor, Tree
 from railweave.topologies.model import Nic, Plane, Switch, Trunk
 
 
@@ -44,7 +45,7 @@ def names(value: Plane) -> list[str]:
     return [switch.name for switch in value.switches]
 
 
-def check(tree: trees.Tree, value: Plane, ranks: dict[int, Nic]) -> None:
+def check(tree: Tree, value: Plane, ranks: dict[int, Nic]) -> None:
     """What any tree must be: every rank once, children known to parents by the same numbers, real links."""
     found = [c.rank for node in tree.nodes for c in node.contributors if c.rank is not None]
     assert sorted(found) == sorted(ranks)
@@ -71,7 +72,7 @@ def test_one_switch_is_the_root() -> None:
     check(tree, value, ranks)
     assert [node.switch for node in tree.nodes] == ["s"]
     assert [tree.depth(rank) for rank in ranks] == [1, 1, 1, 1]
-    assert tree.place(2)[1] == trees.Contributor(child=2, port=3, rank=2)
+    assert tree.place(2)[1] == Contributor(child=2, port=3, rank=2)
 
 
 def test_a_job_in_one_rack_stays_there() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 from fake_switch import FakeSwitch
+from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.server import ControllerOptions, RunningController, serve
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
@@ -29,6 +30,7 @@ class World:
     topology: Topology
     running: RunningController
     stub: pb_grpc.ControllerStub
+    switches: dict[str, FakeSwitch] = dataclasses.field(default_factory=dict)  # where there are several
 
     def offer(self, host: int, plane: str = "ina", **changes: Any) -> pb.RailOffer:
         """What the agent of host h1, h2, … says of its rail on a plane."""
@@ -66,12 +68,18 @@ class World:
 
 def at_address(topology: Topology, port: int) -> Topology:
     """The topology with all its P4 switches at a port of loopback."""
-    where = f"127.0.0.1:{port}"
+    return at_addresses(topology, {s.name: port for plane in topology.planes for s in plane.switches})
+
+
+def at_addresses(topology: Topology, ports: dict[str, int]) -> Topology:
+    """The topology with each P4 switch at a port of loopback."""
     moved = tuple(
         dataclasses.replace(
             plane,
             switches=tuple(
-                dataclasses.replace(s, p4runtime=where, device_id=1) if s.p4runtime else s
+                dataclasses.replace(s, p4runtime=f"127.0.0.1:{ports[s.name]}", device_id=1)
+                if s.p4runtime
+                else s
                 for s in plane.switches
             ),
         )
@@ -84,12 +92,45 @@ def at_address(topology: Topology, port: int) -> Topology:
 async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> AsyncIterator[World]:
     """A controller that has configured the switch, and a client's channel to it."""
     topology = at_address(planes(hosts, ("ina", "tcp")), switch.port)
-    chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, **options})
+    async with served(topology, **options) as (running, stub):
+        yield World(switch, topology, running, stub)
+
+
+@asynccontextmanager
+async def served(
+    topology: Topology, **options: Any
+) -> AsyncIterator[tuple[RunningController, pb_grpc.ControllerStub]]:
+    """A controller of a topology whose switches run, and a client's stub."""
+    quotas = options.pop("quotas", Quotas(Quota(options.pop("slots", 512))))
+    chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, "quotas": quotas, **options})
     async with (
         serve(topology, chosen) as running,
         grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
     ):
-        yield World(switch, topology, running, pb_grpc.ControllerStub(channel))
+        yield running, pb_grpc.ControllerStub(channel)
+
+
+@asynccontextmanager
+async def running_switches(topology: Topology) -> AsyncIterator[dict[str, FakeSwitch]]:
+    """A fake for every P4 switch of a topology, by name."""
+    switches = {s.name: FakeSwitch() for plane in topology.planes for s in plane.switches if s.p4runtime}
+    try:
+        for switch in switches.values():
+            await switch.start()
+        yield switches
+    finally:
+        for switch in switches.values():
+            await switch.stop()
+
+
+@asynccontextmanager
+async def controller_of(
+    topology: Topology, switches: dict[str, FakeSwitch], **options: Any
+) -> AsyncIterator[World]:
+    """A controller that has configured several switches."""
+    moved = at_addresses(topology, {name: switch.port for name, switch in switches.items()})
+    async with served(moved, **options) as (running, stub):
+        yield World(next(iter(switches.values())), moved, running, stub, switches)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from fake_switch import FakeSwitch
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
-from railweave.controller.slots import RESTARTED_START
+from railweave.controller.slots import FIRST_START
 from railweave.v1 import controller_pb2 as pb
 from watcher import Watcher, watched
 
@@ -130,11 +130,15 @@ def test_a_claim_that_the_switch_does_not_confirm_is_not_believed(run) -> None:
                 for answer in answers:
                     answer.ina[0].virtual_address = "10.1.255.77"
                 watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
-                down = (await watchers[0].event()).plane_down
-                assert down.plane == "ina"
-                assert "switch s-ina holds something else for group 1" in down.reason
+                paused = await watchers[0].paused(5)
+                assert "switch s-ina holds something else for group 1" in paused.reason
                 assert switch.snapshot() == before
                 assert not world.running.fabric.groups
+                await watchers[1].paused(7)
+                moved = await watchers[1].moved()
+                assert (moved.group, moved.resume_from) == (1, 5)
+                assert world.running.fabric.groups.keys() == {moved.place.group}
+                assert moved.place.group not in (0, 1)
 
     run(body())
 
@@ -171,19 +175,23 @@ def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(
     run(body())
 
 
-def test_a_switch_that_lost_its_state_gets_it_again_and_the_ranks_are_told(run) -> None:
+def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2) as world:
             watchers = await watched(world, 2)
-            multicasts, entries = world.switch.multicasts(), len(world.switch.entities)
-            pushes = world.switch.pushes
+            entries, pushes = len(world.switch.entities), world.switch.pushes
             await world.switch.restart(lose_state=True)
+            for position, watcher in enumerate(watchers, start=70):
+                paused = await watcher.paused(position)
+                assert (paused.rail, paused.tree, paused.group) == ("ina", 0, 1)
+                assert paused.reason == "switch s-ina was restarted and lost its state"
             for watcher in watchers:
-                down = (await watcher.event()).plane_down
-                assert (down.plane, down.reason) == ("ina", "switch s-ina was restarted and lost its state")
-                assert (await watcher.event()).plane_up.plane == "ina"
-            assert (world.switch.multicasts(), len(world.switch.entities)) == (multicasts, entries)
-            assert serial_starts(world.switch) == [RESTARTED_START] * 2
+                moved = await watcher.moved()
+                assert (moved.group, moved.resume_from, moved.place.group) == (1, 70, 2)
+            await world.running.fabric.settled()
+            assert set(world.switch.multicasts()) == {1, 3}
+            assert len(world.switch.entities) == entries
+            assert serial_starts(world.switch) == [FIRST_START] * 2
             assert world.switch.pushes == pushes + 1
 
     run(body())

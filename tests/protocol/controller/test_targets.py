@@ -151,24 +151,25 @@ def test_ten_controllers_leave_the_same_entries_and_replicas(run, target: Target
     run(body())
 
 
-def test_a_switch_that_was_killed_is_as_before(run, target: Target) -> None:
+def test_a_switch_that_was_killed_gets_its_group_again(run, target: Target) -> None:
     async def body() -> None:
         async with started(target), controlled(target, 64) as world:
             answers = await world.join(HOSTS)
             (switch,) = world.running.fabric.switches()
             before = await switch.link.read()
-            watcher = Watcher(world, answers[0])
-            await world.watched("job", 0)
+            watchers = [Watcher(world, answer) for answer in answers]
+            await world.watched("job", *range(HOSTS))
             await target.stop()
             await target.start()
-            assert (await watcher.event()).WhichOneof("event") == "plane_down"
-            assert (await watcher.event()).WhichOneof("event") == "plane_up"
+            for watcher in watchers:
+                await watcher.paused(0)
+            for watcher in watchers:
+                assert (await watcher.moved()).place.group == 2
+            await world.running.fabric.settled()
             after = await switch.link.read()
             assert after == switch.wanted()
-            assert after.multicasts == before.multicasts
-            changed = {entry.key for entry in after.entries ^ before.entries}
-            assert {table for table, _ in changed} == {"members"}  # which have a new start
-            assert changed <= {entry.key for entry in before.entries}
+            assert len(after.entries) == len(before.entries)
+            assert {multicast.group for multicast in after.multicasts} == {1, 3}
 
     run(body())
 

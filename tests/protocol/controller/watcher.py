@@ -16,9 +16,10 @@ class Watcher:
 
     def __init__(self, world: World, answer: pb.JoinGroupResponse, resume: pb.Resume | None = None) -> None:
         self.beats: asyncio.Queue[pb.Heartbeat | None] = asyncio.Queue()
-        self.lease = answer.lease
+        self.answer, self.lease = answer, answer.lease
         self.beats.put_nowait(pb.Heartbeat(lease=self.lease, resume=resume))
         self.call = world.stub.Watch(self._requests())
+        self._stub = world.stub
 
     async def _requests(self) -> AsyncIterator[pb.Heartbeat]:
         while beat := await self.beats.get():
@@ -26,6 +27,24 @@ class Watcher:
 
     def beat(self) -> None:
         self.beats.put_nowait(pb.Heartbeat(lease=self.lease))
+
+    async def reports(self, group: int, position: int) -> None:
+        await self._stub.ReportPosition(
+            pb.ReportPositionRequest(lease=self.lease, group=group, position=position)
+        )
+
+    async def paused(self, position: int) -> pb.GroupPaused:
+        """The next event, which must be GroupPaused; answered with a position."""
+        event = await self.event()
+        assert event.WhichOneof("event") == "group_paused", event
+        await self.reports(event.group_paused.group, position)
+        return event.group_paused
+
+    async def moved(self) -> pb.GroupMoved:
+        """The next event, which must be GroupMoved."""
+        event = await self.event()
+        assert event.WhichOneof("event") == "group_moved", event
+        return event.group_moved
 
     async def event(self) -> pb.Event:
         async with asyncio.timeout(10):

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which switches and links of the network can be believed to work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from railweave.controller.trees import Link
+
+
+class Health:
+    """Dead switches are known from their P4Runtime sessions, suspected links from what ranks report.
+
+    A suspicion is forgotten after a while: whether the link works again, only traffic can tell.
+    """
+
+    def __init__(self, suspect_s: float, forgotten: Callable[[str], None]) -> None:
+        """Suspect links for `suspect_s` seconds; `forgotten` is called with the plane afterwards."""
+        self.dead: set[str] = set()
+        self._suspect_s = suspect_s
+        self._forgotten = forgotten
+        self._suspects: dict[tuple[str, Link], asyncio.TimerHandle] = {}
+
+    def suspects(self, plane: str) -> frozenset[Link]:
+        """The links of a plane to keep off."""
+        return frozenset(link for where, link in self._suspects if where == plane)
+
+    def suspect(self, plane: str, links: Iterable[Link]) -> None:
+        """Keep off these links for a while from now on."""
+        loop = asyncio.get_running_loop()
+        for link in links:
+            if known := self._suspects.pop((plane, link), None):
+                known.cancel()
+            timer = loop.call_later(self._suspect_s, self._forget, plane, link)
+            self._suspects[plane, link] = timer
+
+    def clear(self, switch: str) -> None:
+        """A switch has come back: what was suspected of its links may have been its own death."""
+        for plane, link in [known for known in self._suspects if switch in known[1]]:
+            self._suspects.pop((plane, link)).cancel()
+
+    def close(self) -> None:
+        """Forget everything, silently."""
+        while self._suspects:
+            self._suspects.popitem()[1].cancel()
+
+    def _forget(self, plane: str, link: Link) -> None:
+        del self._suspects[plane, link]
+        self._forgotten(plane)

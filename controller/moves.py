@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves trees whose switches or links have died: pause, learn how far every rank is, place anew, go on.
+
+Why no sum is lost or counted twice: a paused rank sends nothing and believes nothing that still comes, so
+positions stand still. Nobody is more than the group's slots ahead of its own first chunk without a result, so
+every rank can still contribute all chunks from the lowest position on. The new group has another number and
+serial numbers that nobody has used, so what is still under way of the old one is a stranger's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+from railweave.controller.desired import Aggregation
+from railweave.controller.errors import Refused, SwitchUnavailable, UnknownLease
+from railweave.controller.fabric import Fabric
+from railweave.controller.jobs import Group, Lease, Pause, RailTree
+from railweave.controller.placement import Placement
+from railweave.v1 import controller_pb2 as pb
+
+ATTEMPTS, RETRY_S = 10, 0.1  # to write a tree's entries, while switches do not do what they are told
+
+LOG = logging.getLogger(__name__)
+
+Running = Callable[[], Iterable[Group]]
+
+
+class Moves:
+    """All moves under way."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        placement: Placement,
+        running: Running,
+        lost: Callable[[Lease, str], None],
+        deadline_s: float,
+    ) -> None:
+        """Move trees of `running` jobs; a rank that does not answer within `deadline_s` is `lost`."""
+        self._fabric = fabric
+        self._placement = placement
+        self._running = running
+        self._lost = lost
+        self._deadline_s = deadline_s
+
+    # ------------------------------------------------------------ what makes trees move
+
+    def groups_lost(self, groups: frozenset[int], reason: str) -> None:
+        """Move these groups, wherever to."""
+        for group, tree in self._trees(groups):
+            self.pause(group, tree, reason)
+
+    def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
+        """Move those of these groups for which there is another place; the others may still work."""
+        for group, tree in self._trees(groups):
+            if self._placement.possible(group, tree):
+                self.pause(group, tree, reason)
+
+    def plane_changed(self, plane: str) -> None:
+        """Try again to place what found no place."""
+        for group in list(self._running()):
+            for tree in group.trees:
+                if tree.plane == plane and tree.pause:
+                    self._place_soon(group, tree, tree.pause)
+
+    def stall(self, lease: Lease, number: int, first_switch_ok: bool, root_ok: bool) -> None:
+        """A rank gets no results: keep off the links between it and whoever does not answer its probes."""
+        group, tree = self._find(lease, number)
+        if tree.pause or tree.placed is None or root_ok or group.ended:
+            return
+        way = tree.placed.tree.way(lease.rank)
+        host = self._placement.hosts(group, tree.rail)[lease.rank].nic.host
+        hops = list(pairwise(way)) if first_switch_ok else [(host, way[0])]
+        if not hops:
+            return  # the first switch is the root, and answers
+        self._fabric.suspect(tree.plane, [frozenset(hop) for hop in hops])
+        silent = "its root" if first_switch_ok else f"switch {way[0]}"
+        self.pause(group, tree, f"rank {lease.rank} ({host}) gets no answer from {silent}")
+
+    def _trees(self, groups: frozenset[int]) -> list[tuple[Group, RailTree]]:
+        return [
+            (group, tree)
+            for group in self._running()
+            for tree in group.trees
+            if tree.placed and tree.placed.group in groups
+        ]
+
+    def _find(self, lease: Lease, number: int) -> tuple[Group, RailTree]:
+        tree = lease.group.tree(lease.rank, number)
+        if tree is None:
+            raise UnknownLease(f"rank {lease.rank} of job {lease.group.job!r} is in no group {number}")
+        return lease.group, tree
+
+    # ------------------------------------------------------------ one move
+
+    def pause(self, group: Group, tree: RailTree, reason: str) -> None:
+        """Hold a tree still and ask every rank how far it is; repeated, it changes nothing."""
+        if tree.pause or group.ended:
+            return
+        LOG.warning("job %s: rail %s, tree %d is paused: %s", group.job, tree.rail, tree.index, reason)
+        tree.pause = Pause(reason)
+        loop = asyncio.get_running_loop()
+        tree.pause.timer = loop.call_later(self._deadline_s, self._overdue, group, tree.pause)
+        for rank, lease in group.leases.items():
+            paused = pb.GroupPaused(rail=tree.rail, tree=tree.index, group=tree.numbers[rank], reason=reason)
+            lease.events.put_nowait(pb.Event(group_paused=paused))
+        if group.closing:
+            self._down(group, tree, tree.pause, f"{reason}, and a rank has left already")
+
+    def position(self, lease: Lease, number: int, position: int) -> None:
+        """A rank says how far it is; the last one's answer sets the tree moving."""
+        group, tree = self._find(lease, number)
+        if tree.pause and not group.ended:
+            tree.pause.positions[lease.rank] = position
+            self._place_soon(group, tree, tree.pause)
+
+    def left(self, lease: Lease) -> None:
+        """A rank has left in good order; what is paused waits for its part in vain."""
+        for tree in lease.group.trees:
+            if tree.pause:
+                self._down(lease.group, tree, tree.pause, f"{tree.pause.reason}, and rank {lease.rank} left")
+
+    def forget(self, group: Group) -> None:
+        """A job has ended, and with it its moves."""
+        for tree in group.trees:
+            if tree.pause and tree.pause.timer:
+                tree.pause.timer.cancel()
+
+    def _overdue(self, group: Group, pause: Pause) -> None:
+        for rank, lease in list(group.leases.items()):
+            if rank not in pause.positions and not lease.left:
+                reason = f"has not said within {self._deadline_s:g} s how far it is: {pause.reason}"
+                self._lost(lease, reason)
+
+    def _place_soon(self, group: Group, tree: RailTree, pause: Pause) -> None:
+        """Begin to place a tree if all ranks have answered."""
+        if len(pause.positions) < group.size or group.closing:
+            return
+        if pause.timer:
+            pause.timer.cancel()
+        if pause.placing and not pause.placing.done():
+            pause.again = True
+            return
+        pause.placing = asyncio.create_task(self._place(group, tree, pause), name=f"move {group.job}")
+
+    async def _place(self, group: Group, tree: RailTree, pause: Pause) -> None:
+        if tree.placed:
+            self._fabric.end(tree.placed.group)
+            tree.placed = None
+        attempts = ATTEMPTS
+        while not group.ended:
+            pause.again = False
+            try:
+                placed = await self._placement.again(group, tree)
+            except SwitchUnavailable as unavailable:
+                if attempts := attempts - 1:
+                    await asyncio.sleep(RETRY_S)  # until it is known to be dead, or answers again
+                    continue
+                self._down(group, tree, pause, str(unavailable))
+                return
+            except Refused as refused:
+                if pause.again:
+                    continue
+                self._down(group, tree, pause, str(refused))
+                return
+            except Exception as error:
+                LOG.exception("moving a tree of job %s", group.job)
+                self._down(group, tree, pause, f"the controller failed: {error}")
+                return
+            if not group.ended and self._fabric.sound(placed):
+                self._moved(group, tree, pause, placed)
+                return
+            self._fabric.end(placed.group)
+
+    def _moved(self, group: Group, tree: RailTree, pause: Pause, placed: Aggregation) -> None:
+        LOG.warning("job %s: rail %s, tree %d is moved", group.job, tree.rail, tree.index)
+        old, resume_from = tree.numbers, min(pause.positions.values())
+        tree.put(placed)
+        tree.pause = None
+        tree.moves += 1
+        for rank, lease in group.leases.items():
+            place = self._placement.message(tree, rank)
+            moved = pb.GroupMoved(group=old[rank], place=place, resume_from=resume_from)
+            lease.events.put_nowait(pb.Event(group_moved=moved))
+        still_down = any(t.pause and t.pause.down for t in group.trees if t.plane == tree.plane)
+        if pause.down and not still_down:
+            group.tell(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
+
+    def _down(self, group: Group, tree: RailTree, pause: Pause, reason: str) -> None:
+        """There is no place now; the ranks learn it once."""
+        if not pause.down:
+            pause.down = True
+            LOG.warning("job %s: plane %s is down: %s", group.job, tree.plane, reason)
+            group.tell(pb.Event(plane_down=pb.PlaneDown(plane=tree.plane, reason=reason)))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a plane's switches a job may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import yaml
+from railweave.controller.errors import ControllerError, Refused
+from railweave.controller.slots import MIN_SLOTS
+
+EXPECTED = "expected [JOB:]slots=NUMBER,trees=NUMBER, where JOB may contain * and ?"
+_QUOTA = re.compile(r"(?:(?P<jobs>[^=]+):)?(?P<limits>\w+=\d+(?:,\w+=\d+)*)")
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A job's limits on each plane."""
+
+    slots: int = 512  # chunks in flight, over all its trees there; 0: no in-network aggregation
+    trees: int = 4  # that its ina rail is spread over, where the plane has room for several
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """The limits of jobs by name; the first pattern (`*` and `?`) that fits counts."""
+
+    default: Quota = field(default_factory=Quota)
+    jobs: tuple[tuple[str, Quota], ...] = ()
+
+    def of(self, job: str) -> Quota:
+        """The limits of a job."""
+        return next((quota for pattern, quota in self.jobs if fnmatchcase(job, pattern)), self.default)
+
+    def share(self, job: str) -> Quota:
+        """What a job gets if the switches have it; Refused if its quota is too small for any group."""
+        quota = self.of(job)
+        if quota.slots < MIN_SLOTS or not quota.trees:
+            raise Refused(
+                f"the quota of job {job!r} is {quota.slots} slots and {quota.trees} trees per plane; "
+                f"a group needs one tree of {MIN_SLOTS}"
+            )
+        return quota
+
+
+def slots_per_tree(slots: int, trees: int) -> int:
+    """Equal parts of a quota: the power of two that fits, as a mask has to check it."""
+    return max(MIN_SLOTS, 1 << (slots // trees).bit_length() - 1)
+
+
+def read(texts: Iterable[str], file: Path | None, default: Quota) -> Quotas:
+    """Quotas from options and from a file with the keys `default` and `jobs`; options go before.
+
+    Raises ControllerError, which says what was given and what is expected.
+    """
+    quotas = Quotas(default)
+    if file is not None:
+        try:
+            data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+            quotas = Quotas(
+                _with(default, data.pop("default", {})),
+                tuple((str(job), _with(default, limits)) for job, limits in data.pop("jobs", {}).items()),
+            )
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
+            raise ControllerError(f"--quotas {file}: {error}; expected the keys default and jobs") from error
+        if data:
+            raise ControllerError(
+                f"--quotas {file}: unknown key {next(iter(data))!r}; expected default, jobs"
+            )
+    jobs = []
+    for text in texts:
+        match = _QUOTA.fullmatch(text)
+        if match is None:
+            raise ControllerError(f"--quota {text!r}: {EXPECTED}")
+        limits = {key: int(value) for key, value in (part.split("=") for part in match["limits"].split(","))}
+        if match["jobs"]:
+            jobs.append((match["jobs"], _with(quotas.default, limits)))
+        else:
+            quotas = replace(quotas, default=_with(quotas.default, limits))
+    return replace(quotas, jobs=(*jobs, *quotas.jobs))
+
+
+def _with(quota: Quota, limits: object) -> Quota:
+    known = [each.name for each in fields(Quota)]
+    if not isinstance(limits, dict) or any(
+        key not in known or type(value) is not int or value < 0 for key, value in limits.items()
+    ):
+        raise ControllerError(f"quota {limits!r}: expected {' and '.join(known)}, each a number from 0")
+    return replace(quota, **limits)
