@@ -41,6 +41,7 @@ from railweave.switch.lowering.source import (
 )
 from railweave.switch.lowering.statements import Names, PrimitiveReader, read_action
 from railweave.switch.lowering.symbolic import Summary, fields_in, split, summarise
+from railweave.switch.lowering.validity import Leftovers
 from railweave.switch.lowering.value_sets import as_table
 from railweave.switch.program import Action, ArrayInfo, Fusion, MeterInfo, Parameter, ProfileInfo, Program
 
@@ -278,7 +279,8 @@ class _Lowering:
 
     def run(self) -> tuple[Program, bytes]:
         descriptions = {number: body.description for number, body in self.actions.items()}
-        reader = TableReader(self.expressions, descriptions, self._direct_meters(), self.profiles)
+        leftovers = Leftovers(self.root)
+        reader = TableReader(self.expressions, descriptions, self._direct_meters(), self.profiles, leftovers)
         ingress, egress = find_pipelines(self.root, reader)
         self._fuse(self._fields_read((ingress, egress)))
         self.layout.finish(self.headers, list(self.registers.values()))

@@ -25,6 +25,7 @@ from railweave.switch.lowering.source import (
     unsupported,
     where,
 )
+from railweave.switch.lowering.validity import Leftovers
 from railweave.switch.program import (
     Action,
     ConstEntry,
@@ -103,15 +104,18 @@ class TableReader:
         actions: dict[int, Action],
         meters: dict[str, tuple[int, Field]],
         profiles: dict[str, tuple[ProfileInfo, int | None]],
+        leftovers: Leftovers,
     ) -> None:
         """`actions` by id; `meters`: direct ones with the field for their result.
 
-        `profiles`: with the number of the selector's calculation, if it has one.
+        `profiles`: with the number of the selector's calculation, if it has one. `leftovers`: of headers
+        that are not there.
         """
         self.expressions = expressions
         self.actions = actions
         self.meters = meters
         self.profiles = profiles
+        self.leftovers = leftovers
 
     def read(self, item: Json, index: int) -> TableNode:
         """One table."""
@@ -185,6 +189,9 @@ class TableReader:
         if kind not in {match.value for match in MatchType}:
             raise unsupported(f"the match kind {kind!r}", part, place)
         node = graph.wrap(self.expressions.initial(member), member.width, signed=False)
+        if self.leftovers.may_have(member):
+            valid = self.expressions.headers.header(member.header, place).fields["$valid$"]
+            node = graph.select(graph.to_bool(self.expressions.initial(valid)), node, graph.const(0))
         if part.get("mask") is not None:
             node = graph.binary("&", node, graph.const(hexstr(part["mask"], place) & mask(member.width)))
         if kind == "range" and member.width > 64:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of headers that are not valid: in a table's key BMv2 takes them for 0, whatever they held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from railweave.switch.lowering.fields import Field
+from railweave.switch.lowering.source import Json, objects
+
+_WHOLE = {"header", "header_stack", "header_union", "header_union_stack", "stack_field"}
+
+
+class Leftovers:
+    """Which fields may hold something while their header is invalid.
+
+    A packet starts with zeros everywhere. So only fields matter that are assigned, and headers that are made
+    invalid: those that a primitive names as a whole, and all members of stacks and unions.
+    """
+
+    def __init__(self, root: Json) -> None:
+        """Look through all primitives of a program."""
+        self._headers: set[str] = set()
+        self._fields: set[tuple[str, str]] = set()
+        names = {item.get("id"): item.get("name") for item in objects(root, "headers")}
+        for key in ("header_stacks", "header_unions"):
+            for item in objects(root, key):
+                self._headers |= {str(names.get(number)) for number in item.get("header_ids", [])}
+        for op, parameters in _primitives([root.get("actions"), root.get("parsers")]):
+            for position, parameter in enumerate(parameters):
+                self._note(op, position, parameter)
+        for item in objects(root, "field_lists"):  # which copies of a packet take over
+            for element in item.get("elements", []):
+                self._note("set", 0, element)
+
+    def _note(self, op: Any, position: int, parameter: Any) -> None:
+        if not isinstance(parameter, dict):
+            return
+        kind, value = parameter.get("type"), parameter.get("value")
+        if kind == "field" and (position == 0 or op == "execute_meter") and isinstance(value, list):
+            self._fields.add((str(value[0]), str(value[-1])))
+        elif kind in _WHOLE and op != "add_header":
+            self._headers.add(str(value[0] if isinstance(value, list) else value))
+
+    def may_have(self, member: Field) -> bool:
+        """Whether a field of an invalid header may differ from 0."""
+        if member.metadata or member.is_valid_bit:
+            return False
+        return member.header in self._headers or (member.header, member.name) in self._fields
+
+
+def _primitives(item: Any) -> Iterator[tuple[Any, list[Any]]]:
+    if isinstance(item, dict):
+        if "op" in item and isinstance(item.get("parameters"), list):
+            yield item["op"], item["parameters"]
+        item = list(item.values())
+    if isinstance(item, list):
+        for part in item:
+            yield from _primitives(part)
