@@ -102,9 +102,16 @@ class SwitchModel:
         return self._contribute(packet, member, index, age)
 
     def _probe(self, packet: Packet, member: Membership, port: Port, data: bytes) -> list[Output]:
-        """Back from the first switch or the root."""
-        is_root = member.child_at_parent is None
-        return [(port, data)] if is_root or not packet.flags & TO_ROOT else []
+        """Back from the first switch, or from the root: its way there stands in the slot field."""
+        to_root = packet.flags & TO_ROOT
+        if port == PARENT:
+            child = packet.slot & 31
+            back = replace(packet, child=child, slot=packet.slot >> 5)
+            return [(child, back.encode())] if to_root and child < member.children else []
+        if to_root and member.child_at_parent is not None:
+            way = (packet.slot << 5 | packet.child) & 0xFFFF
+            return [(PARENT, replace(packet, child=member.child_at_parent, slot=way).encode())]
+        return [(port, data)]
 
     def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
         return packet.child == (member.child_at_parent if port == PARENT else port) and packet.op in (
