@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "engine/calculation.hpp"
+#include "engine/fuse.hpp"
 
 namespace railweave::engine {
-Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
+
+Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)), code_(fuse(plan_.code)) {
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);

@@ -200,6 +200,7 @@ class Engine {
   std::mutex gate_;  // taken before the other
   std::mutex mutex_;
   Plan plan_;
+  std::vector<Instruction> code_;  // the plan's, fused
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<std::vector<std::uint32_t>> banks_;
   std::vector<std::vector<CounterValue>> counters_;
@@ -216,6 +217,14 @@ class Engine {
   std::vector<LogRecord> log_;
   std::vector<LogRecord::Value> log_values_;  // of the message in the making
   std::uint64_t log_lost_ = 0;
+
+  /// What the interpreter seldom needs: see there.
+  struct Frame {
+    const std::uint64_t* parameters;  // of the table's action that runs
+    const Instruction* back;          // where RET goes; actions do not nest
+    std::uint32_t jumps;              // backwards, left
+  };
+  Frame frame_{};
 
   // Scratch memory, so that no packet allocates.
   std::vector<std::uint64_t> registers_, wides_, key_;

@@ -45,33 +45,39 @@ std::uint64_t saturate_signed(std::uint64_t value, std::uint32_t width) {
   return static_cast<std::uint64_t>(std::clamp(as_signed(value), -top - 1, top));
 }
 
+bool extract_fixed(Pass& pass, const HeaderPlan& header) {
+  if (pass.packet.size() - pass.cursor < header.bytes) return false;
+  std::memcpy(&pass.phv[header.image], pass.packet.data() + pass.cursor, header.bytes);
+  pass.byte(header.valid) = 1;
+  pass.cursor += header.bytes;
+  return true;
+}
+
 }  // namespace
 
-// One function on purpose: the instruction pointer and the bases of the register files stay in machine
-// registers. Everything that is more than a few lines is called.
+// One function on purpose: what every instruction needs shall stay in machine registers, or at least in the
+// first-level cache. Everything that is more than a few lines is called, and what few instructions need lives
+// in the engine.
 bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   const Plan& plan = engine.plan_;
-  const Instruction* const code = plan.code.data();
+  const Instruction* const code = engine.code_.data();
   std::uint64_t* const r = engine.registers_.data();
   std::byte* const phv = pass.phv.data();
   std::uint64_t* const key = engine.key_.data();
   const std::size_t limbs = plan.limbs;
-  const std::uint64_t* parameters = nullptr;
-  const Instruction* back = code;  // where RET goes; actions do not nest
-  std::uint32_t jumps = kMaxJumps;
+  engine.frame_ = {nullptr, code, kMaxJumps};
+  auto& [parameters, back, jumps] = engine.frame_;
 
-  const auto wide = [&](std::uint32_t number) { return engine.wides_.data() + number * limbs; };
-  const auto lane = [&](std::uint32_t number) {
-    return engine.vectors_.data() + number * std::size_t{plan.lanes};
+  const auto wide = [&engine](std::uint32_t number) {
+    return engine.wides_.data() + number * std::size_t{engine.plan_.limbs};
   };
-  const auto fail = [&](CoreError error) { pass.error = plan.errors[static_cast<std::size_t>(error)]; };
-  const auto extract = [&](const HeaderPlan& header) {
-    if (pass.packet.size() - pass.cursor < header.bytes) return false;
-    std::memcpy(phv + header.image, pass.packet.data() + pass.cursor, header.bytes);
-    pass.byte(header.valid) = 1;
-    pass.cursor += header.bytes;
-    return true;
+  const auto lane = [&engine](std::uint32_t number) {
+    return engine.vectors_.data() + number * std::size_t{engine.plan_.lanes};
   };
+  const auto fail = [&engine, &pass](CoreError error) {
+    pass.error = engine.plan_.errors[static_cast<std::size_t>(error)];
+  };
+  const auto extract = [&pass](const HeaderPlan& header) { return extract_fixed(pass, header); };
 
 #define BINARY(name, expression)                       \
   OP(name) {                                           \
@@ -90,18 +96,29 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     if (condition) JUMP(in->b);                     \
     NEXT;                                           \
   }
-#define GO(where)                              \
-  do {                                         \
-    const Instruction* const to = (where);     \
-    if (to < ip && --jumps == 0) return false; \
-    ip = to;                                   \
+// Instructions that fuse.cpp found side by side: the second still stands behind the first.
+#define FUSED(name, first, second) \
+  OP(name) {                       \
+    first;                         \
+    ++in;                          \
+    second;                        \
+    NEXT;                          \
+  }
+// The second uses what the first has loaded, without a way through memory.
+#define FUSED_LOAD(name, value, second) FUSED(name, const std::uint64_t a = r[in->d] = (value), second)
+// `in` is left one short of the target, for NEXT to step over.
+#define GO(where)                               \
+  do {                                          \
+    const Instruction* const to = (where);      \
+    if (to <= in && --jumps == 0) return false; \
+    in = to - 1;                                \
   } while (false)
 #define JUMP(target) GO(code + (target))
 // Threaded code: every operation jumps to the next one itself, which saves the way back to a common loop.
 #define OP(name) op_##name:
 #define NEXT                                         \
   do {                                               \
-    in = ip++;                                       \
+    ++in;                                            \
     goto* kLabels[static_cast<std::size_t>(in->op)]; \
   } while (false)
 
@@ -109,9 +126,12 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
 #define X(name, signature) &&op_##name,
       RAILWEAVE_ENGINE_OPS(X)
 #undef X
+          nullptr,  // kCount
+#define X(name) &&op_##name,
+      RAILWEAVE_ENGINE_FUSED(X)
+#undef X
   };
-  const Instruction* ip = code + pc;
-  const Instruction* in = nullptr;
+  const Instruction* in = code + pc - 1;
 
   NEXT;
   OP(END) { return true; }
@@ -139,7 +159,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   COMPARE(JLTS, as_signed(a) < as_signed(b))
   COMPARE(JLES, as_signed(a) <= as_signed(b))
   OP(CALL) {
-    back = ip;
+    back = in + 1;
     JUMP(in->a);
     NEXT;
   }
@@ -179,42 +199,22 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     NEXT;
   }
 
-  OP(MOV) {
-    r[in->d] = r[in->a];
-    NEXT;
+#define PARAMETER(i) (parameters ? parameters[i] : 0)
+#define BITS(i, x) ((load_be<std::uint64_t>(phv + (i)) >> ((x) & 0xff)) & low_bits((x) >> 8))
+#define LOAD(name, value) \
+  OP(name) {              \
+    r[in->d] = (value);   \
+    NEXT;                 \
   }
-  OP(PARAM) {
-    r[in->d] = parameters ? parameters[in->a] : 0;
-    NEXT;
-  }
-  OP(LD_U8) {
-    r[in->d] = static_cast<std::uint64_t>(phv[in->a]);
-    NEXT;
-  }
-  OP(LD_BE16) {
-    r[in->d] = load_be<std::uint16_t>(phv + in->a);
-    NEXT;
-  }
-  OP(LD_BE32) {
-    r[in->d] = load_be<std::uint32_t>(phv + in->a);
-    NEXT;
-  }
-  OP(LD_BE64) {
-    r[in->d] = load_be<std::uint64_t>(phv + in->a);
-    NEXT;
-  }
-  OP(LD_BITS) {
-    r[in->d] = (load_be<std::uint64_t>(phv + in->a) >> (in->b & 0xff)) & low_bits(in->b >> 8);
-    NEXT;
-  }
-  OP(LD_N32) {
-    r[in->d] = load<std::uint32_t>(phv + in->a);
-    NEXT;
-  }
-  OP(LD_N64) {
-    r[in->d] = load<std::uint64_t>(phv + in->a);
-    NEXT;
-  }
+  LOAD(MOV, r[in->a])
+  LOAD(PARAM, PARAMETER(in->a))
+  LOAD(LD_U8, static_cast<std::uint64_t>(phv[in->a]))
+  LOAD(LD_BE16, load_be<std::uint16_t>(phv + in->a))
+  LOAD(LD_BE32, load_be<std::uint32_t>(phv + in->a))
+  LOAD(LD_BE64, load_be<std::uint64_t>(phv + in->a))
+  LOAD(LD_BITS, BITS(in->a, in->b))
+  LOAD(LD_N32, load<std::uint32_t>(phv + in->a))
+  LOAD(LD_N64, load<std::uint64_t>(phv + in->a))
   OP(ST_U8) {
     phv[in->a] = static_cast<std::byte>(r[in->d]);
     NEXT;
@@ -374,6 +374,24 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   }
 #include "engine/ops_headers.inc"  // headers and the parser
 #include "engine/ops_log.inc"      // messages and assertions
+  FUSED_LOAD(LD_N32_JZ, load<std::uint32_t>(phv + in->a), if (a == 0) JUMP(in->a))
+  FUSED_LOAD(LD_N32_JEQ, load<std::uint32_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_N32_JNE, load<std::uint32_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_U8_JZ, static_cast<std::uint64_t>(phv[in->a]), if (a == 0) JUMP(in->a))
+  FUSED_LOAD(LD_U8_JEQ, static_cast<std::uint64_t>(phv[in->a]), if (a == r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_BE16_JEQ, load_be<std::uint16_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_BE16_JNE, load_be<std::uint16_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_BITS_JEQ, BITS(in->a, in->b), if (a == r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_BITS_JNE, BITS(in->a, in->b), if (a != r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_N32_KEY_SET, load<std::uint32_t>(phv + in->a), key[in->a] = a << (in->b - 1))
+  FUSED_LOAD(LD_N32_KEY, load<std::uint32_t>(phv + in->a), key[in->a] |= a << (in->b - 1))
+  FUSED_LOAD(LD_N32_ST_N32, load<std::uint32_t>(phv + in->a), store<std::uint32_t>(phv + in->a, a))
+  FUSED(LD_N32_LD_N32, r[in->d] = load<std::uint32_t>(phv + in->a),
+        r[in->d] = load<std::uint32_t>(phv + in->a))
+  FUSED(ST_N32_ST_N32, store<std::uint32_t>(phv + in->a, r[in->d]),
+        store<std::uint32_t>(phv + in->a, r[in->d]))
+  FUSED(ST_N32_JMP, store<std::uint32_t>(phv + in->a, r[in->d]), JUMP(in->a))
+  FUSED(PARAM_PARAM, r[in->d] = PARAMETER(in->a), r[in->d] = PARAMETER(in->a))
   OP(KEY_SET) {
     key[in->a] = r[in->d] << (in->b - 1);
     NEXT;
@@ -469,6 +487,11 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
 #undef BINARY
 #undef COMPARE
 #undef LANES
+#undef LOAD
+#undef BITS
+#undef PARAMETER
+#undef FUSED
+#undef FUSED_LOAD
 #undef JUMP
 #undef GO
 #undef OP
