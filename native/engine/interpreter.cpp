@@ -46,8 +46,15 @@ std::uint64_t saturate_signed(std::uint64_t value, std::uint32_t width) {
 }
 
 bool extract_fixed(Pass& pass, const HeaderPlan& header) {
-  if (pass.packet.size() - pass.cursor < header.bytes) return false;
-  std::memcpy(&pass.phv[header.image], pass.packet.data() + pass.cursor, header.bytes);
+  const std::size_t left = pass.packet.size() - pass.cursor;
+  if (left < header.bytes) return false;
+  const std::byte* from = pass.packet.data() + pass.cursor;
+  std::byte* to = &pass.phv[header.image];
+  if (header.room != 0 && left >= header.room) {
+    for (std::uint32_t i = 0; i < header.room; i += 16) std::memcpy(to + i, from + i, 16);
+  } else {
+    std::memcpy(to, from, header.bytes);
+  }
   pass.byte(header.valid) = 1;
   pass.cursor += header.bytes;
   return true;

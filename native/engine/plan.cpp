@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace railweave::engine {
 namespace {
 
 // Limits that no sane program reaches and that keep a hostile one from eating the machine.
+constexpr std::uint64_t kMaxPieceBits = 1u << 16;
 constexpr std::uint32_t kMaxPhv = 1u << 20, kMaxCode = 1u << 23, kMaxItems = 1u << 20;
 constexpr std::uint64_t kMaxBankBytes = 1ull << 31;
 
@@ -69,10 +71,22 @@ TablePlan read_table(Reader& in) {
   return table;
 }
 
+/// Fields that lie side by side in a header are one piece: IPv4's thirteen become two.
+bool continues(const InputPlan& piece, const InputPlan& next) {
+  return piece.kind == InputPlan::kBits && next.kind == InputPlan::kBits && piece.valid == next.valid &&
+         std::uint64_t{piece.offset} + piece.width == next.offset &&
+         std::uint64_t{piece.width} + next.width <= kMaxPieceBits;
+}
+
 std::vector<InputPlan> read_inputs(Reader& in) {
   std::vector<InputPlan> inputs;
   for (auto n = in.count(); n > 0; --n) {
-    inputs.push_back({static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()});
+    const InputPlan next{static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()};
+    if (!inputs.empty() && continues(inputs.back(), next)) {
+      inputs.back().width += next.width;
+    } else {
+      inputs.push_back(next);
+    }
   }
   return inputs;
 }
@@ -81,7 +95,7 @@ void read_lists(Reader& in, Plan& plan) {
   plan.constants = in.list64();
   for (auto n = in.count(); n > 0; --n) plan.wide_constants.push_back(in.list64());
   for (auto n = in.count(); n > 0; --n) {
-    plan.headers.push_back({in.u32(), in.u32(), in.u32(), in.u32(), in.u32()});
+    plan.headers.push_back({in.u32(), in.u32(), in.u32(), in.u32(), in.u32(), 0});
   }
   for (auto n = in.count(); n > 0; --n) plan.variables.push_back({in.u32(), in.u32()});
   for (auto n = in.count(); n > 0; --n) plan.stacks.push_back({in.u32(), in.u32(), in.u32(), in.list32()});
@@ -345,6 +359,23 @@ class Checker {
   const Plan& plan_;
 };
 
+/// A header whose room is a multiple of 16 bytes is copied by stores of 16 bytes, which later loads of a part
+/// take from the store queue; memcpy's overlapping ones make them wait.
+void set_rooms(Plan& plan) {
+  constexpr std::uint32_t kStep = 16, kLargest = 64;
+  std::vector<std::uint32_t> starts{plan.phv_bytes};
+  for (const auto& header : plan.headers) starts.insert(starts.end(), {header.image, header.valid});
+  for (const auto& variable : plan.variables) starts.push_back(variable.offset);
+  for (const auto& stack : plan.stacks) starts.push_back(stack.next);
+  std::sort(starts.begin(), starts.end());
+  for (auto& header : plan.headers) {
+    const std::uint32_t room = (header.bytes + kStep - 1) / kStep * kStep;
+    const auto next = std::upper_bound(starts.begin(), starts.end(), header.image);
+    const bool free = header.image >= plan.metadata_bytes && *next - header.image >= room;
+    if (free && room <= kLargest) header.room = room;
+  }
+}
+
 }  // namespace
 
 Plan Plan::parse(Bytes bytes) {
@@ -368,6 +399,7 @@ Plan Plan::parse(Bytes bytes) {
   }
   require(in.empty(), "plan: bytes left over");
   Checker(plan).check();
+  set_rooms(plan);
   return plan;
 }
 

@@ -21,15 +21,34 @@ std::uint64_t Table::hash(std::span<const std::uint64_t> key, const std::uint64_
   return hash;
 }
 
-bool Table::matches(const Entry& entry, const std::uint64_t* key) const {
-  const Match& match = entry.match;
-  std::uint64_t different = 0;
-  for (std::uint32_t i = 0; i < plan_.words; ++i) different |= (key[i] & match.mask[i]) ^ match.value[i];
-  if (different) return false;
+namespace {
+
+bool in_ranges(const Match& match, const std::uint64_t* key) {
   return std::all_of(match.ranges.begin(), match.ranges.end(), [&](const KeyRange& range) {
     const std::uint64_t value = (key[range.word] >> range.shift) & (~0ull >> (64 - range.width));
     return range.low <= value && value <= range.high;
   });
+}
+
+}  // namespace
+
+bool Table::matches(const Entry& entry, const std::uint64_t* key) const {
+  const Match& match = entry.match;
+  std::uint64_t different = 0;
+  for (std::uint32_t i = 0; i < plan_.words; ++i) different |= (key[i] & match.mask[i]) ^ match.value[i];
+  return different == 0 && in_ranges(match, key);
+}
+
+Entry* Table::scan(const std::uint64_t* key) const {
+  const std::size_t words = plan_.words;
+  const std::uint64_t* pattern = patterns_.data();
+  for (Entry* entry : ordered_) {
+    std::uint64_t different = 0;
+    for (std::size_t i = 0; i < words; ++i) different |= (key[i] & pattern[words + i]) ^ pattern[i];
+    if (different == 0 && in_ranges(entry->match, key)) return entry;
+    pattern += 2 * words;
+  }
+  return nullptr;
 }
 
 Entry* Table::find(const Group& group, const std::uint64_t* key) const {
@@ -41,12 +60,7 @@ Entry* Table::find(const Group& group, const std::uint64_t* key) const {
 }
 
 Entry* Table::lookup(const std::uint64_t* key) {
-  if (plan_.kind == MatchKind::kTernary) {
-    for (Entry* entry : ordered_) {
-      if (matches(*entry, key)) return entry;
-    }
-    return nullptr;
-  }
+  if (plan_.kind == MatchKind::kTernary) return scan(key);
   for (const Group& group : groups_) {
     if (Entry* entry = find(group, key)) return entry;
   }
@@ -137,6 +151,9 @@ std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::
           const auto first = a->match.priority, second = b->match.priority;
           return first != second ? first > second : a->slot < b->slot;
         });
+    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
+    const auto behind = patterns_.insert(pattern, raw->match.mask.begin(), raw->match.mask.end());
+    patterns_.insert(behind, raw->match.value.begin(), raw->match.value.end());
     ordered_.insert(at, raw);
   } else {
     add_to_group(raw);
@@ -161,7 +178,10 @@ void Table::modify(std::uint64_t handle, std::uint32_t action, std::vector<std::
 void Table::remove(std::uint64_t handle) {
   Entry* gone = &entry(handle);
   if (plan_.kind == MatchKind::kTernary) {
-    std::erase(ordered_, gone);
+    const auto at = std::find(ordered_.begin(), ordered_.end(), gone);
+    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
+    patterns_.erase(pattern, pattern + 2 * plan_.words);
+    ordered_.erase(at);
   } else {
     remove_from_group(gone);
   }

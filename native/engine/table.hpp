@@ -97,6 +97,7 @@ class Table {
   };
 
   bool matches(const Entry& entry, const std::uint64_t* key) const;
+  Entry* scan(const std::uint64_t* key) const;
   Entry* find(const Group& group, const std::uint64_t* key) const;
   static std::uint64_t hash(std::span<const std::uint64_t> key, const std::uint64_t* mask);
   static void place(Group& group, Entry* entry);
@@ -110,8 +111,9 @@ class Table {
   std::unordered_map<std::uint64_t, std::unique_ptr<Entry>> entries_;
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> free_slots_;
   std::uint32_t next_slot_ = 0;
-  std::vector<Group> groups_;    // exact: one; LPM: longest prefix first
-  std::vector<Entry*> ordered_;  // ternary: greatest priority first, then by slot, as BMv2
+  std::vector<Group> groups_;            // exact: one; LPM: longest prefix first
+  std::vector<Entry*> ordered_;          // ternary: greatest priority first, then by slot, as BMv2
+  std::vector<std::uint64_t> patterns_;  // value and mask of each of these, side by side
   Entry default_;
   std::vector<std::vector<Choice>> selectors_;
 };
