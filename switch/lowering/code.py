@@ -88,7 +88,8 @@ class Code:
             raise InvalidProgram(f"{self.where}: one action computes too much")
         return self._next - 1
 
-    def _fresh_wide(self) -> int:
+    def fresh_wide(self) -> int:
+        """A new wide temporary."""
         self._next_wide += 1
         self.wides = max(self.wides, self._next_wide)
         if self.wides > 0xF00:

@@ -178,18 +178,23 @@ class TableReader:
         return name, selector
 
     def _key_field(self, part: Json, place: str) -> tuple[str, MatchType, Expr, int]:
-        graph = self.expressions.graph
+        graph, target = self.expressions.graph, part.get("target")
         kind = get(part, "match_type", str, place)
         if kind == "valid":
-            header = self.expressions.headers.header(part.get("target"), place)
-            member = header.fields["$valid$"]
-            kind = "exact"
+            member = self.expressions.headers.header(target, place).valid
+            value, kind = self.expressions.initial(member), "exact"
+        elif isinstance(target, dict):  # a field of an element that is chosen at run time
+            member = self.expressions.places(target, place)[0][1]
+            value = self.expressions.number(target, place)
         else:
-            member = self.expressions.headers.field(part.get("target"), place)
+            member = self.expressions.headers.field(target, place)
+            value = self.expressions.initial(member)
+        if member.variable:
+            raise unsupported("a match on a variable-length field", part, place)
         if kind not in {match.value for match in MatchType}:
             raise unsupported(f"the match kind {kind!r}", part, place)
-        node = graph.wrap(self.expressions.initial(member), member.width, signed=False)
-        if self.leftovers.may_have(member):
+        node = graph.wrap(value, member.width, signed=False)
+        if not isinstance(target, dict) and self.leftovers.may_have(member):
             valid = self.expressions.headers.header(member.header, place).fields["$valid$"]
             node = graph.select(graph.to_bool(self.expressions.initial(valid)), node, graph.const(0))
         if part.get("mask") is not None:

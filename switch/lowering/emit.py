@@ -35,7 +35,7 @@ class Emitter(Values):
     def store_register(self, member: Field, value: Operand, fits: bool = False) -> None:
         """field = register, truncated (unless it fits)."""
         if not self.native_field(member):
-            wide = self._fresh_wide()
+wide = self.fresh_wide()
             self.limbs = max(self.limbs, member.width // 64 + 1)
             self.op("W_FROM_U", wide, value)
             self.op("W_ST", wide, self.layout.bit_position(member), member.width)
@@ -110,7 +110,7 @@ class Emitter(Values):
             self.op("REG_RD", value, statement.array.index, index, skip)
             self.store_register(statement.target, value)
         else:
-            wide = self._fresh_wide()
+            wide = self.fresh_wide()
             self.limbs = max(self.limbs, statement.array.width // 64 + 1)
             self.op("W_REG_RD", wide, statement.array.index, index, skip)
             if self.native_field(statement.target):
@@ -127,7 +127,7 @@ class Emitter(Values):
             self.op("REG_WR", self.number(value), array.index, self.number(index))
         else:
             self.limbs = max(self.limbs, array.width // 64 + 1)
-            copy = self._fresh_wide()  # the instruction truncates in place
+            copy = self.fresh_wide()  # the instruction truncates in place
             self.op("W_ZEXT", copy, self.wide(value), array.width)
             self.op("W_REG_WR", copy, array.index, self.number(index))
 

@@ -75,7 +75,7 @@ def as_table(info: ValueSetInfo) -> TableNode:
         key=info.key,
         key_words=info.key_words,
         actions=(),
-        size=info.size,
+        size=2 * info.size,  # new members come in before the old ones go
         default=None,
         const_entries=(),
         immutable=False,

@@ -188,7 +188,7 @@ class Values(Code):
         found = self._wides.get(node.number)
         if found is None:
             if self._native(node) and node.fits64:
-                found = self._fresh_wide()
+                found = self.fresh_wide()
                 self.limbs = max(self.limbs, 2)
                 self.op("W_FROM_U" if node.fits_unsigned64 else "W_FROM_S", found, self.number(node))
             else:
@@ -198,7 +198,7 @@ class Values(Code):
 
     def _wide(self, node: Expr) -> int:  # noqa: PLR0912 - one case after the other
         self._note(node)
-        result = self._fresh_wide()
+        result = self.fresh_wide()
         match node.op:
             case "const":
                 self.op("W_CONST", result, self.wide_constant(node.leaf, node.leaf.bit_length() + 1))

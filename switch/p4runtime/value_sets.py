@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
 from railweave.switch.p4runtime import matches
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import Match, Pipeline, ternary
-from railweave.switch.program import MatchType
+from railweave.switch.pipeline import Match, Pipeline
 
 _Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
@@ -37,8 +36,7 @@ class ValueSets:
         members = [self._member(info, member) for member in message.members]
         if len(set(members)) < len(members):
             raise Refused(Code.ALREADY_EXISTS, f"a member of {name} is given twice")
-        if members or self._pipeline:
-            raise unimplemented(f"value set {name} cannot be filled yet")
+        self._pipeline.set_value_set(name, members)
         stored = p4r.ValueSetEntry()
         stored.CopyFrom(message)
         self._written[message.value_set_id] = stored
@@ -54,21 +52,4 @@ class ValueSets:
 
     @staticmethod
     def _member(info: p4i.ValueSet, member: p4r.ValueSetMember) -> tuple[Match, ...]:
-        name = info.preamble.name
-        decoded = matches.decode(name, info.match, member.match)
-        return tuple(
-            _as_ternary(name, field, match) for field, match in zip(info.match, decoded, strict=True)
-        )
-
-
-def _as_ternary(name: str, field: p4i.MatchField, match: Match) -> Match:
-    """To a parser all fields of a value set are ternary."""
-    full = (1 << field.bitwidth) - 1
-    match match.kind:
-        case MatchType.EXACT:
-            return ternary(match.value, full)
-        case MatchType.LPM:
-            return ternary(match.value, full ^ (full >> match.prefix))
-        case MatchType.RANGE:
-            raise unimplemented(f"{name}: a value set that matches by range is not supported")
-    return match
+        return tuple(matches.decode(info.preamble.name, info.match, member.match))

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from railweave._native.engine import InvalidPlan
+from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering import lower
 from railweave.switch.pipeline.arrays import Arrays
+from railweave.switch.pipeline.language import Language, Log
 from railweave.switch.pipeline.matches import Match, exact, lpm, optional, range_, ternary
 from railweave.switch.pipeline.notices import Notices
 from railweave.switch.pipeline.replication import Replication
@@ -29,6 +32,7 @@ __all__ = [
     "Entry",
     "Group",
     "GroupMember",
+    "Log",
     "Match",
     "Member",
     "MeterConfig",
@@ -44,10 +48,13 @@ __all__ = [
 ]
 
 
-class Pipeline(Arrays, Replication, Notices):
+class Pipeline(Arrays, Replication, Notices, Language):
     """A program in a switch. All methods may be called from any thread, also while packets flow."""
 
     @classmethod
     def load(cls, bmv2_json: bytes) -> Pipeline:
         """Lower a BMv2 JSON program and load it; raises UnsupportedConstruct or InvalidProgram."""
-        return cls(*lower(bmv2_json))
+        try:
+            return cls(*lower(bmv2_json))
+        except InvalidPlan as error:  # within the lowering's limits, beyond the engine's
+            raise InvalidProgram(f"the program is too large for the engine: {error}") from None

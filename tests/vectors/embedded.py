@@ -112,7 +112,12 @@ class Embedded:
     @do.register
     def _(self, step: steps.ValueSet) -> None:
         name = _full(step.name, self.pipeline.program.value_sets)
-        self.pipeline.set_value_set(name, [list(member.values()) for member in step.members])
+        key = self.pipeline.program.value_sets[name].key
+        members = [
+            [_match(part, text) for part, text in zip(key, member.values(), strict=True)]
+            for member in step.members
+        ]
+        self.pipeline.set_value_set(name, members)
 
     @do.register
     def _(self, step: steps.Meter) -> None:

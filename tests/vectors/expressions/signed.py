@@ -15,6 +15,8 @@ def steps(rng: random.Random) -> Iterator[Packet]:
 def packet(rng: random.Random) -> bytes:
     numbers = b"".join(edges(rng, size) for size in (2, 2, 4, 4, 8, 8))
     if rng.random() < 0.2:
-        numbers = bytes([0x80, 0xFF]) + numbers[2:4] + b"\x80\0\0\0\xff\xff\xff\xff\x80" + bytes(7) + b"\xff" * 8
+        numbers = (
+            bytes([0x80, 0xFF]) + numbers[2:4] + b"\x80\0\0\0\xff\xff\xff\xff\x80" + bytes(7) + b"\xff" * 8
+        )
     kinds = rng.choice((3, 9, 12, rng.randrange(16))) << 4 | rng.randrange(16)
     return numbers + bytes([kinds, rng.choice((0, 1, 7, 8, 31, 32, 63, 64, 255))]) + edges(rng, 1)

@@ -13,7 +13,9 @@ def steps(rng: random.Random) -> Iterator[Packet]:
 
 
 def packet(rng: random.Random) -> bytes:
-    what = rng.choice((0x10, 0x10, 0x11, 0x1F, 0x20, 0x20, 0x30, 0x31, 0x40, 0x40, 0x50, 0xEE, 0xFF, rng.randrange(256)))
+    what = rng.choice(
+        (0x10, 0x10, 0x11, 0x1F, 0x20, 0x20, 0x30, 0x31, 0x40, 0x40, 0x50, 0xEE, 0xFF, rng.randrange(256))
+    )
     a, b = rng.randrange(16), rng.choice((0, 99, 100, 0x101, 0x1FF, 0xFFF, rng.randrange(4096)))
     skip = rng.choice((0, 8, 16, 24, 7, 1 << 31, 0xFFFFFFF8, 1000))
     data = bytes([what]) + (a << 12 | b).to_bytes(2, "big") + skip.to_bytes(4, "big")
