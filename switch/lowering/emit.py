@@ -35,7 +35,7 @@ class Emitter(Values):
     def store_register(self, member: Field, value: Operand, fits: bool = False) -> None:
         """field = register, truncated (unless it fits)."""
         if not self.native_field(member):
-wide = self.fresh_wide()
+            wide = self.fresh_wide()
             self.limbs = max(self.limbs, member.width // 64 + 1)
             self.op("W_FROM_U", wide, value)
             self.op("W_ST", wide, self.layout.bit_position(member), member.width)
