@@ -249,17 +249,18 @@ void bind_endpoint(nb::module_& m) {
           "__init__",
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
-             Duration initial_rto, Duration stall_after) {
+             Duration packet_time, Duration initial_rto, Duration stall_after) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
+            options.window.packet_time = packet_time;
             options.window.initial_rto = initial_rto;
             options.reorder = reorder;
             options.stall_after = stall_after;
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
-          "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4,
+          "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
           "initial_rto"_a = ina::WindowOptions{}.initial_rto, "stall_after"_a = 300 * kMillisecond)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("receive", &PyEndpoint::receive, "datagram"_a, "now"_a)
@@ -290,6 +291,8 @@ void bind_endpoint(nb::module_& m) {
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "resume_from"_a, "now"_a,
           "Go on in another group, from the least position of all ranks.")
       .def("abort", [](PyEndpoint& self) { self.endpoint().abort(); })
+      .def_prop_ro("group", [](PyEndpoint& self) { return self.endpoint().group(); })
+      .def_prop_ro("position", [](PyEndpoint& self) { return self.endpoint().position(); })
       .def_prop_ro("idle", [](PyEndpoint& self) { return self.endpoint().idle(); })
       .def("stats", &PyEndpoint::stats);
 }

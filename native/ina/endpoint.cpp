@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::uint32_t kMaxLanes = 2048;  // 8 KiB: a jumbo frame
 constexpr std::uint32_t kFirstBurst = 2;
-constexpr std::uint32_t kMaxBackoff = 4;  // round trips between two of the later retransmissions
+constexpr std::uint32_t kQuickRepeats = 4;  // transmissions a round trip apart; then intervals double …
+constexpr std::uint32_t kMaxDoublings = 3;  // … so often
 constexpr std::uint32_t kMaxReorderSteps = 8;
 constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
 constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
@@ -110,7 +111,7 @@ Bytes Endpoint::transmit_next(Time now) {
   if (!free) return {};
   const bool built = chunk < next_built_;  // after a move
   if (!built && (issuing() == nullptr || !issuing()->next())) return {};
-  if (in_flight() >= window_.size()) {
+  if (in_network() >= window_.size()) {
     window_.limited();
     return {};
   }
@@ -126,6 +127,11 @@ Bytes Endpoint::transmit_next(Time now) {
   ++next_sent_;
   ++stats_.contributions;
   return depart(flights_.index(chunk), now);
+}
+
+/// What was sent before something that has its result is no longer in a queue, but lost or waits for a rank.
+std::uint64_t Endpoint::in_network() const {
+  return std::min<std::uint64_t>(in_flight(), next_transmission_ - 1 - newest_delivered_);
 }
 
 /// The next item of the sequence as a packet; the group's fields come when it departs.
@@ -197,20 +203,8 @@ void Endpoint::receive_result(const Header& header, const std::byte* lanes, Time
   const auto ahead = static_cast<std::int64_t>((claimed - uses) << 31);
   if (ahead > 0) return refuse(Refusal::kUnsent);
   const std::uint64_t chunk = base_ + uses * options_.slots + slot;
-  if (ahead < 0) {
-    ++stats_.duplicates;
-    return;
-  }
-  if (flights_.at(chunk).state == FlightState::kDone) return count_duplicate(flights_.at(chunk));
-  accept(chunk, header, lanes, now);
-}
-
-/// A second result of a chunk that was sent again: the first was on its way, so patience was too short.
-void Endpoint::count_duplicate(const Flight& flight) {
+  if (ahead == 0 && flights_.at(chunk).state != FlightState::kDone) return accept(chunk, header, lanes, now);
   ++stats_.duplicates;
-  if (flight.transmissions < 2) return;
-  ++stats_.spurious;
-  reorder_steps_ = std::min(reorder_steps_ + 1, kMaxReorderSteps);
 }
 
 void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now) {
@@ -256,6 +250,11 @@ void Endpoint::learn(const Flight& flight, Time now) {
     }
     if (flight.sent >= untimed_before_) window_.sample(now - flight.sent_at, flight.sent, next_transmission_);
   }
+  // Sooner than any path: it was under way already, so patience was too short.
+  if (flight.transmissions > 1 && now - flight.sent_at < window_.least_rtt()) {
+    ++stats_.spurious;
+    reorder_steps_ = std::min(reorder_steps_ + 1, kMaxReorderSteps);
+  }
   burst_ = flight.after_timeout ? std::min(4 * burst_, options_.slots) : kFirstBurst;
   const bool waiting = in_flight() > 0 || !lost_.empty();
   silent_at_ = waiting ? now + window_.rto() : kNever;
@@ -280,7 +279,8 @@ Duration Endpoint::reorder_window() const {
 
 /// How long to wait after a retransmission: another rank may have to send the chunk again, too.
 Duration Endpoint::patience(const Flight& flight) const {
-  return (window_.smoothed_rtt() + reorder_window()) * std::min(flight.transmissions - 1, kMaxBackoff);
+  const std::uint32_t slow = std::max(flight.transmissions, kQuickRepeats) - kQuickRepeats;
+  return (window_.smoothed_rtt() + reorder_window()) << std::min(slow, kMaxDoublings);
 }
 
 /// When the first of a list counts as lost; kNever if only more results can tell.
@@ -392,7 +392,7 @@ void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time
   base_ = next_sent_ = resume_from;
   window_ = Window(capped(options.window, options.slots));
   prober_.reset();
-  newest_delivered_ = 0;
+  newest_delivered_ = next_transmission_ - 1;
   untimed_before_ = next_transmission_;
   silence_ = false;
   stirred_ = now;

@@ -76,7 +76,7 @@ struct EndpointStats {
   std::uint64_t timeouts = 0;               // expiries of the timer
   std::uint64_t results = 0;                // taken
   std::uint64_t duplicates = 0;             // results that were here already, and late answers to probes
-  std::uint64_t spurious = 0;               // of these, results of chunks sent again without need
+  std::uint64_t spurious = 0;               // retransmissions of chunks whose result was under way
   std::uint64_t stale = 0;                  // of the group before a move, or while paused
   std::uint64_t moves = 0;                  // resumptions
   std::uint64_t stalls = 0;                 // Stalled events
@@ -147,13 +147,13 @@ class Endpoint {
   Bytes transmit_next(Time now);
   Call* issuing();
   void build();
+  std::uint64_t in_network() const;
   Bytes depart(std::uint32_t index, Time now);
 
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
   void receive_probe(const Header& header, Time now);
   void receive_result(const Header& header, const std::byte* lanes, Time now);
   void accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now);
-  void count_duplicate(const Flight& flight);
   void fail_mismatch(const Call& owner);
   void learn(const Flight& flight, Time now);
   void finish_calls(std::uint64_t number);

@@ -2,19 +2,25 @@
 #include "ina/window.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace railweave::ina {
 namespace {
 
 constexpr Duration kClockGranularity = kMillisecond;
-constexpr std::uint32_t kAdditiveIncrease = 4;  // chunks per round
-constexpr double kLeastFactor = 0.5;            // at most this much is kept of a window far over its target
+constexpr std::uint32_t kLeastTarget = 8;  // chunks that even a slow link's queue may hold
+
+std::uint32_t target(const WindowOptions& options) {
+  if (options.packet_time == 0) return options.initial;
+  return std::max(static_cast<std::uint32_t>(options.queue_target / options.packet_time), kLeastTarget);
+}
 
 }  // namespace
 
 Window::Window(const WindowOptions& options)
-    : options_(options), size_(std::clamp(options.initial, options.least, options.most)) {}
+    : options_(options),
+      size_(std::clamp(std::min(options.initial, target(options)), options.least, options.most)) {}
 
 Duration Window::rto() const {
   const Duration estimate =
@@ -48,17 +54,22 @@ void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next) {
   round_end_ = next;
 }
 
+/// Half-way to K^2 / q: the queue answers a round later, and so the step neither swings nor lags.
+std::uint32_t Window::wanted() const {
+  const std::uint32_t doubled = 2 * size_;
+  if (options_.packet_time == 0) return doubled;
+  const Duration path = std::min(base_, options_.longest_path);
+  const auto queued = static_cast<double>(std::max<Duration>(round_least_ - path, 1));
+  const double held = target(options_);
+  const double fitting = held * held * static_cast<double>(options_.packet_time) / queued;
+  return static_cast<std::uint32_t>(std::min<double>(doubled, std::round((size_ + fitting) / 2)));
+}
+
 void Window::end_round() {
   smooth(round_least_);
-  const Duration queued = round_least_ - base_;
-  if (queued > options_.queue_target) {
-    const double excess = static_cast<double>(queued - options_.queue_target) / static_cast<double>(queued);
-    const double factor = std::max(kLeastFactor, 1.0 - excess / 2);
-    size_ = std::max(static_cast<std::uint32_t>(size_ * factor), options_.least);
-    starting_ = false;
-  } else if (limited_) {
-    size_ = std::min(starting_ ? 2 * size_ : size_ + kAdditiveIncrease, options_.most);
-  }
+  const std::uint32_t next = wanted();
+  // One that was not full has not shown how a larger one would do.
+  if (limited_ || next < size_) size_ = std::clamp(next, options_.least, options_.most);
   limited_ = false;
   round_least_ = kNever;
 }

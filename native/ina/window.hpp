@@ -10,9 +10,11 @@ namespace railweave::ina {
 
 struct WindowOptions {
   std::uint32_t initial = 64;
-  std::uint32_t least = 8;
+  std::uint32_t least = 2;
   std::uint32_t most = 512;
-  Duration queue_target = 8 * kMillisecond;  // delay beyond the path's own that may stand in queues
+  Duration packet_time = 0;  // of a packet with lanes on the link; 0: unknown, then delay does not bind
+  Duration queue_target = 8 * kMillisecond;  // what this group alone may keep in the link's queue
+  Duration longest_path = kMillisecond;      // round trips of empty networks are shorter
   Duration initial_rto = 20 * kMillisecond;
   Duration min_rto = 5 * kMillisecond;
   Duration max_rto = 100 * kMillisecond;
@@ -20,10 +22,15 @@ struct WindowOptions {
 
 /// A result waits for the slowest rank, and for whatever that rank has to send again; so of all round trips
 /// in a round (the time until something sent after its beginning comes back) only the least speaks of the
-/// path. The retransmission timeout follows RFC 6298 over these. The window grows while the delay that it
-/// causes, above the least round trip ever seen, is below a target, and shrinks in proportion to the excess
-/// (after Swift, SIGCOMM'20, and LEDBAT, RFC 6817). Loss does not shrink it: delay tells of full queues
-/// first.
+/// path. The retransmission timeout follows RFC 6298 over these.
+///
+/// On a link of known rate the window follows the delay q that round trips have beyond the path's own, as
+/// K^2 / q with K the chunks that the queue target holds and q in chunks: alone, a group keeps K chunks in
+/// the queue; n groups keep K / sqrt(n) each, because all see the same queue. So what a group gets does not
+/// depend on when it came, as it does where windows grow until a threshold (LEDBAT, RFC 6817): a latecomer
+/// takes the queue that it finds for a part of the path, and that error is bounded by `longest_path`. On
+/// longer paths the link is not filled once the path alone takes longer than the target: raise both then.
+/// Loss does not shrink the window: delay tells of full queues first.
 class Window {
  public:
   explicit Window(const WindowOptions& options);
@@ -37,7 +44,7 @@ class Window {
   void limited() { limited_ = true; }
   /// A result came `rtt` after transmission number `sent`; `next` is the number that the next one will have.
   void sample(Duration rtt, std::uint64_t sent, std::uint64_t next);
-  /// A probe came back: the path's own delay, ranks not involved.
+  /// A probe came back: an upper bound of the path's own delay, ranks not involved.
   void path_sample(Duration rtt);
   /// Nothing came for the whole timeout: double it, until there is progress.
   void back_off();
@@ -46,10 +53,10 @@ class Window {
  private:
   void smooth(Duration rtt);
   void end_round();
+  std::uint32_t wanted() const;
 
   WindowOptions options_;
   std::uint32_t size_;
-  bool starting_ = true;  // doubles every round until a queue is seen
   bool limited_ = false;
   int backed_off_ = 0;
   Duration smoothed_ = 0;

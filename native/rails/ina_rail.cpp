@@ -17,9 +17,11 @@ constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up 
 
 /// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
 /// window would only idle. The group's slots still bound the queue.
-ina::WindowOptions window_for(const InaRailOptions& options) {
+ina::WindowOptions window_for(const InaRailOptions& options, std::size_t packet_bytes) {
   ina::WindowOptions window = options.window;
-  if (options.rate_bps == 0) window.queue_target = kSecond;
+  if (options.rate_bps == 0) return window;
+  const double bits = 8.0 * static_cast<double>(packet_bytes + kWireHeaders);
+  window.packet_time = static_cast<Duration>(bits * kSecond / static_cast<double>(options.rate_bps));
   return window;
 }
 
@@ -54,7 +56,7 @@ void InaRail::attach(const std::vector<InaGroup>& groups) {
                                             .slots = group.slots,
                                             .lanes = group.lanes,
                                             .world_size = group.world_size,
-                                            .window = window_for(options_)});
+                                            .window = window_for(options_, ina::packet_bytes(group.lanes))});
     trees.back().virtual_address = group.virtual_address;
     trees.back().unsent.reserve(kBatch);
     slots += group.slots;

@@ -9,20 +9,22 @@ from __future__ import annotations
 import functools
 import ipaddress
 import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from protocol.switch_model import PARENT, Membership, Output, Port
 from railweave.p4src.artifacts import artifact
 from railweave.switch.lowering import lower
-from railweave.switch.pipeline import Pipeline, Replica, exact
+from railweave.switch.pipeline import Match, Pipeline, Replica, exact
 from railweave.switch.program import Program
 
 UDP_PORT = 5257
 PARENT_PORT = 100
-MULTICAST_GROUP = 2
+FIRST_MULTICAST_GROUP = 2
 ETHERNET = struct.Struct(">6s6sH")
 IPV4 = struct.Struct(">BBHHHBBH4s4s")
 UDP = struct.Struct(">HHHH")
+HEADERS = ETHERNET.size + IPV4.size + UDP.size
 
 
 @dataclass(frozen=True)
@@ -40,25 +42,31 @@ def station(ip: str, udp_port: int = UDP_PORT) -> Station:
     return Station(packed, b"\x02\x00" + packed, udp_port)
 
 
-def host_station(rack: int, child: int) -> Station:
-    """A host below a leaf switch; its port is ephemeral."""
-    return station(f"10.{rack}.0.{child + 1}", udp_port=40_000 + child)
+def host_station(host: int) -> Station:
+    """A host; its port is ephemeral."""
+    return station(f"10.0.{host // 250}.{host % 250 + 1}", udp_port=40_000 + host)
 
 
-def switch_station(rack: int | None) -> Station:
-    """A leaf's address, at which its children and its parent reach it; None: the root's."""
-    return station("10.255.255.1" if rack is None else f"10.255.0.{rack + 1}")
+def switch_station(switch: int) -> Station:
+    """A switch's address, at which its children and its parent reach it."""
+    return station(f"10.255.0.{switch + 1}")
 
 
-def frame(source: Station, target: Station, payload: bytes) -> bytes:
-    """One UDP datagram from station to station."""
-    length = UDP.size + len(payload)
+@functools.lru_cache(maxsize=4096)
+def headers(source: Station, target: Station, size: int) -> bytes:
+    """Everything in front of a payload of `size` bytes from station to station."""
+    length = UDP.size + size
     header = IPV4.pack(0x45, 0, IPV4.size + length, 0, 0, 64, 17, 0, source.ip, target.ip)
     words = sum(struct.unpack(">10H", header))
     checksum = ~(words % 0xFFFF) & 0xFFFF
     header = header[:10] + struct.pack(">H", checksum) + header[12:]
     udp = UDP.pack(source.udp_port, target.udp_port, length, 0)
-    return ETHERNET.pack(target.mac, source.mac, 0x0800) + header + udp + payload
+    return ETHERNET.pack(target.mac, source.mac, 0x0800) + header + udp
+
+
+def frame(source: Station, target: Station, payload: bytes) -> bytes:
+    """One UDP datagram from station to station."""
+    return headers(source, target, len(payload)) + payload
 
 
 @functools.cache
@@ -67,57 +75,89 @@ def _lowered(lanes: int) -> tuple[Program, bytes]:
 
 
 class EngineSwitch:
-    """One switch with one group, configured as the controller would."""
+    """One switch with groups, configured as the controller would.
 
-    def __init__(self, lanes: int, member: Membership, rack: int | None = None, below: str = "hosts") -> None:
+    `stations` are the neighbours by port; without them the ports lead to hosts 0, 1, ….
+    """
+
+    def __init__(
+        self,
+        lanes: int,
+        groups: Iterable[Membership],
+        number: int = 0,
+        stations: Mapping[Port, Station] | None = None,
+    ) -> None:
         self.pipeline = Pipeline(*_lowered(lanes))
-        self.member = member
-        self.me = switch_station(rack)
-        self.children = [
-            host_station(rack or 0, child) if below == "hosts" else switch_station(child)
-            for child in range(member.children)
-        ]
-        self.parent = switch_station(None)
+        self.me = switch_station(number)
+        self.stations = {PARENT: switch_station(99), **{port: host_station(port) for port in range(31)}}
+        self.stations.update(stations or {})
+        self._next_multicast = FIRST_MULTICAST_GROUP
+        self._used_slots: set[int] = set()
+        self._entries: dict[int, list[tuple[str, int]]] = {}
         self.pipeline.insert("virtual_addresses", [exact(self.me.ip)], "owned", [self.me.mac])
-        self._preset_tags()
-        for child, who in enumerate(self.children):
-            self._add_child(child, who)
-        replicas = [Replica(child + 1, child + 1) for child in range(member.children)]
-        self.pipeline.multicast(MULTICAST_GROUP, replicas)
+        for member in groups:
+            self.add(member)
+
+    def add(self, member: Membership) -> None:
+        """Give a group its entries. Registers of a fresh range are as if earlier groups had used it."""
+        fresh = {member.base + slot for slot in range(2 * member.slots)} - self._used_slots
+        for slot in fresh:
+            self.pipeline.set_register("slot_tag", slot, (member.start - 1) & 0xFFFFFFFF)
+        self._used_slots |= fresh
+        multicast = self._next_multicast
+        self._next_multicast += 1
+        for child, port in enumerate(member.at_ports):
+            self._add_child(member, child, port, multicast)
+        self.pipeline.multicast(
+            multicast, [Replica(port + 1, child + 1) for child, port in enumerate(member.at_ports)]
+        )
         if member.child_at_parent is not None:
-            self._add_parent(member.child_at_parent)
+            self._add_parent(member, member.child_at_parent, multicast)
 
-    def _preset_tags(self) -> None:
-        """As if earlier groups had used the slots up to `start`."""
-        for slot in range(2 * self.member.slots):
-            self.pipeline.set_register("slot_tag", self.member.base + slot, self.member.start - 1)
+    def _insert(
+        self, group: int, table: str, key: list[Match], action: str, params: list[int | bytes]
+    ) -> None:
+        handle = self.pipeline.insert(table, key, action, params)
+        self._entries.setdefault(group, []).append((table, handle))
 
-    def _add_child(self, child: int, who: Station) -> None:
-        m = self.member
+    def _add_child(self, m: Membership, child: int, port: int, multicast: int) -> None:
+        who = self.stations[port]
         everybody = (1 << m.children) - 1
-        key = [exact(m.group), exact(child + 1), exact(child), exact(who.ip)]
+        key = [exact(m.group), exact(port + 1), exact(child), exact(who.ip)]
         is_root = int(m.child_at_parent is None)
-        params = [1 << child, everybody, m.base, 2 * m.slots - 1, m.start, is_root, MULTICAST_GROUP]
-        self.pipeline.insert("members", key, "contributor", params)
-        to = [child, self.me.mac, who.mac, self.me.ip, who.ip, who.udp_port]
-        self.pipeline.insert("replicas", [exact(m.group), exact(child + 1)], "to_child", to)
+        params: list[int | bytes] = [
+            1 << child,
+            everybody,
+            m.base,
+            2 * m.slots - 1,
+            m.start,
+            is_root,
+            multicast,
+        ]
+        self._insert(m.group, "members", key, "contributor", params)
+        to: list[int | bytes] = [child, self.me.mac, who.mac, self.me.ip, who.ip, who.udp_port]
+        self._insert(m.group, "replicas", [exact(m.group), exact(child + 1)], "to_child", to)
 
-    def _add_parent(self, child: int) -> None:
-        m, parent = self.member, self.parent
+    def _add_parent(self, m: Membership, child: int, multicast: int) -> None:
+        parent = self.stations[PARENT]
         key = [exact(m.group), exact(PARENT_PORT), exact(child), exact(parent.ip)]
-        self.pipeline.insert("members", key, "parent", [m.base, 2 * m.slots - 1, m.start, MULTICAST_GROUP])
-        up = [PARENT_PORT, child, self.me.mac, parent.mac, self.me.ip, parent.ip]
-        self.pipeline.insert("uplinks", [exact(m.group)], "uplink", up)
+        self._insert(m.group, "members", key, "parent", [m.base, 2 * m.slots - 1, m.start, multicast])
+        up: list[int | bytes] = [PARENT_PORT, child, self.me.mac, parent.mac, self.me.ip, parent.ip]
+        self._insert(m.group, "uplinks", [exact(m.group)], "uplink", up)
+
+    def remove(self, group: int) -> None:
+        """Take a group's entries away; what it left in registers stays."""
+        for table, handle in self._entries.pop(group):
+            self.pipeline.delete(table, handle)
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Datagram in, datagrams out."""
-        sender = self.parent if port == PARENT else self.children[int(port)]
+        sender = self.stations[port]
         number = PARENT_PORT if port == PARENT else int(port) + 1
         outputs: list[Output] = []
-        for out, packet in self.pipeline.inject(number, frame(sender, self.me, data)):
+        for out, packet in self.pipeline.inject(number, headers(sender, self.me, len(data)) + data):
             where: Port = PARENT if out == PARENT_PORT else out - 1
-            receiver = self.parent if where == PARENT else self.children[int(where)]
-            payload = packet[ETHERNET.size + IPV4.size + UDP.size :]
-            assert packet == frame(self.me, receiver, payload), f"a frame to {where} is addressed wrongly"
-            outputs.append((where, payload))
+            front = headers(self.me, self.stations[where], len(packet) - HEADERS)
+            assert packet.startswith(front), f"a frame to {where} is addressed wrongly"
+            outputs.append((where, packet[HEADERS:]))
         return outputs

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network in virtual time: endpoints, switches, and links that lose, duplicate, reorder and delay.
 
-Everything random comes from one seed.
+Everything random comes from one seed. Hosts hang below a tree of switches; several jobs may share both.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from protocol.engine_switch import EngineSwitch
+from protocol.engine_switch import EngineSwitch, Station, host_station, switch_station
 from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
 from railweave._native import ina
 
@@ -32,21 +31,22 @@ class Link:
     jitter: int = 0  # uniform, per packet: reorders
     loss: float = 0.0
     duplicate: float = 0.0
-    packet_time: int = 0  # ns that one packet occupies the link; 0: unlimited rate
+    packet_time: int = 0  # ns that one packet with lanes occupies the link; 0: unlimited rate
+    reorder: float = 0.0  # share of the packets that `late` delays further
+    late: int = 0
 
 
 class Switch(Protocol):
     """One switch of the simulated network."""
 
+    def add(self, member: Membership) -> None:
+        """Give a group its place."""
+
+    def remove(self, group: int) -> None:
+        """Take a group's place away."""
+
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Datagram in, datagrams out."""
-
-
-@dataclass(order=True)
-class _Delivery:
-    at: int
-    number: int
-    action: Callable[[], None] = field(compare=False)
 
 
 class HangError(AssertionError):
@@ -54,90 +54,256 @@ class HangError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Tree:
-    """Switches: rack i has `racks[i]` hosts below `leaves[i]`. With one rack its leaf is the root."""
+class Shape:
+    """A switch: a host number or a switch below at each port. `Shape.of((2, 1))` has two racks."""
 
-    racks: Sequence[int]
-    leaves: Sequence[Switch]
-    root: Switch | None = None
+    below: tuple[int | Shape, ...]
+
+    @staticmethod
+    def of(racks: int | Sequence[object], first: int = 0) -> Shape:
+        """Nested numbers of hosts: 3, (2, 2), ((2, 1), (1,)) for one, two and three levels."""
+        if isinstance(racks, int):
+            return Shape(tuple(range(first, first + racks)))
+        below: list[int | Shape] = []
+        for rack in racks:
+            child = Shape.of(rack, first)  # type: ignore[arg-type]
+            below.append(child)
+            first += len(list(child.hosts()))
+        return Shape(tuple(below)) if len(below) > 1 else below[0]  # type: ignore[return-value]
+
+    def hosts(self) -> Iterator[int]:
+        """All hosts below, in order."""
+        for each in self.below:
+            if isinstance(each, int):
+                yield each
+            else:
+                yield from each.hosts()
+
+
+@dataclass
+class Node:
+    """A switch in its place: hosts and nodes by port."""
+
+    switch: Switch
+    below: dict[int, int | Node]
+    number: int
+    parent: tuple[Node, int] | None = None  # and this node's port there
+
+    def nodes(self) -> Iterator[Node]:
+        """This node and all below."""
+        yield self
+        for each in self.below.values():
+            if not isinstance(each, int):
+                yield from each.nodes()
+
+
+def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
+    """Fresh switches in that shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
+    number = 0
+
+    def make(at: Shape, parent: int | None) -> Node:
+        nonlocal number
+        mine = number
+        number += 1
+        below = {
+            port: each if isinstance(each, int) else make(each, mine) for port, each in enumerate(at.below)
+        }
+        stations: dict[Port, Station] = {
+            port: host_station(each) if isinstance(each, int) else switch_station(each.number)
+            for port, each in below.items()
+        }
+        if parent is not None:
+            stations[PARENT] = switch_station(parent)
+        switch: Switch = EngineSwitch(lanes, [], mine, stations) if engine else SwitchModel(lanes, [])
+        node = Node(switch, below, mine)
+        for port, each in below.items():
+            if not isinstance(each, int):
+                each.parent = (node, port)
+        return node
+
+    return make(shape, None)
+
+
+def place(root: Node, group: int, hosts: Sequence[int], slots: int, start: int = 1, base: int = 0) -> None:
+    """Give a group of these hosts its place in the switches; `child_of` says which child each host is."""
+
+    def serve(node: Node, child_at_parent: int | None) -> bool:
+        ports: list[int] = []
+        for port, each in node.below.items():
+            if (each in hosts) if isinstance(each, int) else serve(each, len(ports)):
+                ports.append(port)
+        if ports:
+            member = Membership(group, len(ports), slots, start, base, child_at_parent, tuple(ports))
+            node.switch.add(member)
+        return bool(ports)
+
+    serve(root, None)
+
+
+def child_of(root: Node, host: int, hosts: Sequence[int]) -> int:
+    """The number by which the host's switch knows it in a group of `hosts`."""
+    for node in root.nodes():
+        members = [each for each in node.below.values() if isinstance(each, int) and each in hosts]
+        if host in members:
+            return members.index(host)
+    raise ValueError(f"host {host} is not in the tree")
+
+
+@dataclass
+class Rank:
+    """One endpoint, on its host."""
+
+    endpoint: ina.Endpoint
+    host: int
+    events: list[object] = field(default_factory=list)
+    packets_sent: int = 0
+    timer: int | None = None  # the earliest wake-up in the queue
+
+
+Action = Callable[[], None]
 
 
 class Network:
-    """Hosts 0…n-1, rack by rack, and the switches above them."""
+    """Endpoints on hosts, and the switches above them. With one job endpoint i is on host i."""
 
-    def __init__(self, endpoints: Sequence[ina.Endpoint], tree: Tree, link: Link, seed: int) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[ina.Endpoint],
+        root: Node,
+        link: Link,
+        seed: int,
+        hosts: Sequence[int] | None = None,
+    ) -> None:
         self.now = 0
-        self.endpoints = list(endpoints)
-        self.tree = tree
         self.link = link
+        self.links: Mapping[object, Link] = {}  # those that differ, by name
         self.random = random.Random(seed)
-        self.place = [(rack, port) for rack, hosts in enumerate(tree.racks) for port in range(hosts)]
-        self.host_at = {place: host for host, place in enumerate(self.place)}
-        self.events: list[list[object]] = [[] for _ in endpoints]
-        self.packets_sent = [0] * len(self.endpoints)
-        self._queue: list[_Delivery] = []
-        self._numbers = itertools.count()
+        self.ranks: list[Rank] = []
+        self.root = root
+        self._queue: list[tuple[int, int, Action]] = []
+        self._number = 0
         self._free_at: dict[object, int] = {}
+        self.replace(root)
+        for index, endpoint in enumerate(endpoints):
+            self.add(endpoint, hosts[index] if hosts else index)
 
-    def at(self, when: int, action: Callable[[], None]) -> None:
+    @property
+    def endpoints(self) -> list[ina.Endpoint]:
+        """All endpoints, in the order in which they were added."""
+        return [rank.endpoint for rank in self.ranks]
+
+    @property
+    def events(self) -> list[list[object]]:
+        """What each endpoint has reported."""
+        return [rank.events for rank in self.ranks]
+
+    @property
+    def packets_sent(self) -> list[int]:
+        """Datagrams by each endpoint."""
+        return [rank.packets_sent for rank in self.ranks]
+
+    def add(self, endpoint: ina.Endpoint, host: int) -> int:
+        """Put one more endpoint on a host; its index."""
+        self.ranks.append(Rank(endpoint, host))
+        self._at_host.setdefault(host, []).append(len(self.ranks) - 1)
+        return len(self.ranks) - 1
+
+    def replace(self, root: Node) -> None:
+        """Put these switches in the place of the present ones. What is under way arrives at the new ones."""
+        self.root = root
+        self._place = {
+            each: (node, port)
+            for node in root.nodes()
+            for port, each in node.below.items()
+            if isinstance(each, int)
+        }
+        if not self.ranks:
+            self._at_host: dict[int, list[int]] = {}
+
+    def at(self, when: int, action: Action) -> None:
         """Run `action` at a point in virtual time."""
-        heapq.heappush(self._queue, _Delivery(when, next(self._numbers), action))
+        self._number += 1
+        heapq.heappush(self._queue, (when, self._number, action))
 
-    def send(self, link_name: object, arrive: Callable[[], None]) -> None:
-        """Put a packet on a link: `arrive` runs once, twice or never."""
-        start = max(self.now, self._free_at.get(link_name, 0))
-        self._free_at[link_name] = start + self.link.packet_time
-        if self.random.random() < self.link.loss:
+    def send(self, link_name: object, arrive: Action, size: int = 0) -> None:
+        """Put a packet of `size` payload bytes on a link: `arrive` runs once, twice or never."""
+        link = self.links.get(link_name, self.link) if self.links else self.link
+        arrival = self.now
+        if link.packet_time:
+            # A probe is a small part of a packet with lanes.
+            occupied = link.packet_time if size > 16 else link.packet_time // 16
+            arrival = max(self.now, self._free_at.get(link_name, 0)) + occupied
+            self._free_at[link_name] = arrival
+        chance = self.random.random
+        if link.loss and chance() < link.loss:
             return
-        copies = 2 if self.random.random() < self.link.duplicate else 1
-        for _ in range(copies):
-            jitter = self.random.randrange(self.link.jitter + 1)
-            self.at(start + self.link.packet_time + self.link.delay + jitter, arrive)
+        for _ in range(2 if link.duplicate and chance() < link.duplicate else 1):
+            delay = link.delay + (int(chance() * (link.jitter + 1)) if link.jitter else 0)
+            if link.reorder and chance() < link.reorder:
+                delay += link.late
+            self.at(arrival + delay, arrive)
 
-    def pump(self, host: int) -> None:
+    def pump(self, index: int) -> None:
         """Send what the endpoint has, and take its events."""
-        endpoint = self.endpoints[host]
-        rack, port = self.place[host]
+        rank = self.ranks[index]
+        endpoint, host = rank.endpoint, rank.host
         while (data := endpoint.transmit(self.now)) is not None:
-            self.packets_sent[host] += 1
-            self.send(("up", host), partial(self.at_leaf, rack, port, data))
+            rank.packets_sent += 1
+            self.send(("up", host), partial(self.from_host, host, data), len(data))
         while (event := endpoint.poll()) is not None:
-            self.events[host].append(event)
+            rank.events.append(event)
+        deadline = endpoint.deadline()
+        if deadline is not None and (rank.timer is None or deadline < rank.timer):
+            rank.timer = deadline
+            self.at(deadline, partial(self._wake, index, deadline))
 
-    def at_leaf(self, rack: int, port: Port, data: bytes) -> None:
-        """A datagram enters a leaf switch."""
-        for out, packet in self.tree.leaves[rack].process(port, data):
+    def _wake(self, index: int, timer: int) -> None:
+        rank = self.ranks[index]
+        if rank.timer == timer:
+            rank.timer = None
+        deadline = rank.endpoint.deadline()
+        if deadline is not None and deadline <= self.now:
+            rank.endpoint.expire(self.now)
+        self.pump(index)
+
+    def from_host(self, host: int, data: bytes) -> None:
+        """A datagram of a host enters its switch."""
+        node, port = self._place[host]
+        self.at_switch(node, port, data)
+
+    def at_switch(self, node: Node, port: Port, data: bytes) -> None:
+        """A datagram enters a switch."""
+        for out, packet in node.switch.process(port, data):
             if out == PARENT:
-                self.send(("trunk up", rack), partial(self.at_root, rack, packet))
+                assert node.parent is not None
+                above, their_port = node.parent
+                arrive: Action = partial(self.at_switch, above, their_port, packet)
+                self.send(("trunk up", node.number), arrive, len(packet))
+                continue
+            below = node.below[int(out)]
+            if isinstance(below, int):
+                self.send(("down", below), partial(self.at_host, below, packet), len(packet))
             else:
-                host = self.host_at[rack, int(out)]
-                self.send(("down", host), partial(self.at_host, host, packet))
-
-    def at_root(self, rack: int, data: bytes) -> None:
-        """A datagram enters the root switch, whose children are the leaves."""
-        assert self.tree.root is not None
-        for out, packet in self.tree.root.process(rack, data):
-            self.send(("trunk down", out), partial(self.at_leaf, int(out), PARENT, packet))
+                arrive = partial(self.at_switch, below, PARENT, packet)
+                self.send(("trunk down", below.number), arrive, len(packet))
 
     def at_host(self, host: int, data: bytes) -> None:
-        """A datagram arrives at a host."""
-        self.endpoints[host].receive(data, self.now)
-        self.pump(host)
+        """A datagram arrives at a host: to the endpoint of its group, or to all, which refuse it."""
+        here = self._at_host[host]
+        if len(here) > 1:
+            group = int.from_bytes(data[2:4])
+            here = [index for index in here if self.ranks[index].endpoint.group == group] or here
+        for index in here:
+            self.ranks[index].endpoint.receive(data, self.now)
+            self.pump(index)
 
     def step(self) -> bool:
         """Advance to the next delivery or deadline; False when nothing will ever happen."""
-        deadlines = [(at, host) for host, e in enumerate(self.endpoints) if (at := e.deadline()) is not None]
-        first = min(deadlines, default=None)
-        if self._queue and (first is None or self._queue[0].at <= first[0]):
-            delivery = heapq.heappop(self._queue)
-            self.now = max(self.now, delivery.at)
-            delivery.action()
-            return True
-        if first is None:
+        if not self._queue:
             return False
-        self.now = max(self.now, first[0])
-        self.endpoints[first[1]].expire(self.now)
-        self.pump(first[1])
+        when, _, action = heapq.heappop(self._queue)
+        self.now = max(self.now, when)
+        action()
         return True
 
     def run(self, done: Callable[[], bool], within: int) -> None:
@@ -155,38 +321,8 @@ class Network:
             self.step()
 
 
-def tree_of(
-    racks: Sequence[int],
-    *,
-    group: int = GROUP,
-    slots: int = 16,
-    lanes: int = 8,
-    start: int = 1,
-    engine: bool = False,
-) -> Tree:
-    """Fresh switches with one group: a leaf per rack, and a root above them if there are several.
-
-    Switches are models, or with `engine` the compiled P4 program (64 or 256 lanes).
-    """
-    is_tree = len(racks) > 1
-    below_root = Membership(group, len(racks), slots, start)
-    at_leaf = [
-        Membership(group, rack, slots, start, child_at_parent=i if is_tree else None)
-        for i, rack in enumerate(racks)
-    ]
-    root: Switch | None = None
-    leaves: list[Switch]
-    if engine:
-        leaves = [EngineSwitch(lanes, member, rack) for rack, member in enumerate(at_leaf)]
-        root = EngineSwitch(lanes, below_root, below="switches") if is_tree else None
-    else:
-        leaves = [SwitchModel(lanes, [member]) for member in at_leaf]
-        root = SwitchModel(lanes, [below_root]) if is_tree else None
-    return Tree(racks, leaves, root)
-
-
 def build(
-    hosts: int | Sequence[int],
+    hosts: int | Sequence[object],
     *,
     slots: int = 16,
     lanes: int = 8,
@@ -196,12 +332,42 @@ def build(
     engine: bool = False,
     **options: int,
 ) -> Network:
-    """A network of `hosts` on one switch, or with one rack per number below a root."""
-    racks = [hosts] if isinstance(hosts, int) else list(hosts)
-    endpoints = [
-        ina.Endpoint(group=GROUP, child=child, slots=slots, lanes=lanes, world_size=sum(racks), **options)
-        for rack in racks
-        for child in range(rack)
+    """A network of one job on all hosts: on one switch, or in racks below others (`Shape.of`)."""
+    root = tree_of(Shape.of(hosts), lanes, engine)
+    return Network(
+        join(root, range(len(root_hosts(root))), slots, lanes, start=start, **options),
+        root,
+        link or Link(),
+        seed,
+    )
+
+
+def root_hosts(root: Node) -> list[int]:
+    """All hosts below a tree."""
+    return sorted(each for node in root.nodes() for each in node.below.values() if isinstance(each, int))
+
+
+def join(
+    root: Node,
+    hosts: Sequence[int],
+    slots: int,
+    lanes: int,
+    *,
+    group: int = GROUP,
+    start: int = 1,
+    base: int = 0,
+    **options: int,
+) -> list[ina.Endpoint]:
+    """Place a group in the tree; its endpoints, by host."""
+    place(root, group, hosts, slots, start, base)
+    return [
+        ina.Endpoint(
+            group=group,
+            child=child_of(root, host, hosts),
+            slots=slots,
+            lanes=lanes,
+            world_size=len(hosts),
+            **options,
+        )
+        for host in hosts
     ]
-    tree = tree_of(racks, slots=slots, lanes=lanes, start=start, engine=engine)
-    return Network(endpoints, tree, link or Link(), seed)

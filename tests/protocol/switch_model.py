@@ -54,7 +54,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Membership:
-    """A group at one switch: its children are ports 0…children-1, the parent is PARENT."""
+    """A group at one switch: its children are at `ports`, or at ports 0…children-1; the parent is PARENT."""
 
     group: int
     children: int
@@ -62,6 +62,12 @@ class Membership:
     start: int = 1
     base: int = 0
     child_at_parent: int | None = None  # None: this switch is the root
+    ports: tuple[int, ...] = ()
+
+    @property
+    def at_ports(self) -> tuple[int, ...]:
+        """The children's ports in their order."""
+        return self.ports or tuple(range(self.children))
 
 
 class SwitchModel:
@@ -69,10 +75,9 @@ class SwitchModel:
 
     def __init__(self, lanes: int, groups: Iterable[Membership], registers: int = 16384) -> None:
         self.lanes = lanes
-        self.groups = {group.group: group for group in groups}
+        self.groups: dict[int, Membership] = {}
         self.tag = np.zeros(registers, np.uint32)
-        for group in self.groups.values():  # as if earlier groups had used the range up to here
-            self.tag[group.base : group.base + 2 * group.slots] = group.start - 1
+        self._used = np.zeros(registers, bool)
         self.seen = np.zeros(registers, np.uint32)
         self.mark = np.zeros(registers, np.uint32)
         self.flags = np.zeros(registers, np.uint8)
@@ -82,6 +87,20 @@ class SwitchModel:
         self.stale = 0
         self.retransmissions = 0
         self.results = 0
+        for group in groups:
+            self.add(group)
+
+    def add(self, member: Membership) -> None:
+        """Give a group its place. Registers of a fresh range are as if earlier groups had used it."""
+        self.groups[member.group] = member
+        for slot in range(member.base, member.base + 2 * member.slots):
+            if not self._used[slot]:
+                self.tag[slot] = (member.start - 1) & 0xFFFFFFFF
+                self._used[slot] = True
+
+    def remove(self, group: int) -> None:
+        """Take a group's place away; what it left in registers stays."""
+        del self.groups[group]
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """One datagram in, what leaves."""
@@ -114,10 +133,10 @@ class SwitchModel:
         return [(port, data)]
 
     def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
-        return packet.child == (member.child_at_parent if port == PARENT else port) and packet.op in (
-            SUM,
-            MAX,
-        )
+        if port == PARENT:
+            return packet.child == member.child_at_parent and packet.op in (SUM, MAX)
+        ports = member.at_ports
+        return packet.child < len(ports) and ports[packet.child] == port and packet.op in (SUM, MAX)
 
     def _well_formed(self, packet: Packet, member: Membership, port: Port) -> bool:
         return (
@@ -162,7 +181,7 @@ class SwitchModel:
             up = replace(packet, child=member.child_at_parent)
             return [(PARENT, self._filled(up, CONTRIBUTE, index))]
         if again:
-            return [(packet.child, self._filled(packet, RESULT, index))]
+            return [(member.at_ports[packet.child], self._filled(packet, RESULT, index))]
         return self._multicast(packet, member, index)
 
     def _from_parent(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
@@ -177,8 +196,8 @@ class SwitchModel:
     def _multicast(self, packet: Packet, member: Membership, index: int) -> list[Output]:
         self.results += 1
         return [
-            (child, self._filled(replace(packet, child=child), RESULT, index))
-            for child in range(member.children)
+            (port, self._filled(replace(packet, child=child), RESULT, index))
+            for child, port in enumerate(member.at_ports)
         ]
 
     def _filled(self, packet: Packet, kind: int, index: int) -> bytes:

@@ -7,16 +7,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protocol.network import GROUP, MICROSECOND, MILLISECOND, Link, Network, build, tree_of
+from protocol.network import (
+    GROUP,
+    MICROSECOND,
+    MILLISECOND,
+    Link,
+    Network,
+    Shape,
+    build,
+    child_of,
+    place,
+    tree_of,
+)
 from protocol.oracle import expected
 from protocol.test_ina import BOUND, all_have, assert_bits, random_inputs, start_all
 from railweave._native import ina
 
 LANES = 8
-
-
-def place(network: Network, host: int) -> int:
-    return network.place[host][1]
 
 
 def move(network: Network, group: int, slots: int, pauses: list[int], racks: list[int]) -> list[int]:
@@ -30,10 +37,12 @@ def move(network: Network, group: int, slots: int, pauses: list[int], racks: lis
         network.at(network.now + delay, lambda host=host: pause(host))  # type: ignore[misc]
     while len(positions) < len(pauses):
         network.step()
-    network.tree = tree_of(racks, group=group, slots=slots, lanes=LANES, start=group)
+    network.replace(tree_of(Shape.of(racks), LANES))
+    hosts = range(len(pauses))
+    place(network.root, group, hosts, slots, start=group)
     resume_from = min(positions.values())
     for host, endpoint in enumerate(network.endpoints):
-        child = place(network, host)
+        child = child_of(network.root, host, hosts)
         endpoint.resume(
             group=group, child=child, slots=slots, lanes=LANES, resume_from=resume_from, now=network.now
         )

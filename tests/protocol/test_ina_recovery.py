@@ -39,11 +39,11 @@ def lose(network: Network, number: int) -> None:
     """Lose the packet that is sent as `number`-th from now, over all links."""
     perfect, count = network.send, 0
 
-    def send(link_name: object, arrive: object) -> None:
+    def send(link_name: object, arrive: object, size: int = 0) -> None:
         nonlocal count
         count += 1
         if count != number:
-            perfect(link_name, arrive)  # type: ignore[arg-type]
+            perfect(link_name, arrive, size)  # type: ignore[arg-type]
 
     network.send = send  # type: ignore[method-assign]
 

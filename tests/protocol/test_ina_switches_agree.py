@@ -41,7 +41,7 @@ def packets(draw: st.DrawFn, children: int, has_parent: bool) -> tuple[int | str
 def test_same_packets_same_answers(data: st.DataObject, start: int, child_at_parent: int | None) -> None:
     children = data.draw(st.integers(1, 3))
     member = Membership(GROUP, children, slots=2, start=start, child_at_parent=child_at_parent)
-    model, engine = SwitchModel(LANES, [member]), EngineSwitch(LANES, member, rack=0)
+    model, engine = SwitchModel(LANES, [member]), EngineSwitch(LANES, [member])
     for port, packet in data.draw(st.lists(packets(children, child_at_parent is not None), max_size=25)):
         assert by_port(engine.process(port, packet)) == by_port(model.process(port, packet))
 
