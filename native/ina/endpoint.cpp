@@ -280,7 +280,8 @@ Duration Endpoint::reorder_window() const {
 /// How long to wait after a retransmission: another rank may have to send the chunk again, too.
 Duration Endpoint::patience(const Flight& flight) const {
   const std::uint32_t slow = std::max(flight.transmissions, kQuickRepeats) - kQuickRepeats;
-  return (window_.smoothed_rtt() + reorder_window()) << std::min(slow, kMaxDoublings);
+  const Duration rtt = window_.smoothed_rtt();
+  return std::max(rtt * 5 / 4, rtt + reorder_window()) << std::min(slow, kMaxDoublings);
 }
 
 /// When the first of a list counts as lost; kNever if only more results can tell.
@@ -290,6 +291,12 @@ Time Endpoint::due(const FlightList& list) const {
   if (oldest.transmissions > 1) return std::max(oldest.sent_at, stirred_) + patience(oldest);
   const bool overtaken = oldest.sent + options_.reorder <= newest_delivered_;
   return overtaken ? oldest.sent_at + newest_rtt_ + reorder_window() : kNever;
+}
+
+/// The list whose first was sent before the other's, so that all have their turn.
+FlightList& Endpoint::earlier(FlightList& a, FlightList& b) {
+  if (a.empty() || b.empty()) return a.empty() ? b : a;
+  return flights_.by_index(a.front()).sent < flights_.by_index(b.front()).sent ? a : b;
 }
 
 void Endpoint::detect_losses(Time now) {
@@ -330,7 +337,7 @@ void Endpoint::expire_silence(Time now) {
   window_.back_off();
   untimed_before_ = next_transmission_;
   for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)
-    mark_lost(again_.empty() ? fresh_ : again_, /*after_timeout=*/true);
+    mark_lost(earlier(fresh_, again_), /*after_timeout=*/true);
   prober_.silence(now);
   silent_at_ = now + window_.rto();
 }

@@ -161,6 +161,7 @@ class Endpoint {
   Duration reorder_window() const;
   Duration patience(const Flight& flight) const;
   Time due(const FlightList& list) const;
+  FlightList& earlier(FlightList& a, FlightList& b);
   void detect_losses(Time now);
   void mark_lost(FlightList& list, bool after_timeout);
   void expire_silence(Time now);

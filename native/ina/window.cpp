@@ -23,8 +23,10 @@ Window::Window(const WindowOptions& options)
       size_(std::clamp(std::min(options.initial, target(options)), options.least, options.most)) {}
 
 Duration Window::rto() const {
-  const Duration estimate =
-      smoothed_ == 0 ? options_.initial_rto : smoothed_ + std::max(4 * variation_, kClockGranularity);
+  // On a shared link another group may put as much into the queue at any time.
+  const Duration others = options_.packet_time > 0 ? options_.queue_target : 0;
+  const Duration estimate = smoothed_ == 0 ? options_.initial_rto
+                                           : smoothed_ + std::max(4 * variation_, kClockGranularity + others);
   const Duration rto = std::clamp(estimate, options_.min_rto, options_.max_rto);
   return std::min(rto << backed_off_, options_.max_rto);
 }
@@ -56,13 +58,14 @@ void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next) {
 
 /// Half-way to K^2 / q: the queue answers a round later, and so the step neither swings nor lags.
 std::uint32_t Window::wanted() const {
-  const std::uint32_t doubled = 2 * size_;
-  if (options_.packet_time == 0) return doubled;
+  if (options_.packet_time == 0) return 2 * size_;
+  const std::uint32_t held = target(options_);
+  // More than the queue may hold is for long paths alone: these can wait, others would find the queue full.
+  const std::uint32_t growth = size_ < held ? std::min(2 * size_, held) : size_ + std::max(size_ / 8, 1u);
   const Duration path = std::min(base_, options_.longest_path);
   const auto queued = static_cast<double>(std::max<Duration>(round_least_ - path, 1));
-  const double held = target(options_);
-  const double fitting = held * held * static_cast<double>(options_.packet_time) / queued;
-  return static_cast<std::uint32_t>(std::min<double>(doubled, std::round((size_ + fitting) / 2)));
+  const double fitting = static_cast<double>(options_.packet_time) / queued * held * held;
+  return static_cast<std::uint32_t>(std::min<double>(growth, std::round((size_ + fitting) / 2)));
 }
 
 void Window::end_round() {

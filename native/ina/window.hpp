@@ -9,7 +9,7 @@
 namespace railweave::ina {
 
 struct WindowOptions {
-  std::uint32_t initial = 64;
+  std::uint32_t initial = 32;
   std::uint32_t least = 2;
   std::uint32_t most = 512;
   Duration packet_time = 0;  // of a packet with lanes on the link; 0: unknown, then delay does not bind

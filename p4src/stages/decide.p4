@@ -78,6 +78,7 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
             md.complete: ternary @name("complete");
             md.is_root: ternary @name("is_root");
             md.has_result: ternary @name("has_result");
+            md.bit_of_sender[0:0]: ternary @name("child_0");
             hdr.ina.flags: ternary @name("flags");
         }
         actions = {
@@ -90,35 +91,36 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
         counters = packets;
         // The first row that fits decides.
         const entries = {
-            // fault           kind             role         age        again compl root result flags
+            // fault           kind             role         age        again compl root result child_0 flags
             // Refused: nothing of it has reached a register.
-            (FAULT_SERVICE,    _,               _,           _,         _,    _,    _,   _,     _): no_service();    // to our MAC, but nothing that we do
-            (FAULT_CHECKSUM,   _,               _,           _,         _,    _,    _,   _,     _): bad_checksum();  // damaged on the way
-            (FAULT_LENGTH,     _,               _,           _,         _,    _,    _,   _,     _): bad_length();    // short, or of another LANES
-            (FAULT_VERSION,    _,               _,           _,         _,    _,    _,   _,     _): bad_version();
-            (FAULT_KIND,       _,               _,           _,         _,    _,    _,   _,     _): bad_kind();
-            (FAULT_OP,         _,               _,           _,         _,    _,    _,   _,     _): bad_op();
-            (FAULT_STRANGER,   _,               _,           _,         _,    _,    _,   _,     _): refused();       // of no group here, or not from where its member sits
-            (FAULT_ROLE,       _,               _,           _,         _,    _,    _,   _,     _): bad_role();      // a result from below, a contribution from above
-            (FAULT_SLOT,       _,               _,           _,         _,    _,    _,   _,     _): bad_slot();      // outside the group's range
+            (FAULT_SERVICE,    _,               _,           _,         _,    _,    _,   _,     _,     _): no_service();    // to our MAC, but nothing that we do
+            (FAULT_CHECKSUM,   _,               _,           _,         _,    _,    _,   _,     _,     _): bad_checksum();  // damaged on the way
+            (FAULT_LENGTH,     _,               _,           _,         _,    _,    _,   _,     _,     _): bad_length();    // short, or of another LANES
+            (FAULT_VERSION,    _,               _,           _,         _,    _,    _,   _,     _,     _): bad_version();
+            (FAULT_KIND,       _,               _,           _,         _,    _,    _,   _,     _,     _): bad_kind();
+            (FAULT_OP,         _,               _,           _,         _,    _,    _,   _,     _,     _): bad_op();
+            (FAULT_STRANGER,   _,               _,           _,         _,    _,    _,   _,     _,     _): refused();       // of no group here, or not from where its member sits
+            (FAULT_ROLE,       _,               _,           _,         _,    _,    _,   _,     _,     _): bad_role();      // a result from below, a contribution from above
+            (FAULT_SLOT,       _,               _,           _,         _,    _,    _,   _,     _,     _): bad_slot();      // outside the group's range
             // Probes: the first switch answers, or the root if that is asked for; the answer goes the way back.
-            (_,                KIND_PROBE,      ROLE_PARENT, _,         _,    _,    _,   _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): probe_down();
-            (_,                KIND_PROBE,      ROLE_PARENT, _,         _,    _,    _,   _,     _): no_path();              // nothing that a parent asks
-            (_,                KIND_PROBE,      _,           _,         _,    _,    0,   _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): probe_up();
-            (_,                KIND_PROBE,      _,           _,         _,    _,    _,   _,     _): probe();
+            (_,                KIND_PROBE,      ROLE_PARENT, _,         _,    _,    _,   _,     _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): probe_down();
+            (_,                KIND_PROBE,      ROLE_PARENT, _,         _,    _,    _,   _,     _,     _): no_path();              // nothing that a parent asks
+            (_,                KIND_PROBE,      _,           _,         _,    _,    0,   _,     _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): probe_up();
+            (_,                KIND_PROBE,      _,           _,         _,    _,    _,   _,     _,     _): probe();
             // Contributions.
-            (_,                _,               _,           AGE_STALE, _,    _,    _,   _,     _): stale();             // nobody waits for that round any more
-            (_,                KIND_CONTRIBUTE, _,           _,         0,    0,    _,   _,     _): absorb();            // others are missing
-            (_,                KIND_CONTRIBUTE, _,           _,         1,    0,    _,   _,     _): duplicate();         // counted already, others are missing
-            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    1,   _,     FLAG_MISMATCH &&& FLAG_MISMATCH): mismatch();  // every rank must learn of it
-            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    1,   _,     _): result();            // the last one becomes the result
-            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    1,   _,     _): reflect();           // that child has lost the result
-            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    0,   _,     _): forward_up();        // the subtree is complete
-            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    0,   1,     _): reflect();           // that child has lost the result
-            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    0,   0,     _): forward_up_again();  // the parent may have lost our sum
+            (_,                _,               _,           AGE_STALE, _,    _,    _,   _,     _,     _): stale();             // nobody waits for that round any more
+            (_,                KIND_CONTRIBUTE, _,           _,         0,    0,    _,   _,     _,     _): absorb();            // others are missing
+            (_,                KIND_CONTRIBUTE, _,           _,         1,    0,    _,   _,     _,     _): duplicate();         // counted already, others are missing
+            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    1,   _,     _,     FLAG_MISMATCH &&& FLAG_MISMATCH): mismatch();  // every rank must learn of it
+            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    1,   _,     _,     _): result();            // the last one becomes the result
+            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    1,   _,     _,     _): reflect();           // that child has lost the result
+            (_,                KIND_CONTRIBUTE, _,           _,         0,    1,    0,   _,     _,     _): forward_up();        // the subtree is complete
+            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    0,   1,     _,     _): reflect();           // that child has lost the result
+            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    0,   0,     1,     _): forward_up_again();  // the parent may have lost our sum
+            (_,                KIND_CONTRIBUTE, _,           _,         1,    1,    0,   0,     _,     _): duplicate();         // child 0 has no result either, and asks for all
             // Results from the parent.
-            (_,                KIND_RESULT,     _,           _,         0,    _,    _,   _,     _): deliver_down();
-            (_,                KIND_RESULT,     _,           _,         1,    _,    _,   _,     _): late_result();       // delivered before
+            (_,                KIND_RESULT,     _,           _,         0,    _,    _,   _,     _,     _): deliver_down();
+            (_,                KIND_RESULT,     _,           _,         1,    _,    _,   _,     _,     _): late_result();       // delivered before
         }
     }
 

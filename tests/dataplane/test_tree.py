@@ -68,11 +68,14 @@ def test_flags_and_mismatch_go_up_with_the_sum(group: Group) -> None:
     assert up == sum_at_the_parent(group, 2, mark=1, flags=NONFINITE | MISMATCH)
 
 
-def test_while_the_result_is_missing_a_retransmission_goes_up_again(group: Group) -> None:
+def test_while_the_result_is_missing_a_retransmission_of_child_0_goes_up_again(group: Group) -> None:
+    """Of that child alone: it has no result either, and asks again itself; once is enough for the trunk."""
+    first, second = group.members
     complete(group, 5)
-    for m in group.members:
-        assert group.contribute(m, lanes(group, 5)) == sum_at_the_parent(group, 10)
-    assert group.switch.action_packets("decide")["forward_up_again"] == 2
+    assert group.contribute(first, lanes(group, 5)) == sum_at_the_parent(group, 10)
+    assert group.contribute(second, lanes(group, 5)) == {}
+    counts = group.switch.action_packets("decide")
+    assert (counts["forward_up_again"], counts["duplicate"]) == (1, 1)
 
 
 def test_the_parents_result_goes_to_all_children_once(group: Group) -> None:

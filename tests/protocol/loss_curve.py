@@ -3,7 +3,7 @@
 
     cd tests && python -m protocol.loss_curve --chunks 100000 --json loss.json
 
-Endpoints are the native ones, switches the compiled P4 program; time is virtual, so a run repeats bit for bit.
+Endpoints are the native ones, switches the compiled P4 program; time is virtual: a run repeats bit for bit.
 Every link has the rate of `--rate-mbps` and loses in each direction; the trunks of a tree, too.
 """
 
@@ -135,7 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flush=True,
             )
     if options.json:
-        record = {"options": vars(options) | {"json": str(options.json)}, "points": [asdict(p) for p in points]}
+        record = {
+            "options": vars(options) | {"json": str(options.json)},
+            "points": [asdict(p) for p in points],
+        }
         options.json.write_text(json.dumps(record, indent=1))
     return int(any(point.wrong for point in points))
 

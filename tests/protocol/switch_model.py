@@ -111,7 +111,7 @@ class SwitchModel:
         if not self._from_member(packet, member, port):
             return self._refuse()
         if packet.kind == PROBE:
-            return self._probe(packet, member, port, data)
+            return self._probe(packet, member, port)
         if not self._well_formed(packet, member, port):
             return self._refuse()
         index = member.base + packet.slot
@@ -120,17 +120,18 @@ class SwitchModel:
             return self._from_parent(packet, member, index, age)
         return self._contribute(packet, member, index, age)
 
-    def _probe(self, packet: Packet, member: Membership, port: Port, data: bytes) -> list[Output]:
-        """Back from the first switch, or from the root: its way there stands in the slot field."""
+    def _probe(self, packet: Packet, member: Membership, port: Port) -> list[Output]:
+        """A probe to the root keeps its way in its slot number, five bits per level."""
         to_root = packet.flags & TO_ROOT
         if port == PARENT:
             child = packet.slot & 31
             back = replace(packet, child=child, slot=packet.slot >> 5)
-            return [(child, back.encode())] if to_root and child < member.children else []
+            known = to_root and child < member.children
+            return [(member.at_ports[child], back.encode())] if known else []
         if to_root and member.child_at_parent is not None:
             way = (packet.slot << 5 | packet.child) & 0xFFFF
             return [(PARENT, replace(packet, child=member.child_at_parent, slot=way).encode())]
-        return [(port, data)]
+        return [(port, packet.encode())]
 
     def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
         if port == PARENT:
@@ -178,6 +179,8 @@ class SwitchModel:
         if self.seen[index] != (1 << member.children) - 1:
             return []
         if member.child_at_parent is not None and not (again and self.present[index]):
+            if again and packet.child != 0:
+                return []  # while there is no result, child 0 has none either, and asks for all
             up = replace(packet, child=member.child_at_parent)
             return [(PARENT, self._filled(up, CONTRIBUTE, index))]
         if again:
