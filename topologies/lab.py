@@ -48,7 +48,8 @@ class Lab:
         self.topology = topology
         self._options = options
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._services: list[Child] = []
+        self._services: dict[str, Child] = {}  # switches by name, and CONTROLLER_NODE
+        self._killed: set[Child] = set()  # services whose end is wanted
         self._workers: list[Child] = []
         self._unfinished: set[Child] = set()  # workers whose end `events` has not seen
         self._namespaces: Namespaces | None = None
@@ -95,7 +96,9 @@ class Lab:
             if isinstance(event, Line):
                 if event.child in self._workers:
                     yield event
-            elif event.child in self._services or event.code:
+            elif event.child in self._killed:
+                continue
+            elif event.child in self._services.values() or event.code:
                 raise await self._failure(event)
             else:
                 self._unfinished.discard(event.child)
@@ -125,6 +128,48 @@ class Lab:
         counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
         return counters_by_plane
 
+    async def kill(self, name: str) -> None:
+        """Kill a switch, or the controller (CONTROLLER_NODE); its end is no failure of the lab."""
+        child = self._services.pop(name)
+        self._killed.add(child)
+        await child.kill()
+
+    async def revive(self, name: str) -> None:
+        """Start a switch, or the controller, that was killed; returns when it is ready."""
+        if name == CONTROLLER_NODE:
+            await self._start_controller()
+            return
+        plane, switch = self._switch(name)
+        await self._start_switch(plane, switch)
+        await self._services[name].ready(READY_DEADLINE_S)
+
+    def cut(self, node: str, other: str) -> None:
+        """Cut the links between two neighbours: switches, or a host and a switch."""
+        self._set_links(node, other, "down")
+
+    def mend(self, node: str, other: str) -> None:
+        """Join what was cut."""
+        self._set_links(node, other, "up")
+
+    def _set_links(self, node: str, other: str, state: str) -> None:
+        """At the switch's end: a host's own interface keeps its addresses and routes."""
+        assert self._namespaces is not None  # noqa: S101 - within `async with`
+        pair, ends = {node, other}, []
+        for plane in self.topology.planes:
+            ends += [(nic.switch, nic.port) for nic in plane.nics if {nic.host, nic.switch} == pair]
+            ends += [(t.upper, t.upper_port) for t in plane.trunks if {t.lower, t.upper} == pair]
+        if not ends:
+            raise LabError(f"no link joins {node} and {other} in topology {self.topology.name!r}")
+        for switch, port in ends:
+            self._namespaces.feed(switch, ["ip", "link", "set", interface_of_port(switch, port), state], "")
+
+    def _switch(self, name: str) -> tuple[Plane, Switch]:
+        for plane in self.topology.planes:
+            for switch in plane.switches:
+                if switch.name == name and switch.p4runtime:
+                    return plane, switch
+        raise LabError(f"topology {self.topology.name!r} has no P4 switch {name!r}")
+
     @property
     def controller(self) -> str:
         """The controller's address, as hosts reach it."""
@@ -149,10 +194,13 @@ class Lab:
             for switch in plane.switches:
                 if switch.p4runtime:
                     await self._start_switch(plane, switch)
-        for child in self._services:
+        for child in self._services.values():
             await child.ready(READY_DEADLINE_S)
+        await self._start_controller()
+
+    async def _start_controller(self) -> None:
         controller = await self._spawn("controller", CONTROLLER_NODE, self._controller_command(), {})
-        self._services.append(controller)
+        self._services[CONTROLLER_NODE] = controller
         await controller.ready(READY_DEADLINE_S)
 
     async def _start_switch(self, plane: Plane, switch: Switch) -> None:
@@ -169,7 +217,7 @@ class Lab:
                     ports[port] = interface_of_port(name, port)
         target = TARGETS[self._options.switch_target]
         command = target.command(interfaces=ports, grpc=switch.p4runtime, device_id=switch.device_id)
-        self._services.append(await self._spawn(f"switch {switch.name}", switch.name, command, {}))
+        self._services[switch.name] = await self._spawn(f"switch {switch.name}", switch.name, command, {})
 
     def _controller_command(self) -> list[str]:
         command = [sys.executable, "-m", "railweave", "controller"]
@@ -211,7 +259,8 @@ class Lab:
         return LabError("\n".join(words))
 
     async def _close(self) -> None:
-        children, self._workers, self._services = [*self._workers, *self._services], [], []
+        children = [*self._workers, *self._services.values()]
+        self._workers, self._services = [], {}
         await asyncio.gather(*(child.stop() for child in children))
         if self._namespaces is not None:
             self._namespaces.close()

@@ -113,9 +113,14 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
+    async def kill(self) -> None:
+        """End the child by SIGKILL, as a crash would; returns when it is gone."""
+        await self.stop(0)
+
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """End the child: SIGTERM, then SIGKILL after `grace_s`; returns when it is gone."""
-        self.signal(signal.SIGTERM)
+        """End the child: SIGTERM, then SIGKILL after `grace_s`, or at once if that is 0."""
+        if grace_s:
+            self.signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self._process.wait(), grace_s)
         except TimeoutError:
