@@ -18,6 +18,8 @@ from railweave.hosts.errors import GroupRefused, InvalidOption
 from railweave.hosts.events import (
     Decision,
     Event,
+    GroupMoved,
+    GroupPaused,
     LeaseLost,
     MemberLeft,
     MemberLost,
@@ -30,8 +32,9 @@ from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
 from railweave.hosts.plans import planner
 from railweave.hosts.rails import Opening, connect_rail, open_rail
-from railweave.hosts.reports import RailReport, Record, Stats
+from railweave.hosts.reports import RailReport, Record, Stats, group_report
 from railweave.hosts.striper import FixedStriper, StripedRail, default_shares, normalised
+from railweave.hosts.trees import Trees
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
 KEPT = 64  # calls in flight before finished ones are looked for
@@ -79,8 +82,9 @@ class Communicator:
         self._rails: list[Opening] = []
         self._shares: Mapping[str, float] = {}
         self._membership: Membership | None = None
+        self._trees = Trees(self._agent)
         held: list[Membership] = []
-        self._close = weakref.finalize(self, _close, self._agent, held)
+        self._close = weakref.finalize(self, _close, self._agent, self._trees, held)
         if options.world_size == 1:
             return
         try:
@@ -109,6 +113,8 @@ class Communicator:
         used = [rail for rail in self._rails if rail.spec.name not in refusals]
         if not used:
             raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in refusals.items()))
+        with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
+        self._trees.attach(self._membership, with_trees)
         for rail in used:
             left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
             connect_rail(self._agent, rail, options.job, self._membership, left_s)
@@ -186,14 +192,21 @@ class Communicator:
         if not self._agent.wait(op_index, self.options.timeout_s if timeout is None else timeout):
             if timeout is not None:
                 raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
-            self._agent.fail(Failure(FailureKind.INTERNAL, self.rank, self._timeout_message(op_index)))
+            self._agent.fail(self._overdue(op_index))
         self._buffers.pop(op_index, None)
         raise_failure(self._agent.failure_of(op_index))
 
-    def _timeout_message(self, op_index: int) -> str:
-        return (
-            f"rank {self.rank} has waited {self.options.timeout_s:g} s (timeout_s) for call #{op_index}: "
-            "a rank does not call it, or a rail has stopped"
+    def _overdue(self, op_index: int) -> Failure:
+        """Return why a call has not completed by its deadline, as far as this rank knows."""
+        waited = f"rank {self.rank} has waited {self.options.timeout_s:g} s (timeout_s) for call #{op_index}"
+        lagging = set(self._agent.lagging(op_index))
+        names = [rail.spec.name for rail in self._rails if rail.index in lagging]
+        for name in names:
+            if obstacle := self._trees.obstacle(name):
+                return Failure(FailureKind.RAIL_DOWN, -1, f"{obstacle}; {waited}", name)
+        on = f" on {', '.join(names)}" if names else ""
+        return Failure(
+            FailureKind.INTERNAL, self.rank, f"{waited}{on}: a rank does not call it, or a rail has stopped"
         )
 
     # ------------------------------------------------------------ events
@@ -203,13 +216,13 @@ class Communicator:
         match event:
             case MemberLost(rank, reason):
                 self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
-            case PlaneDown(plane, reason):
-                self._rail_down(plane, reason)
+            case GroupPaused() | GroupMoved() | PlaneDown() | PlaneUp():
+                self._trees.handle(event)
             case LeaseLost(reason):
                 for rail in self._rails:
                     if rail.spec.kind == "ina" and rail.spec.name not in self._refused:
                         self._rail_down(rail.spec.name, reason)
-            case MemberLeft() | PlaneUp():
+            case MemberLeft():
                 pass  # the rails notice by themselves whether somebody is missing
 
     def _rail_down(self, name: str, reason: str) -> None:
@@ -219,10 +232,12 @@ class Communicator:
 
     def stats(self) -> Stats:
         """Return the rails' counts."""
-        natives = self._agent.stats()
-        return Stats(tuple(self._report(rail, natives[rail.index]) for rail in self._rails))
+        natives, groups = self._agent.stats(), self._agent.groups()
+        return Stats(
+            tuple(self._report(rail, natives[rail.index], groups[rail.index]) for rail in self._rails)
+        )
 
-    def _report(self, rail: Opening, native: Any) -> RailReport:
+    def _report(self, rail: Opening, native: Any, groups: Sequence[Any]) -> RailReport:
         return RailReport(
             name=rail.spec.name,
             kind=rail.spec.kind,
@@ -237,6 +252,7 @@ class Communicator:
             duplicates=native.duplicates,
             malformed=native.malformed,
             busy_s=native.busy_ns / 1e9,
+            groups=tuple(group_report(group) for group in groups),
         )
 
     def drain_records(self) -> list[Record]:
@@ -254,13 +270,17 @@ class Communicator:
 
         One per rail and class of calls (collective, type, operation, size to the next power of two) that was
         called, with the count; before them, with neither class nor count, one per rail that the controller
-        has refused. `reason` is one of `decisions.Reason`, `detail` says it in words.
+        has refused or whose plane is down. `reason` is one of `decisions.Reason`, `detail` says it in words.
         """
         standing = [
             Decision(name, "", "", "", 0, False, verdict.reason or "", verdict.text)
-            for name, verdict in self._refused.items()
+            for name, verdict in {**self._refused, **self._planes_down()}.items()
         ]
         return [*standing, *self._ledger.decisions()]
+
+    def _planes_down(self) -> dict[str, Verdict]:
+        planes = self._trees.planes_down()
+        return {name: Verdict(Reason.TREE_DOWN, why) for name, why in planes.items()}
 
     # ------------------------------------------------------------ the end
 
@@ -290,9 +310,11 @@ class _Done(Work):
         return True
 
 
-def _close(agent: Agent, held: list[Membership]) -> None:
+def _close(agent: Agent, trees: Trees, held: list[Membership]) -> None:
     """Close an agent and give up its membership, without a reference to the communicator."""
+    trees.close()
     agent.close(LINGER_S)
+    trees.join()
     for membership in held:
         membership.leave()
 

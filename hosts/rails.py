@@ -68,16 +68,15 @@ def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
 
 
 def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:
-    """Join an open rail with the other ranks' ends of it. JoinTimeout names the ranks that did not come."""
+    """Join an open rail with the other ranks' ends of it. JoinTimeout names the ranks that did not come.
+
+    The trees of an ina rail are joined by Trees.
+    """
     offers = _offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp":
             _connect_tcp(agent, rail, job, offers, timeout_s)
         case "ina":
-            place = members.groups[rail.spec.name][0]
-            agent.attach_ina(
-                rail.index, place.group, place.virtual_address, place.child, place.slots, place.lanes
-            )
             _connect_tcp(agent, rail, job, offers, timeout_s)
         case "rdma":
             agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])

@@ -3,7 +3,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One aggregation tree of an in-network rail: its counts since it was formed, over all its moves."""
+
+    group: int  # its number in the switches now; changes with every move
+    slots: int  # chunks that may be in flight
+    in_flight: int
+    window: int  # chunks that are let in flight now, by the delay that they cause
+    rtt_s: float  # smoothed
+    contributions: int
+    results: int
+    retransmissions: int
+    early_retransmissions: int  # those that a gap caused, not the timer
+    timeouts: int
+    stale: int  # results of the group before a move
+    duplicates: int  # results that were here already
+    mismatches: int  # results of contributions that did not belong together
+    refused: int  # malformed, of a stranger, or impossible
+    probes_sent: int
+    probes_answered: int
+    nonfinite_chunks: int  # those that took a second exchange for their NaN and Inf
+    moves: int
+    error_bound: float  # greatest error that fixed point can have caused in an element so far
 
 
 @dataclass(frozen=True)
@@ -23,6 +49,7 @@ class RailReport:
     duplicates: int
     malformed: int  # packets and connections refused
     busy_s: float  # with a slice in progress
+    groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
 
 
 @dataclass(frozen=True)
@@ -30,6 +57,12 @@ class Stats:
     """Counts of all rails."""
 
     rails: tuple[RailReport, ...]
+
+
+def group_report(native: Any) -> GroupReport:
+    """Return a native GroupStats with times in seconds."""
+    counts = {field.name: getattr(native, field.name, None) for field in fields(GroupReport)}
+    return GroupReport(**{**counts, "rtt_s": native.rtt_ns / 1e9})
 
 
 @dataclass(frozen=True)

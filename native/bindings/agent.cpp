@@ -32,6 +32,8 @@ constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is give
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
+// group, virtual address, child, slots, lanes
+using Place = std::tuple<std::uint16_t, std::string, std::uint8_t, std::uint32_t, std::uint32_t>;
 using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
 using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
 
@@ -143,17 +145,20 @@ class PythonAgent {
     return {index, rail->port()};
   }
 
-  void attach_ina(std::size_t rail, std::uint16_t group, std::string virtual_address, std::uint8_t child,
-                  std::uint32_t slots, std::uint32_t lanes) {
-    InaRail& target = *ina_.at(rail);
-    agent_.on_loop([&] {
-      target.attach({{.group = group,
-                      .virtual_address = virtual_address,
-                      .child = child,
-                      .slots = slots,
-                      .lanes = lanes,
-                      .world_size = agent_.world_size()}});
-    });
+  void attach_ina(std::size_t rail, const std::vector<Place>& places) {
+    std::vector<InaGroup> groups;
+    for (const Place& place : places) groups.push_back(group_at(place));
+    agent_.on_loop([&] { ina_.at(rail)->attach(groups); });
+  }
+
+  std::uint64_t pause_ina(std::size_t rail, std::uint16_t group) {
+    std::uint64_t position = 0;
+    agent_.on_loop([&] { position = ina_.at(rail)->pause(group, EventLoop::now()); });
+    return position;
+  }
+
+  void resume_ina(std::size_t rail, std::uint16_t group, const Place& place, std::uint64_t resume_from) {
+    agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
   }
 
   std::uint32_t submit(const CallDescription& call, const InputArray& input, const OutputArray& output,
@@ -181,6 +186,16 @@ class PythonAgent {
   }
 
  private:
+  InaGroup group_at(const Place& place) const {
+    const auto& [group, virtual_address, child, slots, lanes] = place;
+    return {.group = group,
+            .virtual_address = virtual_address,
+            .child = child,
+            .slots = slots,
+            .lanes = lanes,
+            .world_size = agent_.world_size()};
+  }
+
   // Called without the GIL; takes it when it is time to look at signals, whose handlers may raise.
   template <typename Wait>
   bool wait_checking_signals(const Wait& wait, Time latest) {
@@ -302,9 +317,15 @@ void bind_agent(nb::module_& m) {
            "Join with all ranks' (address, MAC, queue pair numbers)")
       .def("add_ina", &PythonAgent::add_ina, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
            nb::arg("rate_bps") = 0, Release(), "Open an in-network rail on the address; (rail, UDP port)")
-      .def("attach_ina", &PythonAgent::attach_ina, nb::arg("rail"), nb::arg("group"),
-           nb::arg("virtual_address"), nb::arg("child"), nb::arg("slots"), nb::arg("lanes"), Release(),
-           "Take the rail's place in an aggregation tree")
+      .def("attach_ina", &PythonAgent::attach_ina, nb::arg("rail"), nb::arg("places"), Release(),
+           "Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), "
+           "in "
+           "the order that all ranks share")
+      .def("pause_ina", &PythonAgent::pause_ina, nb::arg("rail"), nb::arg("group"), Release(),
+           "Stop the tree of this group; the lowest chunk without a result since it was formed")
+      .def("resume_ina", &PythonAgent::resume_ina, nb::arg("rail"), nb::arg("group"), nb::arg("place"),
+           nb::arg("resume_from"), Release(),
+           "The tree of the paused group goes on at another place from that chunk. ValueError if it cannot")
       .def("submit", &PythonAgent::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
            nb::arg("parts"), nb::arg("start_now") = true,
            "Start a collective over parts (rail, offset, count), in elements; its op index. Keep both arrays "

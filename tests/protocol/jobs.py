@@ -11,7 +11,7 @@ from queue import Queue
 from typing import TypeVar
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.events import Decision, Event, InaGroup, RailOffer
+from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, InaGroup, RailOffer
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
@@ -75,6 +75,21 @@ class StaticJob:
             {group.rail: (replace(group, child=rank),) for group in self.ina},
         )
         return self.memberships[rank]
+
+    def move(self, old: InaGroup, new: InaGroup, between: Callable[[], None] = lambda: None) -> list[int]:
+        """Pause a group, do something, and let it go on elsewhere, as the controller would; the positions."""
+        ranks = [self.memberships[rank] for rank in range(self.size)]
+        for rank in ranks:
+            rank.on_event(GroupPaused(old.rail, old.tree, old.group, "a test asks for it"))
+        positions = []
+        for rank in ranks:
+            group, position = rank.positions.get(timeout=DEADLINE_S)
+            assert group == old.group
+            positions.append(position)
+        between()
+        for number, rank in enumerate(ranks):
+            rank.on_event(GroupMoved(old.group, replace(new, child=number), min(positions)))
+        return positions
 
     def meet(self) -> None:
         """Wait for all ranks outside of the communicator: what they have called is complete then."""

@@ -25,12 +25,15 @@ class LoopbackSwitch:
         self.children: dict[int, tuple[str, int]] = {}
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
+        self.deaf = threading.Event()  # while it is set, whatever comes is lost
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
 
-    def restart(self) -> None:
-        """Lose all state, as a switch does whose process is started anew."""
-        self.model = SwitchModel(LANES, [Membership(GROUP, self.hosts, SLOTS)])
+    def restart(self, *groups: int) -> None:
+        """Lose all state, as a switch does whose process is started anew; it knows these groups then."""
+        self.model = SwitchModel(
+            LANES, [Membership(group, self.hosts, SLOTS) for group in groups or (GROUP,)]
+        )
 
     def _serve(self) -> None:
         number = 0
@@ -40,6 +43,8 @@ class LoopbackSwitch:
             except TimeoutError:
                 continue
             number += 1
+            if self.deaf.is_set():
+                continue
             if self.refuse_every and number % self.refuse_every == 0:
                 continue
             self.children[data[4]] = sender

@@ -3,29 +3,41 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from protocol.jobs import StaticJob
+from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from railweave._native import ina
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
-from railweave.hosts.errors import CollectiveMismatch, PeerLost, UnsupportedDType
-from railweave.hosts.events import InaGroup
+from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailDown, UnsupportedDType
+from railweave.hosts.events import GroupPaused, InaGroup, PlaneDown
 
 RANKS = 3
 
 
+ADDRESS = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.57"  # tests may run side by side
+PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
+
+
 @pytest.fixture
-def job() -> Iterator[StaticJob]:
-    address = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.57"  # tests may run side by side
-    switch = LoopbackSwitch(address, RANKS)
-    group = InaGroup("ina", GROUP, address, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
-    yield StaticJob(RANKS, ina=[group])
-    switch.close()
+def switch() -> Iterator[LoopbackSwitch]:
+    served = LoopbackSwitch(ADDRESS, RANKS)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def job(switch: LoopbackSwitch) -> StaticJob:
+    del switch
+    return StaticJob(RANKS, ina=[PLACE])
 
 
 @pytest.mark.parametrize("rails", ["ina=ina@lo", "ina=ina@lo,tcp=tcp@lo"])
@@ -91,3 +103,83 @@ def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: 
         assert raised.value.rank == 2
 
     job.run(work, "ina=ina@lo")
+
+
+MOVES = 5
+
+
+def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
+    switch: LoopbackSwitch, job: StaticJob
+) -> None:
+    """Calls without a pause; a controller that finds the switch without state moves the group, five times."""
+    started, done = threading.Event(), threading.Event()
+
+    def work(comm: Communicator) -> int:
+        calls = 0
+        while True:
+            count = 20_000 + calls
+            mine = np.arange(count, dtype=np.int32) * (comm.rank + 1)
+            mine[0] = comm.rank == 0 and done.is_set()
+            got = comm.all_reduce(mine)
+            np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
+            calls += 1
+            started.set()
+            if got[0]:
+                (tree,) = comm.stats().rails[0].groups
+                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
+                return calls
+
+    def controller() -> None:
+        assert started.wait(DEADLINE_S)
+        for number in range(MOVES):
+            old, new = (replace(PLACE, group=GROUP + number + step) for step in (0, 1))
+            job.move(old, new, between=functools.partial(switch.restart, new.group))
+        done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(controller)
+        calls = job.run(work, "ina=ina@lo")
+        moving.result(DEADLINE_S)
+    assert len(set(calls)) == 1
+
+
+def test_a_group_that_is_paused_and_not_moved_is_a_rail_that_is_down(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(3, np.int32))
+        job.meet()
+        job.memberships[comm.rank].on_event(GroupPaused("ina", 0, GROUP, "its switch is gone"))
+        job.memberships[comm.rank].on_event(PlaneDown("ina", "its switch is gone"))
+        job.meet()
+        with pytest.raises(RailDown, match=r"plane 'ina' is down: its switch is gone; rank \d has waited"):
+            comm.all_reduce(np.ones(3, np.int32))
+
+    job.run(work, "ina=ina@lo", timeout_s=0.5)
+
+
+def test_a_silent_switch_is_reported_and_named_and_nobody_is_lost(
+    switch: LoopbackSwitch, job: StaticJob
+) -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(3, np.int32))
+        job.meet()
+        switch.deaf.set()
+        job.meet()
+        pending = comm.all_reduce(np.ones(3, np.int32), async_op=True)
+        assert job.memberships[comm.rank].stalls.get(timeout=DEADLINE_S) == (GROUP, False, False)
+        job.meet()
+        if comm.rank == 0:
+            switch.deaf.clear()
+        np.testing.assert_array_equal(pending.wait(), RANKS)
+        job.meet()
+
+    job.run(work, "ina=ina@lo")
+
+
+def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitch, job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        switch.deaf.set()
+        with pytest.raises(RailDown, match="plane 'ina': its first switch does not answer"):
+            comm.all_reduce(np.ones(3, np.int32))
+        job.meet()
+
+    job.run(work, "ina=ina@lo", timeout_s=1.5)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregation trees of a rank's ina rails: where they are, where they move, and which are silent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from railweave._native.agent import Agent, Failure, FailureKind, Stall
+from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp
+
+if TYPE_CHECKING:
+    from railweave.hosts.membership import Membership
+
+STALL_POLL_S = 1.0
+STALLED_FOR_S = 3.0  # a tree that is silent says so once a second
+
+
+class Trees:
+    """Follows what the controller says of trees, from its thread, and tells it which bring no results.
+
+    A plane that is down is no error yet: its calls wait for it until their deadline, and go on when the
+    controller moves its groups to where they work.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        """Begin without trees."""
+        self._agent = agent
+        self._rails: dict[str, int] = {}  # indices in the agent, by name
+        self._lock = threading.Lock()
+        self._membership: Membership | None = None
+        self._paused: dict[int, str] = {}  # groups, and their rails
+        self._down: dict[str, str] = {}  # by plane, which has the rail's name
+        self._stalls: dict[str, tuple[float, Stall]] = {}  # by rail: when, and the last one
+        self._closed = threading.Event()
+        self._reporter = threading.Thread(target=self._report_stalls, name="railweave stalls", daemon=True)
+
+    def attach(self, membership: Membership, rails: Mapping[str, int]) -> None:
+        """Take the places that the controller has given, perhaps moved since, and begin to report.
+
+        `rails` are the indices in the agent of the rails that have trees, by name.
+        """
+        with self._lock:
+            self._membership = membership
+            self._rails = dict(rails)
+            for rail, index in self._rails.items():
+                self._agent.attach_ina(index, [_place(group) for group in membership.groups[rail]])
+            for group, rail in self._paused.items():
+                membership.report_position(group, self._pause(rail, group))
+        if rails:
+            self._reporter.start()
+
+    def handle(self, event: GroupPaused | GroupMoved | PlaneDown | PlaneUp) -> None:
+        """Take an event of the controller's; those that come before `attach` are made up for there."""
+        with self._lock:
+            match event:
+                case GroupPaused(rail, _, group, _):
+                    self._paused[group] = rail
+                    if self._membership is not None:
+                        self._membership.report_position(group, self._pause(rail, group))
+                case GroupMoved(group, place, resume_from):
+                    self._paused.pop(group, None)
+                    self._down.pop(place.rail, None)
+                    self._stalls.pop(place.rail, None)
+                    if self._membership is not None:
+                        self._move(group, place, resume_from)
+                case PlaneDown(plane, reason):
+                    self._down[plane] = reason
+                case PlaneUp(plane):
+                    self._down.pop(plane, None)
+
+    def _pause(self, rail: str, group: int) -> int:
+        return self._agent.pause_ina(self._rails[rail], group)
+
+    def _move(self, group: int, place: InaGroup, resume_from: int) -> None:
+        try:
+            self._agent.resume_ina(self._rails[place.rail], group, _place(place), resume_from)
+        except (ValueError, RuntimeError) as error:
+            reason = f"its tree cannot go on as group {place.group} from chunk {resume_from}: {error}"
+            self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, place.rail))
+
+    def _report_stalls(self) -> None:
+        while not self._closed.is_set():
+            told = self._agent.next_stall(STALL_POLL_S)
+            if told is None:
+                continue
+            index, stall = told
+            with self._lock:
+                name = next(name for name, other in self._rails.items() if other == index)
+                self._stalls[name] = time.monotonic(), stall
+                assert self._membership is not None  # noqa: S101 - the thread starts with it
+                self._membership.report_stall(stall.group, stall.first_switch_ok, stall.root_ok)
+
+    def planes_down(self) -> Mapping[str, str]:
+        """Return why planes are down, by name."""
+        with self._lock:
+            return dict(self._down)
+
+    def obstacle(self, rail: str) -> str:
+        """Say what keeps a rail's calls waiting, as far as is known; '' if nothing does."""
+        with self._lock:
+            if rail in self._down:
+                return f"plane {rail!r} is down: {self._down[rail]}"
+            if rail in self._paused.values():
+                return f"plane {rail!r}: its group is paused, and the controller has not moved it"
+            at, stall = self._stalls.get(rail, (-STALLED_FOR_S, None))
+            if stall is None or time.monotonic() - at > STALLED_FOR_S:
+                return ""
+            silent = "its root does not" if stall.first_switch_ok else "its first switch does not"
+            return f"plane {rail!r}: {silent} answer"
+
+    def close(self) -> None:
+        """Report no more; closing the agent ends the wait for a stall."""
+        self._closed.set()
+
+    def join(self) -> None:
+        """Wait for the end of the reporting."""
+        if self._reporter.ident is not None:
+            self._reporter.join()
+
+
+def _place(group: InaGroup) -> tuple[int, str, int, int, int]:
+    return group.group, group.virtual_address, group.child, group.slots, group.lanes
