@@ -17,6 +17,7 @@ from railweave.switch.pipeline import Pipeline
 
 PROGRAMS = Path(__file__).parent / "dataplane" / "programs"
 JSON, P4INFO = PROGRAMS / "router.json", PROGRAMS / "router.p4info.txtpb"
+ROUTER, ENTITIES = "router", "entities"
 DEVICE = 3
 Config = p4r.SetForwardingPipelineConfigRequest
 A, B = 0x020000000001, 0x020000000002
@@ -37,10 +38,15 @@ class Server:
         await self._server.stop(None)
 
     @asynccontextmanager
-    async def finsy(self, **options: object) -> AsyncIterator[Switch]:
-        chosen = SwitchOptions(P4INFO, JSON, device_id=DEVICE, **options)  # type: ignore[arg-type]
+    async def finsy(self, program: str = ROUTER, **options: object) -> AsyncIterator[Switch]:
+        chosen = SwitchOptions(*files(program), device_id=DEVICE, **options)  # type: ignore[arg-type]
         async with Switch("s1", self.address, chosen) as switch:
             yield switch
+
+
+def files(program: str) -> tuple[Path, Path]:
+    """P4Info and JSON of one of the tests' programs."""
+    return PROGRAMS / f"{program}.p4info.txtpb", PROGRAMS / f"{program}.json"
 
 
 Served = Callable[[Callable[[Server], Awaitable[None]]], None]
@@ -55,7 +61,8 @@ def to_port(port: int, destination: int = A) -> P4TableEntry:
 class Client:
     """A bare client: its stream, and requests with its election id."""
 
-    def __init__(self, channel: grpc.aio.Channel, election_id: int | None) -> None:
+    def __init__(self, channel: grpc.aio.Channel, election_id: int | None, program: str) -> None:
+        self.program = program
         self.stub = p4r_grpc.P4RuntimeStub(channel)
         self.election_id = None if election_id is None else U128.encode(election_id)
         self.stream = self.stub.StreamChannel()
@@ -77,11 +84,18 @@ class Client:
     async def set_pipeline(self, action: int, json: bytes | None = None, cookie: int = 0) -> None:
         request = Config(device_id=DEVICE, election_id=self.election_id, action=action)  # type: ignore[arg-type]
         if action != Config.COMMIT:
-            config = P4Schema(P4INFO, JSON).get_pipeline_config()
+            config = P4Schema(*files(self.program)).get_pipeline_config()
             request.config.CopyFrom(config)
-            request.config.p4_device_config = JSON.read_bytes() if json is None else json
+            if json is not None:
+                request.config.p4_device_config = json
             request.config.cookie.cookie = cookie
         await self.stub.SetForwardingPipelineConfig(request)
+
+    async def read(self, *entities: finsy.P4Entity | p4r.Entity) -> list[p4r.Entity]:
+        """All that is answered, in order."""
+        patterns = [encode(entity, self.program) for entity in entities]
+        request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
+        return [entity async for reply in self.stub.Read(request) for entity in reply.entities]
 
     async def write(self, *updates: p4r.Update, **fields: object) -> list[p4r.Error]:
         """Per-update errors; empty if all went well."""
@@ -104,9 +118,11 @@ class Client:
 
 
 @asynccontextmanager
-async def client(server: Server, election_id: int | None = 1, *, load: bool = False) -> AsyncIterator[Client]:
+async def client(
+    server: Server, election_id: int | None = 1, *, load: bool = False, program: str = ROUTER
+) -> AsyncIterator[Client]:
     async with grpc.aio.insecure_channel(server.address) as channel:
-        made = Client(channel, election_id)
+        made = Client(channel, election_id, program)
         if load:
             assert (await made.arbitrate()).status.code == 0
             await made.set_pipeline(Config.VERIFY_AND_COMMIT)
@@ -120,8 +136,12 @@ def codes(errors: list[p4r.Error]) -> list[str]:
 
 
 SCHEMA = P4Schema(P4INFO)
+SCHEMAS = {ROUTER: SCHEMA, ENTITIES: P4Schema(*files(ENTITIES))}
 
 
-def update(kind: str, entity: finsy.P4Entity | p4r.Entity) -> p4r.Update:
-    encoded = entity if isinstance(entity, p4r.Entity) else entity.encode(SCHEMA)  # type: ignore[union-attr]
-    return p4r.Update(type=p4r.Update.Type.Value(kind), entity=encoded)  # type: ignore[arg-type]
+def encode(entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.Entity:
+    return entity if isinstance(entity, p4r.Entity) else entity.encode(SCHEMAS[program])
+
+
+def update(kind: str, entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.Update:
+    return p4r.Update(type=p4r.Update.Type.Value(kind), entity=encode(entity, program))  # type: ignore[arg-type]

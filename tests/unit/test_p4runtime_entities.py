@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of entity: written, refused, read back as it was written, and felt by packets."""
+
+from __future__ import annotations
+
+import finsy
+import pytest
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4CounterEntry,
+    P4DigestEntry,
+    P4DirectCounterEntry,
+    P4DirectMeterEntry,
+    P4IndirectAction,
+    P4Member,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4RegisterEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+    P4ValueSetEntry,
+)
+from finsy.p4entity import P4ValueSetMember
+from finsy.proto import p4r
+from p4runtime_clients import ENTITIES, SCHEMAS, A, B, Client, Served, Server, client, codes, update
+
+RATES = P4MeterConfig(cir=10, cburst=20, pir=30, pburst=40)
+
+
+def port(number: int) -> P4TableAction:
+    return P4TableAction("to_port", port=number)
+
+
+def host(number: int, **fields: object) -> P4TableEntry:
+    match = P4TableMatch(destination=A)
+    return P4TableEntry("hosts", match=match, action=P4TableAction("host_port", port=number), **fields)  # type: ignore[arg-type]
+
+
+def spread(action: object) -> P4TableEntry:
+    return P4TableEntry("spread", match=P4TableMatch(destination=(A, 24)), action=action)  # type: ignore[arg-type]
+
+
+def policy(action: P4TableAction, **match: object) -> P4TableEntry:
+    return P4TableEntry("policy", match=P4TableMatch(marked=0, **match), action=action, priority=7)
+
+
+def frame(source: int = B, kind: int = 0x1234) -> bytes:
+    return A.to_bytes(6, "big") + source.to_bytes(6, "big") + kind.to_bytes(2, "big") + bytes(50)
+
+
+MEMBERS = [P4ActionProfileMember("next_hops", member_id=number, action=port(number)) for number in (1, 2, 3)]
+GROUP = P4ActionProfileGroup(
+    "next_hops", group_id=1, max_size=9, members=[P4Member(1, weight=2), P4Member(2, weight=(3, 4))]
+)
+WRITTEN: list[finsy.P4Entity] = [
+    *MEMBERS,
+    GROUP,
+    P4ActionProfileMember("classes", member_id=4, action=P4TableAction("classify", **{"class": 9})),
+    host(3, idle_timeout_ns=60 * 10**9, metadata=b"mine"),
+    spread(P4IndirectAction(group_id=1)),
+    P4TableEntry("classified", match=P4TableMatch(type=5), action=P4IndirectAction(member_id=4)),
+    policy(port(2), type=(0x800, 0xFF00), **{"class": (3, 9)}),
+    policy(P4TableAction("drop"), ingress=300),
+    P4MulticastGroupEntry(4, replicas=[(1, 1), (2, 2)]),
+    P4CloneSessionEntry(5, replicas=[3], class_of_service=2, packet_length_bytes=64),
+    P4DigestEntry("learned_t", max_list_size=3, max_timeout_ns=10, ack_timeout_ns=20),
+]
+MODIFIED: list[finsy.P4Entity] = [
+    P4MeterEntry("rates", index=2, config=RATES),
+    P4RegisterEntry("sizes", index=7, data=0x01020304),
+    P4CounterEntry("arrivals", index=1, data=finsy.P4CounterData(packet_count=5)),
+    P4ValueSetEntry("marked_types", members=[P4ValueSetMember(0x88B5), P4ValueSetMember(1)]),
+]
+EVERYTHING: list[finsy.P4Entity] = [
+    P4ActionProfileMember(),
+    P4ActionProfileGroup(),
+    P4TableEntry(),
+    P4MulticastGroupEntry(),
+    P4CloneSessionEntry(),
+    P4DigestEntry(),
+]
+
+
+async def write(one: Client, *updates: tuple[str, finsy.P4Entity], **fields: object) -> list[str]:
+    """Codes of the updates; empty if all were done."""
+    return codes(await one.write(*(update(kind, entity, ENTITIES) for kind, entity in updates), **fields))
+
+
+def test_what_is_written_is_read_back(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with server.finsy(ENTITIES) as switch:
+            await switch.write([*(+entity for entity in WRITTEN), *(~entity for entity in MODIFIED)])
+            found = [str(e.encode(SCHEMAS[ENTITIES])) async for e in switch.read(EVERYTHING)]
+            expected = [str(entity.encode(SCHEMAS[ENTITIES])) for entity in WRITTEN]
+            assert sorted(found) == sorted(expected)
+            for entity in MODIFIED:
+                [read] = [e async for e in switch.read([entity])]
+                assert str(read.encode(SCHEMAS[ENTITIES])) == str(entity.encode(SCHEMAS[ENTITIES]))
+            await switch.delete(list(reversed(WRITTEN)))
+            assert [e async for e in switch.read(EVERYTHING)] == []
+
+    served(test)
+
+
+def test_groups_and_one_shot_sets_spread_packets(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with client(server, load=True, program=ENTITIES) as one:
+            [pipeline] = server.pipelines
+
+            def leaves() -> set[int]:
+                return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
+
+            group = spread(P4IndirectAction(group_id=1))
+            await write(one, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
+            assert leaves() == {1, 2}
+            shot = P4IndirectAction([(1, port(3)), (2, port(4))])
+            assert await write(one, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
+            clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
+            assert await write(one, *clear) == []
+            assert await write(one, ("INSERT", spread(shot))) == []
+            assert leaves() == {3, 4}
+            assert await write(one, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
+            assert await one.read(P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
+            assert await write(one, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
+
+    served(test)
+
+
+def raw_group(weight: int = 1, **fields: object) -> p4r.Entity:
+    encoded = GROUP.encode(SCHEMAS[ENTITIES])
+    encoded.action_profile_group.group_id = 2
+    for member in encoded.action_profile_group.members:
+        member.weight = weight
+    for name, value in fields.items():
+        setattr(encoded.action_profile_group, name, value)
+    return encoded
+
+
+PROFILE_CASES = {
+    "member again": ("INSERT", MEMBERS[0], "ALREADY_EXISTS"),
+    "unknown member": (
+        "MODIFY",
+        P4ActionProfileMember("next_hops", member_id=9, action=port(1)),
+        "NOT_FOUND",
+    ),
+    "member 0": ("INSERT", P4ActionProfileMember("next_hops", action=port(1)), "INVALID_ARGUMENT"),
+    "member without action": (
+        "INSERT",
+        P4ActionProfileMember("next_hops", member_id=7),
+        "INVALID_ARGUMENT",
+    ),
+    "member in use": ("DELETE", MEMBERS[0], "FAILED_PRECONDITION"),
+    "group in use": ("DELETE", GROUP, "FAILED_PRECONDITION"),
+    "group again": ("INSERT", GROUP, "ALREADY_EXISTS"),
+    "another max_size": (
+        "MODIFY",
+        P4ActionProfileGroup("next_hops", group_id=1, max_size=8, members=[P4Member(1, weight=1)]),
+        "INVALID_ARGUMENT",
+    ),
+    "member twice": (
+        "MODIFY",
+        P4ActionProfileGroup(
+            "next_hops", group_id=1, max_size=9, members=[P4Member(1, weight=1), P4Member(1, weight=1)]
+        ),
+        "INVALID_ARGUMENT",
+    ),
+    "group of a stranger": (
+        "MODIFY",
+        P4ActionProfileGroup("next_hops", group_id=1, max_size=9, members=[P4Member(8, weight=1)]),
+        "NOT_FOUND",
+    ),
+    "no weight": ("INSERT", raw_group(0), "INVALID_ARGUMENT"),
+    "too heavy": ("INSERT", raw_group(max_size=1), "RESOURCE_EXHAUSTED"),
+    "group 0": ("INSERT", raw_group(group_id=0), "INVALID_ARGUMENT"),
+    "unknown profile": ("INSERT", raw_group(action_profile_id=5), "NOT_FOUND"),
+    "an action in an indirect table": (
+        "INSERT",
+        P4TableEntry("spread", match=P4TableMatch(destination=(B, 48)), action=port(1)),
+        "INVALID_ARGUMENT",
+    ),
+    "a group without selector": (
+        "INSERT",
+        P4TableEntry("classified", match=P4TableMatch(type=6), action=P4IndirectAction(group_id=1)),
+        "INVALID_ARGUMENT",
+    ),
+    "a default of an indirect table": (
+        "MODIFY",
+        P4TableEntry("spread", action=P4TableAction("drop"), is_default_action=True),
+        "PERMISSION_DENIED",
+    ),
+    "an idle default": (
+        "MODIFY",
+        P4TableEntry("hosts", is_default_action=True, idle_timeout_ns=5),
+        "INVALID_ARGUMENT",
+    ),
+    "a port beyond the program's": ("INSERT", policy(port(1), ingress=512), "OUT_OF_RANGE"),
+    "digest again": ("INSERT", WRITTEN[-1], "ALREADY_EXISTS"),
+    "value set too full": (
+        "MODIFY",
+        P4ValueSetEntry("marked_types", members=[P4ValueSetMember(n) for n in range(5)]),
+        "RESOURCE_EXHAUSTED",
+    ),
+    "value set member twice": (
+        "MODIFY",
+        P4ValueSetEntry("marked_types", members=[P4ValueSetMember(1)] * 2),
+        "ALREADY_EXISTS",
+    ),
+    "peak below committed": (
+        "MODIFY",
+        P4MeterEntry("rates", index=1, config=P4MeterConfig(cir=9, cburst=1, pir=1, pburst=1)),
+        "INVALID_ARGUMENT",
+    ),
+    "meter index": ("MODIFY", P4MeterEntry("rates", index=8, config=RATES), "OUT_OF_RANGE"),
+    "colours": (
+        "MODIFY",
+        p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=1, counter_data=p4r.MeterCounterData())),
+        "NOT_FOUND",
+    ),
+}
+
+
+def test_what_the_specification_forbids_is_refused_and_changes_nothing(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with client(server, load=True, program=ENTITIES) as one:
+            await write(one, *(("INSERT", entity) for entity in WRITTEN))
+            before = await one.read(*EVERYTHING)
+            for name, (kind, entity, code) in PROFILE_CASES.items():
+                assert (name, codes(await one.write(update(kind, entity, ENTITIES)))) == (name, [code])
+            assert await one.read(*EVERYTHING) == before
+
+    served(test)
+
+
+def test_meters_come_with_entries_and_turn_green_again(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with client(server, load=True, program=ENTITIES) as one:
+            [pipeline] = server.pipelines
+            wish = P4TableEntry(
+                "hosts",
+                meter_config=P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
+                counter_data=finsy.P4CounterData(),
+            )
+            await write(
+                one, ("INSERT", host(3, meter_config=RATES, counter_data=finsy.P4CounterData(packet_count=8)))
+            )
+            for _ in range(2):
+                assert pipeline.inject(1, frame()) == [(3, frame())]
+            [entry] = await one.read(wish)
+            assert entry.table_entry.meter_config == RATES.encode()
+            assert entry.table_entry.counter_data.packet_count == 10
+            meter = P4DirectMeterEntry(table_entry=host(3))
+            [direct] = await one.read(meter)
+            assert direct.direct_meter_entry.config == RATES.encode()
+            await write(
+                one, ("MODIFY", host(4))
+            )  # as the specification says: the counter stays, the meter not
+            [entry] = await one.read(wish)
+            assert not entry.table_entry.HasField("meter_config")
+            assert entry.table_entry.counter_data.packet_count == 10
+            await write(one, ("MODIFY", P4DirectMeterEntry(table_entry=host(4), config=RATES)))
+            await write(
+                one,
+                (
+                    "MODIFY",
+                    P4DirectCounterEntry(table_entry=host(4), data=finsy.P4CounterData(packet_count=1)),
+                ),
+            )
+            [entry] = await one.read(wish)
+            assert entry.table_entry.meter_config == RATES.encode()
+            assert entry.table_entry.counter_data.packet_count == 1
+
+    served(test)
+
+
+def test_value_sets_steer_the_parser(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with client(server, load=True, program=ENTITIES) as one:
+            [pipeline] = server.pipelines
+            marked = P4TableEntry("policy", match=P4TableMatch(marked=1), action=port(6), priority=1)
+            await write(one, ("INSERT", marked))
+            assert pipeline.inject(1, frame(kind=0x88B5)) == []
+            assert await write(one, ("MODIFY", MODIFIED[-1])) == []
+            assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
+            assert await write(one, ("MODIFY", P4ValueSetEntry("marked_types", members=[]))) == []
+            assert pipeline.inject(1, frame(kind=0x88B5)) == []
+
+    served(test)
+
+
+@pytest.mark.parametrize("atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC])
+def test_a_batch_is_done_as_a_whole_or_not_at_all(served: Served, atomicity: int) -> None:
+    async def test(server: Server) -> None:
+        async with client(server, load=True, program=ENTITIES) as one:
+            await write(one, *(("INSERT", entity) for entity in WRITTEN))
+            await write(one, *(("MODIFY", entity) for entity in MODIFIED))
+            counters = (P4CounterEntry(), P4RegisterEntry(), P4MeterEntry(), P4DirectCounterEntry())
+            before = await one.read(*EVERYTHING, *counters)
+            changes = [
+                ("MODIFY", host(9, counter_data=finsy.P4CounterData(packet_count=77))),
+                ("DELETE", WRITTEN[6]),
+                ("DELETE", GROUP),
+                ("DELETE", MEMBERS[0]),
+                ("INSERT", P4MulticastGroupEntry(9, replicas=[1])),
+                ("MODIFY", P4RegisterEntry("sizes", data=6)),
+                ("MODIFY", P4TableEntry("policy", action=port(3), is_default_action=True)),
+                ("DELETE", WRITTEN[-1]),
+            ]
+            failed = await write(one, *changes, ("DELETE", P4MulticastGroupEntry(99)), atomicity=atomicity)
+            assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
+            after = await one.read(*EVERYTHING, *counters)
+            assert sorted(map(str, after)) == sorted(map(str, before))
+            assert await write(one, *changes, atomicity=atomicity) == []
+            assert len(await one.read(P4MulticastGroupEntry())) == 2
+
+    served(test)
