@@ -25,6 +25,7 @@ COMMANDS = (
     ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
     ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
     ("switch", "railweave.switch.cli", "Run a P4 switch on network interfaces (daemon)."),
+    ("shell", "railweave.commands.shell", "Open p4runtime-shell on a switch."),
     ("controller", "railweave.controller.cli", "Place jobs in the network (daemon)."),
 )
 

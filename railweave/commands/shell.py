@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave shell`: p4runtime-shell on a switch, in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(
+    "shell",
+    epilog="Example: railweave shell --grpc 127.0.0.1:9559 --election-id 0,1 --config router.p4info.txtpb,router.json",
+)
+def shell(
+    *,
+    grpc: Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
+    election_id: Annotated[
+        str,
+        typer.Option(
+            metavar="HIGH,LOW",
+            help="Greater than the controller's: the shell takes over. The default takes nothing from anybody: "
+            "where there is a controller, the shell reads only.",
+        ),
+    ] = "0,0",
+    role: Annotated[str | None, typer.Option(help="Name of the role to take.")] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="P4INFO,JSON", help="Program to push first: P4Info (text) and BMv2 JSON.")
+    ] = None,
+    tls_ca: Annotated[Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
+) -> None:
+    """Open p4runtime-shell (IPython) on a switch. Its environment is made on first use.
+
+    Try `tables`, `te = table_entry["NAME"](action="ACTION")`, `te?`; commands may also be piped in.
+    """
+    from railweave.shell_environment import EnvironmentFailed, ensure  # noqa: PLC0415
+
+    arguments = ["--grpc-addr", grpc, "--device-id", str(device_id), "--election-id", _election(election_id)]
+    if role is not None:
+        arguments += ["--role-name", role]
+    if config is not None:
+        arguments += ["--config", _config(config)]
+    for option, path in (("--cacert", tls_ca), ("--cert", tls_cert), ("--private-key", tls_key)):
+        if path is not None:
+            arguments += ["--ssl", option, str(_existing(path))]
+    try:
+        python = ensure(lambda line: typer.echo(line, err=True))
+    except EnvironmentFailed as error:
+        _fail(str(error))
+    os.execv(python, [str(python), "-m", "p4runtime_sh", *arguments])  # noqa: S606 - it becomes the shell
+
+
+def _election(given: str) -> str:
+    if not re.fullmatch(r"\d{1,20},\d{1,20}", given) or any(int(part) >> 64 for part in given.split(",")):
+        _fail(f"--election-id {given!r} is not HIGH,LOW: two numbers of 64 bits, such as 0,1")
+    return given
+
+
+def _config(given: str) -> str:
+    p4info, comma, program = given.partition(",")
+    if not comma or not p4info or not program:
+        _fail(f"--config {given!r} is not P4INFO,JSON: two files with a comma between")
+    return f"{_existing(Path(p4info))},{_existing(Path(program))}"
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        _fail(f"there is no file {path}")
+    return path
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"railweave shell: {message}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of p4runtime-shell, which needs a protobuf that is older than ours.
+
+It lives inside the environment that railweave runs in, is made on first use from `shell.lock`, and is made
+anew when that file changes. `python -m railweave.shell_environment` makes it ahead of use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+LOCK = Path(__file__).with_name("shell.lock")
+FOLDER = Path(sys.prefix) / "shell"
+_STAMP = "made-from"
+
+
+class EnvironmentFailed(Exception):
+    """The environment cannot be made: what was tried, and what to do."""
+
+
+def python() -> Path | None:
+    """The interpreter of the environment; None if it has not been made (from today's lock file)."""
+    interpreter, stamp = FOLDER / "bin" / "python", FOLDER / _STAMP
+    with contextlib.suppress(OSError):
+        if stamp.read_text() == _fingerprint() and interpreter.exists():
+            return interpreter
+    return None
+
+
+def ensure(say: Callable[[str], None]) -> Path:
+    """The interpreter of the environment, which is made if need be; EnvironmentFailed if that fails."""
+    if made := python():
+        return made
+    with _alone():
+        if made := python():  # another process was faster
+            return made
+        say(f"making the environment of p4runtime-shell in {FOLDER} (once; it wants a protobuf of its own) …")
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        _run([sys.executable, "-m", "venv", str(FOLDER)], "python -m venv failed; Debian: apt install python3-venv")
+        interpreter = FOLDER / "bin" / "python"
+        pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, "-r", str(LOCK)], "pip failed; is there a network, and a package index that pip knows?")
+        _run([str(interpreter), "-c", "import p4runtime_sh.shell"], "p4runtime-shell does not run here")
+        (FOLDER / _STAMP).write_text(_fingerprint())
+        return interpreter
+
+
+def _fingerprint() -> str:
+    return hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
+
+
+def _run(command: list[str], advice: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
+        raise EnvironmentFailed(f"{advice}\n  given: {' '.join(command)}\n  answer: {last[0]}")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One process makes the environment, others wait for it."""
+    try:
+        handle = os.open(FOLDER.with_name("shell.making"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot write to {FOLDER.parent}: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def main() -> None:
+    """Make the environment, or say why not."""
+    try:
+        ensure(lambda line: print(line, flush=True))
+    except EnvironmentFailed as error:
+        sys.exit(f"railweave: {error}")
+
+
+if __name__ == "__main__":
+    main()
