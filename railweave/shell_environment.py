@@ -44,7 +44,10 @@ def ensure(say: Callable[[str], None]) -> Path:
             return made
         say(f"making the environment of p4runtime-shell in {FOLDER} (once; it wants a protobuf of its own) …")
         shutil.rmtree(FOLDER, ignore_errors=True)
-        _run([sys.executable, "-m", "venv", str(FOLDER)], "python -m venv failed; Debian: apt install python3-venv")
+        _run(
+            [sys.executable, "-m", "venv", str(FOLDER)],
+            "python -m venv failed; Debian: apt install python3-venv",
+        )
         interpreter = FOLDER / "bin" / "python"
         pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run([*pip, "-r", str(LOCK)], "pip failed; is there a network, and a package index that pip knows?")

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @app.command(
     "shell",
-    epilog="Example: railweave shell --grpc 127.0.0.1:9559 --election-id 0,1 --config router.p4info.txtpb,router.json",
+    epilog="Example: railweave shell --grpc 127.0.0.1:9559 --election-id 0,1 --config x.p4info.txtpb,x.json",
 )
 def shell(
     *,
@@ -25,15 +25,18 @@ def shell(
         str,
         typer.Option(
             metavar="HIGH,LOW",
-            help="Greater than the controller's: the shell takes over. The default takes nothing from anybody: "
-            "where there is a controller, the shell reads only.",
+            help="Greater than the controller's: the shell takes over. By default it takes nothing from "
+            "anybody: where there is a controller, the shell reads only.",
         ),
     ] = "0,0",
     role: Annotated[str | None, typer.Option(help="Name of the role to take.")] = None,
     config: Annotated[
-        str | None, typer.Option(metavar="P4INFO,JSON", help="Program to push first: P4Info (text) and BMv2 JSON.")
+        str | None,
+        typer.Option(metavar="P4INFO,JSON", help="Program to push first: P4Info (text) and BMv2 JSON."),
     ] = None,
-    tls_ca: Annotated[Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
 ) -> None:

@@ -221,7 +221,9 @@ def test_a_second_controller_takes_over_while_packets_flow(served: Served) -> No
                 assert (await first.hear()).status.code == 6
                 stale = update("DELETE", HOST, ENTITIES)
                 assert await refused(first, stale)
-                marked = P4TableEntry("policy", match=P4TableMatch(marked=1), action=P4TableAction("drop"), priority=1)
+                marked = P4TableEntry(
+                    "policy", match=P4TableMatch(marked=1), action=P4TableAction("drop"), priority=1
+                )
                 assert await second.write(update("INSERT", marked, ENTITIES)) == []
                 first.stream.cancel()
                 async with client(server, 1, program=ENTITIES) as again:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""p4runtime-shell, a client that shares no code with us, on the P4Runtime server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from p4runtime_clients import DEVICE, ENTITIES, Served, Server, files
+from railweave.switch.pipeline import Pipeline
+
+from railweave import shell_environment
+
+SESSION = Path(__file__).parent / "shell" / "session.py"
+FRAME = bytes.fromhex("020000000001 020000000002 1234") + b"from the wire".rjust(60, b".")
+PARTS = ["entries", "members_and_groups", "one_shot", "arrays", "replication", "packets_and_digests"]
+
+if shell_environment.python() is None:
+    pytest.skip(
+        "p4runtime-shell's environment is absent: ./bootstrap shell makes it", allow_module_level=True
+    )
+
+
+def test_a_session_uses_every_entity(served: Served) -> None:
+    async def test(server: Server) -> None:
+        session = await asyncio.create_subprocess_exec(
+            str(shell_environment.python()),
+            SESSION,
+            server.address,
+            str(DEVICE),
+            *files(ENTITIES),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert session.stdout is not None
+        assert session.stderr is not None
+        sent: list[tuple[int, bytes]] = []
+        lines: list[str] = []
+        async for line in session.stdout:
+            lines.append(line.decode().strip())
+            if lines[-1] == "send":
+                _connect(server.pipelines[0], sent)
+                assert server.pipelines[0].inject(5, FRAME) == []
+        problem = (await session.stderr.read()).decode()
+        assert (await session.wait(), problem) == (0, "")
+        assert [line for line in lines if line in PARTS] == PARTS
+        assert sent == [(6, b"to the wire".rjust(60, b"."))]
+
+    served(test)
+
+
+def _connect(pipeline: Pipeline, sent: list[tuple[int, bytes]]) -> None:
+    pipeline.connect(lambda port, packet: sent.extend(pipeline.inject(port, packet)))
