@@ -188,3 +188,4 @@ class Program:
     messages: tuple[str, ...] = ()  # of log_msg and assertions: see lowering.messages
     profiles: dict[str, ProfileInfo] = field(default_factory=dict)
     digests: dict[int, DigestInfo] = field(default_factory=dict)  # by number
+    errors: dict[str, int] = field(default_factory=dict)  # numbers of the parser's errors

@@ -2,6 +2,7 @@
 #include "engine/engine.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -106,14 +107,33 @@ std::vector<Replica> make_replicas(const std::vector<std::pair<std::uint16_t, st
   return replicas;
 }
 
+/// [(words, negative)].
+nb::list to_python(const std::vector<NotedValue>& values) {
+  nb::list list;
+  for (const NotedValue& value : values) list.append(nb::make_tuple(value.words, value.negative));
+  return list;
+}
+
+/// Of each packet: [(kind, what, values)].
+nb::list take_traces(Engine& engine) {
+  nb::list packets;
+  for (const PacketTrace& packet : engine.take_traces()) {
+    nb::list events;
+    for (const TraceEvent& event : packet) {
+      events.append(
+          nb::make_tuple(static_cast<std::uint32_t>(event.kind), event.what, to_python(event.values)));
+    }
+    packets.append(events);
+  }
+  return packets;
+}
+
 /// [(message, [(words, negative)])], and the number of messages that found no room.
 nb::tuple take_log(Engine& engine) {
   const auto [records, lost] = engine.take_log();
   nb::list list;
   for (const LogRecord& record : records) {
-    nb::list values;
-    for (const auto& value : record.values) values.append(nb::make_tuple(value.words, value.negative));
-    list.append(nb::make_tuple(record.message, values));
+    list.append(nb::make_tuple(record.message, to_python(record.values)));
   }
   return nb::make_tuple(list, lost);
 }
@@ -132,6 +152,16 @@ void bind_engine(nb::module_& parent) {
   nb::list algorithms;
   for (const char* name : kAlgorithmNames) algorithms.append(name);
   m.attr("ALGORITHMS") = algorithms;
+  nb::list trace_kinds, trace_reasons;
+#define X(name, enumerator) trace_kinds.append(name);
+  RAILWEAVE_TRACE_KINDS(X)
+#undef X
+#define X(text, enumerator) trace_reasons.append(text);
+  RAILWEAVE_TRACE_REASONS(X)
+#undef X
+  m.attr("TRACE_KINDS") = trace_kinds;
+  m.attr("TRACE_REASONS") = trace_reasons;
+  m.attr("MAX_TRACE_PACKETS") = kMaxTracePackets;
   m.attr("PLAN_MAGIC") = kPlanMagic;
   m.attr("NONE") = kNone;
   m.attr("GROUP") = kGroup;
@@ -209,6 +239,15 @@ void bind_engine(nb::module_& parent) {
       .def("take_log", &take_log)
       .def("freeze", &Engine::freeze, nb::call_guard<nb::gil_scoped_release>())
       .def("thaw", &Engine::thaw)
+      .def(
+          "start_trace",
+          [](Engine& self, const nb::bytes& plan, std::optional<std::uint16_t> port, std::uint32_t packets) {
+            self.start_trace(as_bytes(plan), port, packets);
+          },
+          "plan"_a, "port"_a.none(), "packets"_a)
+      .def("take_traces", &take_traces)
+      .def("stop_trace", &Engine::stop_trace)
+      .def("tracing", &Engine::tracing)
       .def("statistics", [](Engine& self) {
         const Statistics s = self.statistics();
         nb::dict result;

@@ -9,12 +9,7 @@
 
 namespace railweave::engine {
 
-Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)), code_(fuse(plan_.code)) {
-  registers_.assign(plan_.registers, 0);
-  std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
-  wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
-  vectors_.assign(std::size_t{plan_.vectors} * plan_.lanes, 0);
-  key_.assign(plan_.key_words + plan_.limbs, 0);
+Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)) {
   std::size_t most = kMaxPacketBytes;
   for (const auto header : plan_.order) {
     const auto variable = plan_.headers[header].variable;
@@ -29,6 +24,18 @@ Engine::Engine(Bytes plan) : plan_(Plan::parse(plan)), code_(fuse(plan_.code)) {
   for (const auto& table : plan_.tables) {
     tables_.push_back(std::make_unique<Table>(table, plan_.parameter_words));
   }
+  adopt_plan();
+}
+
+/// Makes scratch memory as the plan wants it, and leads the tables' actions to its code.
+void Engine::adopt_plan() {
+  code_ = fuse(plan_.code);
+  registers_.assign(plan_.registers, 0);
+  std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
+  wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
+  vectors_.assign(std::size_t{plan_.vectors} * plan_.lanes, 0);
+  key_.assign(plan_.key_words + plan_.limbs, 0);
+  for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i]->adopt(plan_.tables[i], plan_.parameter_words);
 }
 
 Engine::~Engine() = default;

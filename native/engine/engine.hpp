@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <span>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include "engine/pass.hpp"
 #include "engine/plan.hpp"
 #include "engine/table.hpp"
+#include "engine/trace.hpp"
 
 namespace railweave::engine {
 
@@ -54,14 +56,10 @@ inline constexpr std::size_t kMaxHeldBytes = 64u << 20;       // of packets that
 inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, whatever their size
 inline constexpr std::uint32_t kMaxJumps = 1u << 16;          // backwards, in one pass
 
-/// A message of the program: its number in the plan, and values (least significant word first, sign).
+/// A message of the program: its number in the plan, and values.
 struct LogRecord {
-  struct Value {
-    std::vector<std::uint64_t> words;
-    bool negative;
-  };
   std::uint32_t message;
-  std::vector<Value> values;
+  std::vector<NotedValue> values;
 };
 
 inline constexpr std::size_t kMaxLogRecords = 4096;
@@ -137,6 +135,16 @@ class Engine {
   /// All messages since the last call, oldest first, and how many found no room.
   std::pair<std::vector<LogRecord>, std::uint64_t> take_log();
 
+  /// Runs another plan of the same program, which notes what happens, until `packets` packets of a port (of
+  /// any, if there is none) have been recorded. Throws InvalidPlan, std::invalid_argument, and
+  /// std::logic_error while a trace runs.
+  void start_trace(Bytes plan, std::optional<std::uint16_t> port, std::uint32_t packets);
+  /// All packets recorded since the last call, whole ones.
+  std::vector<PacketTrace> take_traces();
+  /// Ends the trace and forgets what has not been taken; false if there was none.
+  bool stop_trace();
+  bool tracing();
+
  private:
   friend struct Interpreter;
 
@@ -163,7 +171,19 @@ class Engine {
     std::vector<std::byte> packet;
   };
 
+  void adopt_plan();
+
+  // Traces: trace.cpp.
+  void end_trace();
+  void note_lookup(std::uint32_t table, const Pass& pass);
+  void trace(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values = {}) {
+    if (tracer_) [[unlikely]]
+      tracer_->note(kind, static_cast<std::uint32_t>(what), values);
+  }
+
   // Traffic management: traffic.cpp.
+  void drop(Reason reason);
+  void abort(Reason reason);
   void ingress(Pass& pass, OutputSink& sink);
   void egress(Pass& pass, std::uint16_t port, OutputSink& sink);
   bool resubmit(Pass& pass, std::uint64_t received_length);
@@ -215,8 +235,11 @@ class Engine {
   int passes_left_ = 0, rounds_left_ = 0;
   bool logging_ = false;
   std::vector<LogRecord> log_;
-  std::vector<LogRecord::Value> log_values_;  // of the message in the making
+  std::vector<NotedValue> log_values_;  // of the message in the making
   std::uint64_t log_lost_ = 0;
+  std::unique_ptr<Tracer> tracer_;   // while a trace runs
+  Plan untraced_;                    // the program's own plan meanwhile
+  std::vector<PacketTrace> traces_;  // of a trace that has come to its end
 
   /// What the interpreter seldom needs: see there.
   struct Frame {

@@ -53,7 +53,7 @@ namespace railweave::engine {
   X(EXTRACT, "-h--") X(EXTRACT_VL, "-Hr-") X(EXTRACT_NEXT, "-se-") X(EXTRACT_NEXT_VL, "rsE-") \
   X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-") X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--") X(MEMBER, "Rt--") \
   /* messages */ \
-  X(LOGGING, "-p--") X(LOG_VALUE, "ri--") X(W_LOG_VALUE, "W---") X(LOG, "-i--") X(ASSERT, "ri--") \
+  X(LOGGING, "-p--") X(LOG_VALUE, "ri--") X(W_LOG_VALUE, "W---") X(LOG, "-i--") X(ASSERT, "ri--") X(NOTE, "-i--") X(NOTE_TABLE, "-t--") \
   /* keys of tables */ \
   X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") \
   /* externs */ \

@@ -12,6 +12,17 @@ Table::Table(const TablePlan& plan, std::uint32_t parameter_words)
   default_.parameters.resize(parameter_words);
 }
 
+void Table::adopt(const TablePlan& plan, std::uint32_t parameter_words) {
+  plan_ = plan;
+  if (parameter_words <= parameter_words_) return;
+  parameter_words_ = parameter_words;
+  default_.parameters.resize(parameter_words);
+  for (auto& [handle, entry] : entries_) entry->parameters.resize(parameter_words);
+  for (auto& group : selectors_) {
+    for (Choice& choice : group) choice.parameters.resize(parameter_words);
+  }
+}
+
 std::uint64_t Table::hash(std::span<const std::uint64_t> key, const std::uint64_t* mask) {
   std::uint64_t hash = 0x9e3779b97f4a7c15;
   for (std::size_t i = 0; i < key.size(); ++i) {

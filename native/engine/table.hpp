@@ -61,6 +61,9 @@ class Table {
  public:
   Table(const TablePlan& plan, std::uint32_t parameter_words);
 
+  /// Goes on with another plan of the same table: other code, perhaps more parameter words.
+  void adopt(const TablePlan& plan, std::uint32_t parameter_words);
+
   /// The entry that matches the key of `plan().words` words, or nullptr.
   Entry* lookup(const std::uint64_t* key);
 

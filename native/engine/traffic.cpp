@@ -54,12 +54,22 @@ std::uint64_t Engine::get(const Pass& pass, Intrinsic field) const {
   return value;
 }
 
+void Engine::drop(Reason reason) {
+  ++statistics_.dropped;
+  trace(TraceKind::kDropped, static_cast<std::uint64_t>(reason));
+}
+
+void Engine::abort(Reason reason) {
+  ++statistics_.aborted;
+  trace(TraceKind::kAborted, static_cast<std::uint64_t>(reason));
+}
+
 bool Engine::spend_pass() {
   if (passes_left_ > 0) {
     --passes_left_;
     return true;
   }
-  ++statistics_.aborted;
+  abort(Reason::kPasses);
   return false;
 }
 
@@ -68,7 +78,7 @@ bool Engine::spend_round() {
     --rounds_left_;
     return true;
   }
-  ++statistics_.aborted;
+  abort(Reason::kRounds);
   return false;
 }
 
@@ -104,10 +114,10 @@ void Engine::keep_fields(const Pass& from, Pass& to, std::uint64_t list, std::ui
 
 void Engine::process(std::uint16_t port, Bytes packet, std::uint64_t now_us, OutputSink& sink) {
   ++statistics_.received;
-  if (packet.size() > kMaxPacketBytes) {
-    ++statistics_.aborted;
-    return;
-  }
+  if (tracer_ && !tracer_->begin(port)) [[unlikely]]
+    end_trace();
+  trace(TraceKind::kReceived, port, {packet.size()});
+  if (packet.size() > kMaxPacketBytes) return abort(Reason::kTooLong);
   now_us_ = now_us;
   passes_left_ = kMaxPasses;
   rounds_left_ = kMaxRounds;
@@ -140,9 +150,10 @@ void Engine::ingress(Pass& pass, OutputSink& sink) {
   for (;;) {
     if (!spend_pass()) return;
     const std::uint64_t received_length = pass.length;
-    if (!Interpreter::run(*this, pass, plan_.parser)) return void(++statistics_.aborted);
+    if (!Interpreter::run(*this, pass, plan_.parser)) return abort(Reason::kSteps);
+    trace(TraceKind::kParsed, pass.error, {pass.cursor});
     set(pass, Intrinsic::kParserError, pass.error);
-    if (!Interpreter::run(*this, pass, plan_.ingress)) return void(++statistics_.aborted);
+    if (!Interpreter::run(*this, pass, plan_.ingress)) return abort(Reason::kSteps);
     pass.exited = false;
     if (pass.clone_session) clone_ingress(pass);
     if (pass.learn_list) learn(pass, sink);
@@ -156,11 +167,12 @@ void Engine::ingress(Pass& pass, OutputSink& sink) {
   if (group != 0) {
     set(pass, Intrinsic::kInstanceType, kReplication);
     const auto found = groups_.find(static_cast<std::uint32_t>(group));
-    if (found == groups_.end()) return void(++statistics_.dropped);
+    trace(TraceKind::kMulticast, group, {found == groups_.end() ? 0 : found->second.size()});
+    if (found == groups_.end()) return drop(Reason::kNoGroup);
     return replicate(pass, found->second, sink);
   }
   const std::uint64_t port = get(pass, Intrinsic::kEgressSpec);
-  if (port == kDropPort) return void(++statistics_.dropped);
+  if (port == kDropPort) return drop(Reason::kIngressDrop);
   set(pass, Intrinsic::kInstanceType, kNormal);
   depart(pass, {}, static_cast<std::uint16_t>(port), sink);
 }
@@ -168,6 +180,7 @@ void Engine::ingress(Pass& pass, OutputSink& sink) {
 /// Ingress anew with the packet as it came in and the fields of a list; false at the bound.
 bool Engine::resubmit(Pass& pass, std::uint64_t received_length) {
   if (!spend_round()) return false;
+  trace(TraceKind::kResubmit, pass.resubmit_fields);
   std::unique_ptr<Pass> before = take_pass();
   before->phv.swap(pass.phv);
   const std::uint64_t fields = pass.resubmit_fields;
@@ -202,7 +215,7 @@ void Engine::depart(Pass& pass, std::span<const Replica> replicas, std::uint16_t
 }
 
 void Engine::hold(const Pass& pass, std::span<const Replica> replicas, std::uint16_t port) {
-  if (departures_.size() - next_departure_ >= held_limit_) return void(++statistics_.aborted);
+  if (departures_.size() - next_departure_ >= held_limit_) return abort(Reason::kHeld);
   Departure departure{take_pass(), replicas, port};
   *departure.pass = pass;
   departures_.push_back(std::move(departure));
@@ -235,6 +248,7 @@ const Engine::CloneSession* Engine::session(const Pass& pass) const {
 /// The packet as it came in, parsed anew, with the fields of a list as they are now.
 void Engine::clone_ingress(const Pass& pass) {
   const CloneSession* to = session(pass);
+  trace(TraceKind::kClone, pass.clone_session & ~kCloneRequested, {to ? to->replicas.size() : 0});
   if (to == nullptr || !spend_pass()) return;
   std::unique_ptr<Pass> copy = take_pass();
   start(*copy);
@@ -249,7 +263,7 @@ void Engine::clone_ingress(const Pass& pass) {
     if (to->packet_length) copy->truncate = to->packet_length;
     hold(*copy, to->replicas, 0);
   } else {
-    ++statistics_.aborted;
+    abort(Reason::kSteps);
   }
   give_pass(std::move(copy));
 }
@@ -257,6 +271,7 @@ void Engine::clone_ingress(const Pass& pass) {
 /// The packet as egress leaves it, before it is deparsed.
 void Engine::clone_egress(const Pass& pass) {
   const CloneSession* to = session(pass);
+  trace(TraceKind::kClone, pass.clone_session & ~kCloneRequested, {to ? to->replicas.size() : 0});
   if (to == nullptr) return;
   std::unique_ptr<Pass> copy = take_pass();
   *copy = pass;
@@ -270,6 +285,7 @@ void Engine::clone_egress(const Pass& pass) {
 
 void Engine::learn(const Pass& pass, OutputSink& sink) {
   if (pass.learn_list >= plan_.learn_lists.size()) return;
+  trace(TraceKind::kDigest, pass.learn_list);
   gather(plan_, plan_.learn_lists[pass.learn_list], pass, input_);
   if (digests_.add(static_cast<std::uint32_t>(pass.learn_list), input_)) {
     sink.noticed();
@@ -280,8 +296,9 @@ void Engine::learn(const Pass& pass, OutputSink& sink) {
 
 void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {
   // A single queue per port, BMv2's default, has priority 0 only: packets of another are dropped.
-  if (get(pass, Intrinsic::kPriority) != 0) return void(++statistics_.dropped);
+  if (get(pass, Intrinsic::kPriority) != 0) return drop(Reason::kPriority);
   if (!spend_pass()) return;
+  trace(TraceKind::kEgress, port, {get(pass, Intrinsic::kInstanceType), get(pass, Intrinsic::kEgressRid)});
   set(pass, Intrinsic::kEgressTimestamp, now_us_);
   set(pass, Intrinsic::kEnqueueTimestamp, now_us_);
   set(pass, Intrinsic::kEnqueueDepth, 0);
@@ -290,11 +307,11 @@ void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {
   set(pass, Intrinsic::kEgressPort, port);
   set(pass, Intrinsic::kEgressSpec, kDropPort + 1);  // in 9 bits: 0, which is not "drop"
   set(pass, Intrinsic::kPacketLength, pass.length);
-  if (!Interpreter::run(*this, pass, plan_.egress)) return void(++statistics_.aborted);
+  if (!Interpreter::run(*this, pass, plan_.egress)) return abort(Reason::kSteps);
 
   if (pass.clone_session) clone_egress(pass);  // leaves behind the original, as from BMv2's queue
-  if (get(pass, Intrinsic::kEgressSpec) == kDropPort) return void(++statistics_.dropped);
-  if (!Interpreter::run(*this, pass, plan_.deparser)) return void(++statistics_.aborted);
+  if (get(pass, Intrinsic::kEgressSpec) == kDropPort) return drop(Reason::kEgressDrop);
+  if (!Interpreter::run(*this, pass, plan_.deparser)) return abort(Reason::kSteps);
   const Bytes packet = deparse(pass);
   if (pass.recirculate_fields) {
     recirculate(pass, packet);  // whole: truncation ends here
@@ -305,6 +322,7 @@ void Engine::egress(Pass& pass, std::uint16_t port, OutputSink& sink) {
 
 void Engine::emit(std::uint16_t port, Bytes packet, OutputSink& sink) {
   ++statistics_.emitted;
+  trace(TraceKind::kEmitted, port, {packet.size()});
   if (port != cpu_port_) return sink.emit(port, packet);
   if (packets_.add(0, packet)) {
     sink.noticed();
@@ -333,9 +351,10 @@ Bytes Engine::deparse(const Pass& pass) {
 void Engine::recirculate(const Pass& pass, Bytes packet) {
   const std::size_t bytes = packet.size() + plan_.phv_bytes;
   if (packet.size() > kMaxPacketBytes || recirculated_bytes_ + bytes > kMaxHeldBytes) {
-    return void(++statistics_.aborted);
+    return abort(Reason::kHeld);
   }
   if (!spend_round()) return;
+  trace(TraceKind::kRecirculate, pass.recirculate_fields, {packet.size()});
   if (recirculated_end_ == recirculated_.size()) recirculated_.emplace_back();
   Recirculated& slot = recirculated_[recirculated_end_++];
   recirculated_bytes_ += bytes;

@@ -18,11 +18,12 @@ from railweave.switch.lowering.code import Label
 from railweave.switch.lowering.control import ActionCode, Pipeline, TableReader, find_pipelines
 from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.emit_lanes import emit_fused
-from railweave.switch.lowering.expr import Graph
+from railweave.switch.lowering.expr import Expr, Graph
 from railweave.switch.lowering.externs import mentions, read_field_lists, read_learn_lists, read_profiles
 from railweave.switch.lowering.fields import Field, Headers, Register, read_headers
 from railweave.switch.lowering.lanes import Fused, Fuser
 from railweave.switch.lowering.layout import Layout
+from railweave.switch.lowering.notes import Note
 from railweave.switch.lowering.parser import ChecksumLowering, ParserLowering, read_calculations
 from railweave.switch.lowering.plan import INTRINSICS, REQUIRED, PlanParts, assemble
 from railweave.switch.lowering.read import ExpressionReader, RuntimeParameter
@@ -56,6 +57,12 @@ def lower(text: bytes) -> tuple[Program, bytes]:
         raise InvalidProgram("the program nests too deeply") from None
 
 
+def lower_noting(text: bytes) -> tuple[bytes, tuple[Note, ...]]:
+    """A plan that does the same with the same state, but tells what it does; and what its notes mean."""
+    notes: list[Note] = []
+    return _Lowering(parse_document(text), notes).run()[1], tuple(notes)
+
+
 @dataclass
 class _Piece:
     """A part of an action: fused, or as it stands."""
@@ -74,8 +81,9 @@ class _ActionBody:
 
 
 class _Lowering:
-    def __init__(self, root: Json) -> None:
+    def __init__(self, root: Json, notes: list[Note] | None = None) -> None:
         self.root = root
+        self.notes = notes
         self.graph = Graph()
         self.headers: Headers = read_headers(root)
         self.layout = Layout()
@@ -261,8 +269,10 @@ class _Lowering:
 
     def _emit_body(self, body: _ActionBody, out: Emitter) -> None:
         out.where = f"action {body.description.name!r}"
+        out.scope()
+        out.note("action", body.description.name, self._parameters(body.description))
         for piece in body.pieces:
-            if piece.fused is None or piece.summary is None:
+            if piece.fused is None or piece.summary is None or out.notes is not None:
                 out.statements(piece.statements)
                 continue
             fallback, done = Label(), Label()
@@ -277,6 +287,13 @@ class _Lowering:
             out.place(done)
             out.scope()
 
+    def _parameters(self, action: Action) -> list[tuple[str, Expr]]:
+        return [
+            (p.name, self.graph.leaf("param", RuntimeParameter(p.word, p.bitwidth), p.bitwidth))
+            for p in action.parameters
+            if p.bitwidth
+        ]
+
     def run(self) -> tuple[Program, bytes]:
         descriptions = {number: body.description for number, body in self.actions.items()}
         leftovers = Leftovers(self.root)
@@ -285,7 +302,8 @@ class _Lowering:
         self._fuse(self._fields_read((ingress, egress)))
         self.layout.finish(self.headers, list(self.registers.values()))
 
-        out = Emitter(self.graph, self.headers, self.layout)
+        out = Emitter(self.graph, self.headers, self.layout, notes=self.notes)
+        out.names = {"COUNT": list(self.counters), "METER": [m.name for m in self.meters.values()]}
         out.parameter_words = 1 + max(
             (
                 p.word + -(-p.bitwidth // 64)
@@ -310,6 +328,7 @@ class _Lowering:
         out.place(starts[-1])
         self.checksums.emit_update(out)
         out.statements(self.deparser_statements)
+        out.note_validity(self.order)
         out.op("END")
         parts = self._parts(starts, ingress, egress)
         for info in value_sets.found.values():
@@ -374,4 +393,5 @@ class _Lowering:
             messages=tuple(self.primitives.messages.texts),
             profiles={name: info for name, (info, _) in self.profiles.items()},
             digests=dict(self.digests),
+            errors=self._errors(),
         )

@@ -308,11 +308,13 @@ class Pipeline:
         for table in objects(item, "tables"):
             node = tables.read(table, first_table + len(self.tables))
             self.tables[node.info.name] = node
+        self.sources: dict[str, str] = {}  # of conditions
         self.conditionals: dict[str, tuple[Expr, str | None, str | None]] = {}
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             node_name = name_of(conditional, place)
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
+            self.sources[node_name] = _fragment(conditional)
             self.conditionals[node_name] = (
                 condition,
                 conditional.get("true_next"),
@@ -371,6 +373,7 @@ class Pipeline:
         """The node's code; what follows, first what its code runs into."""
         if name in self.conditionals:
             condition, true_next, false_next = self.conditionals[name]
+            out.note("if", self.sources[name], [("value", condition)])
             out.branch(condition, self.label(false_next), when=False)
             return [true_next, *([false_next] if false_next is not None else [])]
         if name in self.calls:
@@ -383,6 +386,7 @@ class Pipeline:
                 out, direct, table.on_miss if table.by_hit else table.next_by_action[position], actions
             )
         emit_key(out, table.key, table.info.key)
+        out.note_lookup(table.info.index)
         out.op("TABLE", 0, table.info.index)
         nexts = [table.on_hit, table.on_miss, *table.next_by_action.values()]
         return [NOWHERE, *(following for following in nexts if following is not None)]
@@ -397,6 +401,13 @@ class Pipeline:
         else:
             actions[number].emit_body(out)
         return [following]
+
+
+def _fragment(item: Json) -> str:
+    """The source of a condition, as far as p4c gives it."""
+    info = item.get("source_info")
+    fragment = info.get("source_fragment") if isinstance(info, dict) else None
+    return fragment if isinstance(fragment, str) else str(item.get("name"))
 
 
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:

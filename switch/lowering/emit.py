@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.lowering.actions import (
@@ -18,12 +18,16 @@ from railweave.switch.lowering.actions import (
 from railweave.switch.lowering.code import Label, Operand
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field, Register
-from railweave.switch.lowering.values import Values
+from railweave.switch.lowering.notes import Noting
+
+UNNOTED = {"LOG", "HDR_HIDE", "VL_COPY"}  # what a trace leaves out
 
 
 @dataclass
-class Emitter(Values):
+class Emitter(Noting):
     """Appends instructions; one scope of temporaries per piece of code."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)  # of the objects of effects, by kind
 
     def store(self, member: Field, node: Expr) -> None:
         """field = value, truncated."""
@@ -48,7 +52,30 @@ class Emitter(Values):
         self.op("ST_" + kind, value, offset, bits)
 
     def statement(self, statement: Statement, targets: dict[int, Label]) -> None:
-        """One statement as it stands."""
+        """One statement as it stands, and what a trace has to tell of it."""
+        self._note_before(statement)
+        self._emit(statement, targets)
+        if isinstance(statement, Assign | RegisterRead | Effect) and statement.target is not None:
+            self.note_field("set", statement.target)
+
+    def _note_before(self, statement: Statement) -> None:
+        if isinstance(statement, RegisterRead):
+            self.note("register read", statement.array.name, [("index", statement.index)])
+        elif isinstance(statement, RegisterWrite):
+            value = self.graph.wrap(statement.value, statement.array.width, signed=False)
+            self.note("register write", statement.array.name, [("index", statement.index), ("value", value)])
+        elif isinstance(statement, Effect) and statement.kind not in UNNOTED:
+            values = [(str(number), value) for number, value in enumerate(statement.values)]
+            self.note("call", self._call_of(statement), values)
+
+    def _call_of(self, effect: Effect) -> str:
+        """What is done, and to what if that has a name."""
+        objects = [item for item in effect.objects if isinstance(item, str)]
+        if effect.kind in self.names:
+            objects = [self.names[effect.kind][effect.objects[0]]]
+        return " ".join([effect.kind.lower(), *objects])
+
+    def _emit(self, statement: Statement, targets: dict[int, Label]) -> None:
         if isinstance(statement, Assign):
             self.store(statement.target, statement.value)
         elif isinstance(statement, RegisterRead):

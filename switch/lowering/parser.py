@@ -84,6 +84,7 @@ class ParserLowering:
         for name, state in self.states.items():
             out.where = f"parser state {name!r}"
             out.place(self.labels[name])
+            out.note("state", name)
             for item in state["parser_ops"]:
                 out.scope()
                 self._operation(out, item, where(item, out.where))
@@ -145,6 +146,7 @@ class ParserLowering:
             out.op("EXTRACT_NEXT", 0, stack.index, member)
         else:
             out.op("EXTRACT_NEXT_VL", self._size(out, bits, place), stack.index, member)
+        out.note("extract", f"{param['value'] if kind == 'stack' else param['value'][0]}.next")
 
     def _extract_header(self, out: Emitter, header: Header, bits: Expr | None, place: str) -> None:
         if header.metadata:
@@ -154,6 +156,7 @@ class ParserLowering:
             out.op("EXTRACT", 0, header.index)
         else:
             out.op("EXTRACT_VL", 0, header.index, self._size(out, bits, place))
+        out.note("extract", header.name)
         out.statements(self.primitives.hide_others(header))
 
     @staticmethod
@@ -311,6 +314,7 @@ class ChecksumLowering:
             computed = out.fresh()
             out.op("CHECKSUM", computed, calculation)
             out.store_register(target, computed)
+            out.note_field("checksum", target)
             out.place(skip)
 
 

@@ -11,6 +11,7 @@ from railweave.switch.pipeline.language import Language, Log
 from railweave.switch.pipeline.matches import Match, exact, lpm, optional, range_, ternary
 from railweave.switch.pipeline.notices import Notices
 from railweave.switch.pipeline.replication import Replication
+from railweave.switch.pipeline.tracing import TraceBusy, Tracing
 from railweave.switch.pipeline.values import (
     CloneSession,
     CounterValue,
@@ -39,6 +40,7 @@ __all__ = [
     "Pipeline",
     "Replica",
     "Target",
+    "TraceBusy",
     "WeightedAction",
     "exact",
     "lpm",
@@ -48,13 +50,15 @@ __all__ = [
 ]
 
 
-class Pipeline(Arrays, Replication, Notices, Language):
+class Pipeline(Arrays, Replication, Notices, Language, Tracing):
     """A program in a switch. All methods may be called from any thread, also while packets flow."""
 
     @classmethod
     def load(cls, bmv2_json: bytes) -> Pipeline:
         """Lower a BMv2 JSON program and load it; raises UnsupportedConstruct or InvalidProgram."""
         try:
-            return cls(*lower(bmv2_json))
+            pipeline = cls(*lower(bmv2_json))
         except InvalidPlan as error:  # within the lowering's limits, beyond the engine's
             raise InvalidProgram(f"the program is too large for the engine: {error}") from None
+        pipeline.source = bmv2_json
+        return pipeline

@@ -119,7 +119,8 @@ class Shape:
         standard["egress"] = {"egress_port": 9, "instance_type": 32, "egress_rid": 16, "packet_length": 32}
         seen += [Variable(f"s.{n}", width, writable=False) for n, width in standard[place].items()]
         if place == "parser":
-            return Scope(rng, tuple(seen))
+            # BMv2 parses an ingress clone with the metadata of some earlier packet.
+            return Scope(rng, self.first if self.features.clone else tuple(seen))
         conditions = ["h.b.isValid()"]
         seen += [Variable(v.name, v.width, guard="h.b.isValid()") for v in self.second]
         for index in range(self.stack_size if self.features.stack else 0):

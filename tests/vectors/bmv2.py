@@ -207,12 +207,12 @@ class Bmv2:
     @do.register
     def _(self, step: steps.DirectCounter) -> list[int]:
         entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
-        # An entry that matches anything reads as all entries.
+        # An entry that matches anything reads as all entries, without what matches anything.
         [found] = [
             counted
             for counted in self._read(P4DirectCounterEntry(table_entry=entry))
-            if len(counted.table_entry.match or ()) == len(step.match)
-            and counted.table_entry.priority == step.priority
+            if counted.table_entry.priority == step.priority
+            and (step.priority or len(counted.table_entry.match or ()) == len(step.match))
         ]
         return [found.packet_count, found.byte_count]
 
