@@ -68,6 +68,9 @@ def controller(
         list[str] | None,
         typer.Option(help="PLANE=PROBABILITY[:ingress|egress]: drop frames in its switches."),
     ] = None,
+    metrics: Annotated[
+        str, typer.Option(help="HOST:PORT for Prometheus; port 0 takes a free one. Default: none.")
+    ] = DEFAULTS.metrics,
     verbose: Annotated[bool, typer.Option(help="Log what is done, on stderr.")] = False,
 ) -> None:
     """Place jobs in the network: loads the P4 program into the switches, forms groups, watches their ranks.
@@ -92,6 +95,7 @@ def controller(
             lease_s=lease,
             switch_deadline_s=switch_deadline,
             suspect_s=suspect,
+            metrics=metrics,
             losses=tuple(_parse_loss(text) for text in loss or ()),
         )
         _check(options)
@@ -120,7 +124,8 @@ async def _run(topology: Topology, options: ControllerOptions) -> None:
 async def _serve_until(stop: asyncio.Event, topology: Topology, options: ControllerOptions) -> None:
     async with serve(topology, options) as running:
         host = options.listen.rpartition(":")[0]
-        print(f"ready listen={host}:{running.port}", flush=True)
+        scrape = f" metrics={running.metrics}" if running.metrics else ""
+        print(f"ready listen={host}:{running.port}{scrape}", flush=True)
         await stop.wait()
 
 

@@ -202,7 +202,7 @@ class Fabric:
                 raise Refused(f"switch {switch.name} holds something else for group {number}")
         for switch in found.values():
             del switch.orphans[number]
-            switch.groups[number] = group
+            switch.take_over(group)
         self._groups[number] = group
         return group
 

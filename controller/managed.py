@@ -24,6 +24,12 @@ LOG = logging.getLogger(__name__)
 # Packets that arrive between reading a group's counters and deleting its entries, in rounds of all its slots.
 ROUNDS_MARGIN = 4096
 
+OUTCOMES = {
+    name.removeprefix("OUTCOME_").lower(): value
+    for name, value in CONFIG.items()
+    if name.startswith("OUTCOME_")
+}
+
 
 class ManagedSwitch:
     """What the controller wants of one switch is computed from `groups`, `losses` and `slots`; `reconcile`
@@ -50,6 +56,7 @@ class ManagedSwitch:
         self.losses: dict[tuple[str, int], Loss] = {}
         self.orphans: dict[int, SwitchState] = {}  # groups found in the switch, waiting to be claimed
         self.last_group = 0
+        self._counted_from: dict[int, dict[int, int]] = {}  # a new group's counts begin at its predecessors'
         self.ready = asyncio.Event()
         self._addresses = addresses
         self._forwarding = SwitchState()
@@ -73,6 +80,11 @@ class ManagedSwitch:
         if changes := wanted != self._forwarding:
             self._forwarding = wanted
         return changes
+
+    def take_over(self, group: Aggregation) -> None:
+        """A group that is there already is wanted from now on."""
+        self.groups[group.group] = group
+        self._counted_from[group.group] = {}
 
     def would_hold(self, group: Aggregation) -> SwitchState:
         """What the switch needs for a group that has slots here."""
@@ -99,6 +111,7 @@ class ManagedSwitch:
             if lost:
                 gone = frozenset(self.groups)
                 self.groups.clear()
+                self._counted_from.clear()
                 self.slots.reset()
                 self.orphans.clear()
             elif not self._known:
@@ -113,7 +126,23 @@ class ManagedSwitch:
         await self._retire(actual)
         updates = difference(actual, self.wanted())
         await self.link.write(updates)
+        for group in self.groups.keys() - self._counted_from.keys():
+            self._counted_from[group] = await self._cells(group)
         return updates
+
+    async def outcomes(self, group: int) -> dict[str, int]:
+        """What has become of the packets of a group's members here, by outcome.
+
+        Of a group that an earlier controller has made, those of its slots' former users may be among them.
+        """
+        before, now = self._counted_from.get(group, {}), await self._cells(group)
+        return {outcome: now.get(place, 0) - before.get(place, 0) for outcome, place in OUTCOMES.items()}
+
+    async def _cells(self, group: int) -> dict[int, int]:
+        """The group's part of the counter of outcomes, by outcome's number."""
+        first = self.slots.taken[group].first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
+        cells = await self.link.cells("group_packets", range(first, first + len(OUTCOMES)))
+        return {index - first: packets for index, packets in cells.items()}
 
     async def _retire(self, actual: SwitchState) -> None:
         """Take back the slots of groups that have ended, with what their counters say they can have used."""
@@ -125,6 +154,7 @@ class ManagedSwitch:
         rounds = await self._rounds() if ended & present else {}
         for group in ended:
             self.slots.release(group, rounds.get(group, 0))
+            self._counted_from.pop(group, None)
 
     async def _rounds(self) -> Mapping[int, int]:
         """Per group, more rounds than any of its slots can have seen.

@@ -61,27 +61,26 @@ def read(texts: Iterable[str], file: Path | None, default: Quota) -> Quotas:
     if file is not None:
         try:
             data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-            quotas = Quotas(
-                _with(default, data.pop("default", {})),
-                tuple((str(job), _with(default, limits)) for job, limits in data.pop("jobs", {}).items()),
-            )
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
+            usual = _with(default, data.pop("default", {}))
+            jobs = data.pop("jobs", {})
+            quotas = Quotas(usual, tuple((str(job), _with(usual, jobs[job])) for job in jobs))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError) as error:
             raise ControllerError(f"--quotas {file}: {error}; expected the keys default and jobs") from error
         if data:
             raise ControllerError(
                 f"--quotas {file}: unknown key {next(iter(data))!r}; expected default, jobs"
             )
-    jobs = []
+    named = []
     for text in texts:
         match = _QUOTA.fullmatch(text)
         if match is None:
             raise ControllerError(f"--quota {text!r}: {EXPECTED}")
         limits = {key: int(value) for key, value in (part.split("=") for part in match["limits"].split(","))}
         if match["jobs"]:
-            jobs.append((match["jobs"], _with(quotas.default, limits)))
+            named.append((match["jobs"], _with(quotas.default, limits)))
         else:
             quotas = replace(quotas, default=_with(quotas.default, limits))
-    return replace(quotas, jobs=(*jobs, *quotas.jobs))
+    return replace(quotas, jobs=(*named, *quotas.jobs))
 
 
 def _with(quota: Quota, limits: object) -> Quota:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import grpc
+from railweave.controller import metrics
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.groups import Groups
@@ -40,6 +41,7 @@ class ControllerOptions:
     suspect_s: float = 30.0  # for so long, links that ranks report as dead are avoided
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
     switch_deadline_s: float = 15.0  # for all switches to be configured at the start
+    metrics: str = ""  # HOST:PORT for Prometheus; empty: none
     losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
 
 
@@ -50,6 +52,7 @@ class RunningController:
     groups: Groups
     fabric: Fabric
     port: int
+    metrics: str = ""  # where Prometheus can ask
 
 
 @asynccontextmanager
@@ -72,7 +75,8 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
         pb_grpc.add_ControllerServicer_to_server(ControllerService(groups), server)  # type: ignore[no-untyped-call]
         await server.start()
         groups.open()
-        yield RunningController(groups, fabric, port)
+        async with metrics.serving(groups, options.metrics) as address:
+            yield RunningController(groups, fabric, port, address)
     finally:
         groups.close()
         fabric.health.close()

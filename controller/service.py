@@ -136,7 +136,7 @@ class ControllerService(pb_grpc.ControllerServicer):
     ) -> pb.SwitchCountersResponse:
         """Read the switches' own counters."""
         try:
-            return await telemetry.switch_counters(self._fabric, request.plane)
+            return await telemetry.switch_counters(self._fabric, self._groups.running(), request.plane)
         except RequestError as error:
             await _abort(context, error)
             raise

@@ -161,7 +161,12 @@ class SwitchLink:
         entities = await self._read(fy.P4CounterEntry(name))
         return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
 
-    async def _read(self, wildcard: E) -> list[E]:
+    async def cells(self, name: str, indices: range) -> dict[int, int]:
+        """Packets in some cells of an indirect counter; those at 0 are left out."""
+        entities = await self._read([fy.P4CounterEntry(name, index=index) for index in indices])
+        return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
+
+    async def _read(self, wildcard: E | list[E]) -> list[E]:
         entities = cast(AsyncIterator[E], self._session_switch().read(wildcard))
 
         async def read() -> list[E]:

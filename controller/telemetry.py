@@ -3,28 +3,53 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Iterable
 
 import finsy as fy
 from railweave.controller.errors import InvalidRequest
 from railweave.controller.fabric import Fabric
+from railweave.controller.jobs import Group
 from railweave.controller.managed import ManagedSwitch
 from railweave.v1 import controller_pb2 as pb
 
 DROPS = ("injected_drops_ingress", "injected_drops_egress")
 
 
-async def switch_counters(fabric: Fabric, plane: str) -> pb.SwitchCountersResponse:
-    """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none."""
+async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -> pb.SwitchCountersResponse:
+    """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none.
+
+    SwitchUnavailable if one of them does not answer.
+    """
     switches = fabric.switches(plane)
     if not switches:
         raise InvalidRequest(
             f"plane {plane!r} has no P4 switch; planes are {[p.name for p in fabric.topology.planes]}"
         )
-    counters = [
-        pb.SwitchCounters(plane=s.plane.name, name=s.name, packets=await _packets(s)) for s in switches
-    ]
+    running = list(groups)
+    counters = await asyncio.gather(*(of_switch(switch, running) for switch in switches))
     return pb.SwitchCountersResponse(switches=counters)
+
+
+async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.SwitchCounters:
+    """All counters of one switch, and those of the groups on it."""
+    counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name, packets=await _packets(switch))
+    counters.slots = switch.slots.slots
+    counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
+    for group in groups:
+        for tree in group.trees:
+            if tree.placed and tree.placed.group in switch.groups:
+                number = tree.placed.group
+                counters.groups.add(
+                    job=group.job,
+                    rail=tree.rail,
+                    tree=tree.index,
+                    group=number,
+                    slots=tree.slots,
+                    packets=await switch.outcomes(number),
+                )
+    return counters
 
 
 async def _packets(switch: ManagedSwitch) -> Counter[str]:

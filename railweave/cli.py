@@ -22,6 +22,7 @@ COMMANDS = (
         "railweave.commands.bench",
         "Measure collectives: time, bandwidth, share per rail, % of the limit.",
     ),
+    ("why", "railweave.commands.why", "Explain what jobs got in the network, and which rails carry what."),
     ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
     ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
     ("switch", "railweave.switch.cli", "Run a P4 switch on network interfaces (daemon)."),

@@ -317,7 +317,7 @@ class SwitchCountersRequest(_message.Message):
     def __init__(self, plane: _Optional[str] = ...) -> None: ...
 
 class SwitchCounters(_message.Message):
-    __slots__ = ("plane", "name", "packets")
+    __slots__ = ("plane", "name", "packets", "groups", "slots", "slots_used")
     class PacketsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -328,10 +328,39 @@ class SwitchCounters(_message.Message):
     PLANE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PACKETS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_USED_FIELD_NUMBER: _ClassVar[int]
     plane: str
     name: str
     packets: _containers.ScalarMap[str, int]
-    def __init__(self, plane: _Optional[str] = ..., name: _Optional[str] = ..., packets: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    groups: _containers.RepeatedCompositeFieldContainer[GroupCounters]
+    slots: int
+    slots_used: int
+    def __init__(self, plane: _Optional[str] = ..., name: _Optional[str] = ..., packets: _Optional[_Mapping[str, int]] = ..., groups: _Optional[_Iterable[_Union[GroupCounters, _Mapping]]] = ..., slots: _Optional[int] = ..., slots_used: _Optional[int] = ...) -> None: ...
+
+class GroupCounters(_message.Message):
+    __slots__ = ("job", "rail", "tree", "group", "slots", "packets")
+    class PacketsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rail: str
+    tree: int
+    group: int
+    slots: int
+    packets: _containers.ScalarMap[str, int]
+    def __init__(self, job: _Optional[str] = ..., rail: _Optional[str] = ..., tree: _Optional[int] = ..., group: _Optional[int] = ..., slots: _Optional[int] = ..., packets: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class SwitchCountersResponse(_message.Message):
     __slots__ = ("switches",)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry for Prometheus: every scrape reads the switches' counters anew.
+
+Names begin with `railweave_`; labels are job, rail, tree, group, plane and switch, as agents have them, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from railweave.controller import telemetry
+from railweave.controller.errors import ControllerError, Refused
+from railweave.controller.groups import Groups
+from railweave.v1 import controller_pb2 as pb
+
+SCRAPE_S = 8.0  # Prometheus gives up after 10 s by default
+
+TREE = ("job", "rail", "tree", "group")
+
+
+class ControllerCollector(Collector):
+    """Asks the controller, which lives in an event loop, from the server's threads."""
+
+    def __init__(self, groups: Groups, loop: asyncio.AbstractEventLoop) -> None:
+        """Collect from the jobs and the fabric of `groups`, which belong to `loop`."""
+        self._groups = groups
+        self._loop = loop
+
+    def collect(self) -> Iterator[Metric]:
+        """What is so now; TimeoutError if the switches are too slow."""
+        snapshot = asyncio.run_coroutine_threadsafe(self._snapshot(), self._loop)
+        yield from snapshot.result(SCRAPE_S)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing beforehand: registering asks no switch."""
+        return ()
+
+    async def _snapshot(self) -> list[Metric]:
+        switches = self._groups.fabric.switches()
+        running = self._groups.running()
+        found = await asyncio.gather(
+            *(telemetry.of_switch(switch, running) for switch in switches), return_exceptions=True
+        )
+        up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=("plane", "switch"))
+        counters = []
+        for switch, answer in zip(switches, found, strict=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, Refused):
+                raise answer
+            up.add_metric((switch.plane.name, switch.name), isinstance(answer, pb.SwitchCounters))
+            if isinstance(answer, pb.SwitchCounters):
+                counters.append(answer)
+        return [up, *_of_switches(counters), *_of_groups(counters), *self._of_jobs()]
+
+    def _of_jobs(self) -> Iterator[Metric]:
+        ranks = GaugeMetricFamily("railweave_job_ranks", "World size.", labels=("job",))
+        refused = GaugeMetricFamily(
+            "railweave_rail_refused", "Rails that got no tree.", labels=("job", "rail", "reason")
+        )
+        moves = CounterMetricFamily(
+            "railweave_tree_moves", "To other places.", labels=("job", "rail", "tree")
+        )
+        paused = GaugeMetricFamily(
+            "railweave_tree_paused", "Trees that hold still.", labels=("job", "rail", "tree")
+        )
+        for group in self._groups.running():
+            ranks.add_metric((group.job,), group.size)
+            for rail, reason in group.refusals.items():
+                refused.add_metric((group.job, rail, reason), 1)
+            for tree in group.trees:
+                labels = (group.job, tree.rail, str(tree.index))
+                moves.add_metric(labels, tree.moves)
+                paused.add_metric(labels, tree.pause is not None)
+        yield from (ranks, refused, moves, paused)
+
+
+def _of_switches(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
+    slots = GaugeMetricFamily("railweave_switch_slots", "Slots, by use.", labels=("plane", "switch", "use"))
+    packets = CounterMetricFamily(
+        "railweave_switch_packets",
+        "Packets for the switch, by what became of them.",
+        labels=("plane", "switch", "decision"),
+    )
+    for switch in counters:
+        slots.add_metric((switch.plane, switch.name, "used"), switch.slots_used)
+        slots.add_metric((switch.plane, switch.name, "free"), switch.slots - switch.slots_used)
+        for decision, count in switch.packets.items():
+            packets.add_metric((switch.plane, switch.name, decision), count)
+    yield from (slots, packets)
+
+
+def _of_groups(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
+    labels = (*TREE, "plane", "switch")
+    slots = GaugeMetricFamily("railweave_group_slots", "Slots of a group in a switch.", labels=labels)
+    packets = CounterMetricFamily(
+        "railweave_group_packets",
+        "Packets of a group's members in a switch, by what became of them.",
+        labels=(*labels, "outcome"),
+    )
+    for switch in counters:
+        for group in switch.groups:
+            where = (group.job, group.rail, str(group.tree), str(group.group), switch.plane, switch.name)
+            slots.add_metric(where, group.slots)
+            for outcome, count in group.packets.items():
+                packets.add_metric((*where, outcome), count)
+    yield from (slots, packets)
+
+
+@asynccontextmanager
+async def serving(groups: Groups, address: str) -> AsyncIterator[str]:
+    """Serve `/metrics` at HOST:PORT ('': nowhere); yields the address, with the port that was free for 0."""
+    if not address:
+        yield ""
+        return
+    registry = CollectorRegistry()
+    registry.register(ControllerCollector(groups, asyncio.get_running_loop()))
+    host, _, port = address.rpartition(":")
+    try:
+        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
+    except (OSError, ValueError, OverflowError) as error:
+        raise ControllerError(f"--metrics {address}: {error}; expected HOST:PORT that is free") from error
+    try:
+        yield f"{host or '127.0.0.1'}:{server.server_port}"
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave why`: what jobs got in the network, which rails carry which calls, and why not others."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from railweave.v1 import controller_pb2 as pb
+
+app = typer.Typer()
+
+ANSWER_S = 10.0
+
+
+@app.command(
+    "why",
+    epilog="Examples: railweave why · railweave why train-7 --controller 10.255.0.250:9600 --json -",
+)
+def why(
+    job: Annotated[str, typer.Argument(help="Name of the job; default: all that run.")] = "",
+    controller: Annotated[
+        str, typer.Option(help="HOST:PORT of the controller; default: RAILWEAVE_CONTROLLER.")
+    ] = "",
+    json_file: common.JsonFile = None,
+) -> None:
+    """Explain per job which trees its in-network rails have, or why none, and which rail carries which calls.
+
+    What the agents say of their calls is at most a quarter of a lease old.
+    """
+    with common.one_line_errors():
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
+
+        answer = _ask(controller or os.environ.get("RAILWEAVE_CONTROLLER", "127.0.0.1:9600"), job)
+        console = common.console(json_file)
+        for report in answer.jobs:
+            _print_job(report, console)
+        if not answer.jobs:
+            console.print(f"no job {job!r} runs" if job else "no job runs")
+        common.write_json(MessageToDict(answer, preserving_proto_field_name=True), json_file)
+        if job and not answer.jobs:
+            raise typer.Exit(1)
+
+
+def _ask(controller: str, job: str) -> pb.ExplainResponse:
+    import grpc  # noqa: PLC0415 - help needs none
+
+    from railweave.hosts.errors import ControllerUnreachable  # noqa: PLC0415
+    from railweave.v1 import controller_pb2 as pb  # noqa: PLC0415
+    from railweave.v1 import controller_pb2_grpc as pb_grpc  # noqa: PLC0415
+
+    with grpc.insecure_channel(controller, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            answer: pb.ExplainResponse = stub.Explain(pb.ExplainRequest(job=job), timeout=ANSWER_S)
+        except grpc.RpcError as error:
+            raise ControllerUnreachable(
+                f"no answer from a controller at {controller!r} ({error.code().name}); "
+                "is `railweave controller` running there? Name it with --controller"
+            ) from None
+    return answer
+
+
+def _print_job(report: pb.JobReport, console: Console) -> None:
+    console.print(f"[bold]{report.job}[/bold]  {report.size} ranks")
+    for rail in report.rails:
+        console.print(f"  {rail.rail}  [dim]{rail.kind} on plane {rail.plane}[/dim]  {_in_network(rail)}")
+        for tree in rail.trees:
+            moved = f", moved {tree.moves} times" if tree.moves else ""
+            held = f"; [yellow]paused: {tree.paused}[/yellow]" if tree.paused else ""
+            where = f"root {tree.root} of {', '.join(tree.switches)}" if tree.root else "no place"
+            console.print(
+                f"    tree {tree.tree}: group {tree.group}, {where}, {tree.slots} slots{moved}{held}",
+                soft_wrap=True,
+            )
+    if any(rank.decisions for rank in report.ranks):
+        console.print(_decisions(report))
+
+
+def _in_network(rail: pb.RailReport) -> str:
+    if rail.refusal:
+        return f"[yellow]refused: {rail.refusal}[/yellow]"
+    return f"{len(rail.trees)} trees" if rail.kind == "ina" else ""
+
+
+def _decisions(report: pb.JobReport) -> Table:
+    """Every class of calls and rail once, with the ranks that say so."""
+    from rich.table import Table  # noqa: PLC0415
+
+    ranks: dict[tuple[str, ...], list[int]] = {}
+    for rank in report.ranks:
+        for each in rank.decisions:
+            size = f"<= {each.size_class:,}" if each.size_class else "any"
+            verdict = "used" if each.used else " ".join(filter(None, (each.reason, each.detail)))
+            key = (each.collective, each.dtype, each.op, size, each.rail, verdict)
+            ranks.setdefault(key, []).append(rank.rank)
+    table = Table("collective", "dtype", "op", "bytes", "rail", "verdict", "ranks", box=None, pad_edge=True)
+    for row, who in sorted(ranks.items()):
+        table.add_row(*row, "all" if len(who) == report.size else ",".join(map(str, who)))
+    return table
