@@ -134,6 +134,13 @@ class Lab:
         self._killed.add(child)
         await child.kill()
 
+    async def kill_worker(self, worker: Child) -> None:
+        """Kill a worker; its end is no failure of the lab."""
+        self._workers.remove(worker)
+        self._unfinished.discard(worker)
+        self._killed.add(worker)
+        await worker.kill()
+
     async def revive(self, name: str) -> None:
         """Start a switch, or the controller, that was killed; returns when it is ready."""
         if name == CONTROLLER_NODE:

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fault experiment from start to end: one lab, one series of sums, faults at random instants."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
+from railweave.experiments.faults.watch import RankLog, Watch
+from railweave.experiments.hosts import JobOptions, environment_of, require_peers
+from railweave.topologies.errors import LabError
+from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.model import Topology
+from railweave.topologies.processes import Child
+
+WORKER = "railweave.experiments.faults.worker"
+JOB = "faults"
+WORKER_KILLED = "worker killed"
+WENT_ON, HUNG = "went on", "hung"
+CLEAR_S = 0.3  # calls that end so long after a fault have begun after it
+LULL_S = (0.2, 1.0)  # calls go on so long, at random, before the next fault
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class FaultsOptions:
+    """One experiment."""
+
+    topology: Topology
+    out: Path
+    trials: int = 20  # of each fault
+    seed: int = 1
+    faults: Sequence[str] = ()  # by name; empty: all
+    bytes: int = 64 << 10  # of each tensor
+    restarts: int = 10  # of the controller in one trial
+    deadline_s: float = 30.0  # for an error or for recovery
+    switch_target: str = "embedded"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault and what came of it; seconds from the fault on, or from the repair that had to come first."""
+
+    fault: str
+    where: str
+    outcome: str  # WENT_ON, HUNG, or the error
+    expected: bool  # the outcome is the right one, on every rank
+    error_s: float | None  # until the last rank had its error
+    pause_s: float | None  # until the last call that was held up ended; 0: none took longer than 100 ms
+    repaired_s: float | None  # the same from the repair on, where there is no way round
+    formed_s: float | None  # from the start of a new process until all ranks had joined again
+    wrong: int  # elements
+
+
+@dataclass(frozen=True)
+class FaultsResult:
+    """All trials."""
+
+    options: FaultsOptions
+    trials: Sequence[Trial]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every fault ended as it should, and no number was wrong."""
+        return all(trial.expected and not trial.wrong for trial in self.trials)
+
+
+async def run(
+    options: FaultsOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    on_trial: Callable[[Trial], None] = lambda _: None,
+) -> FaultsResult:
+    """Run the experiment; LabError and OptionError say what went wrong with it."""
+    require_peers(options.topology)
+    chosen = _chosen(options)
+    on_phase(f"making a network of {len(options.topology.hosts)} hosts")
+    async with Lab(options.topology, LabOptions(options.out, options.switch_target)) as lab:
+        series = Series(lab, options)
+        reading = await series.start()
+        trials = asyncio.create_task(_trials(series, chosen, options, on_phase, on_trial))
+        await asyncio.wait({reading, trials}, return_when=asyncio.FIRST_COMPLETED)
+        if not trials.done():
+            trials.cancel()
+            await reading  # says why
+            raise LabError("the ranks ended before the trials did")
+        result = FaultsResult(options, trials.result())
+        series.stop()
+        await asyncio.wait_for(reading, options.deadline_s)
+        on_phase("taking the network down")
+    return result
+
+
+def _chosen(options: FaultsOptions) -> list[Fault | None]:
+    """Return the faults to try, None for the death of a worker; OptionError if one cannot be."""
+    known: dict[str, Fault | None] = {WORKER_KILLED: None}
+    known |= {fault.name: fault for fault in faults_of(options.restarts)}
+    unknown = [name for name in options.faults if name not in known]
+    if unknown:
+        raise OptionError(f"unknown fault {unknown[0]!r}; there are {', '.join(known)}")
+    chosen = [known[name] for name in options.faults or known]
+    for fault in chosen:
+        if fault is not None and (lacks := fault.missing(options.topology)):
+            raise OptionError(f"fault {fault.name!r} needs {lacks}; give another --topology, or --faults")
+    return chosen
+
+
+async def _trials(
+    series: Series,
+    chosen: Sequence[Fault | None],
+    options: FaultsOptions,
+    on_phase: Callable[[str], None],
+    on_trial: Callable[[Trial], None],
+) -> list[Trial]:
+    trials = []
+    for fault in chosen:
+        name = fault.name if fault else WORKER_KILLED
+        on_phase(f"{name}: {options.trials} times")
+        for number in range(options.trials):
+            dice = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - to be repeated, not secret
+            await asyncio.sleep(dice.uniform(*LULL_S))
+            trials.append(await (series.survive(fault, dice) if fault else series.lose_a_rank(dice)))
+            on_trial(trials[-1])
+            if trials[-1].outcome == HUNG:
+                return trials  # there is no series any more that another fault could meet
+    return trials
+
+
+class Series:
+    """The ranks that sum, and the trials that they go through."""
+
+    def __init__(self, lab: Lab, options: FaultsOptions) -> None:
+        """Nothing happens before `start`."""
+        self._lab = lab
+        self._options = options
+        self._size = len(lab.topology.hosts)
+        self._children: dict[int, Child] = {}
+        self.watch = Watch(lab, self._size)
+
+    async def start(self) -> asyncio.Task[None]:
+        """Start all ranks and wait until they make progress; the task that reads what they tell."""
+        for rank in range(self._size):
+            await self._start_rank(rank)
+        reading = asyncio.create_task(self.watch.read())
+        if not await self.watch.until(lambda logs: all(log.progress for log in logs), START_S):
+            if reading.done():
+                await reading
+            raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._options.out}")
+        return reading
+
+    async def _start_rank(self, rank: int) -> None:
+        host = self._lab.topology.hosts[rank]
+        job = JobOptions(JOB, WORKER, ["--bytes", str(self._options.bytes)])
+        environment = environment_of(self._lab.topology, host, rank, self._lab.controller, job)
+        environment["RAILWEAVE_TIMEOUT_S"] = f"{self._options.deadline_s:g}"
+        name = f"{host} (rank {rank})"
+        self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *job.arguments], environment)
+
+    def stop(self) -> None:
+        """Have the ranks end in good order."""
+        self._children[0].signal(signal.SIGUSR1)
+
+    async def _progress_past(self, instant: float) -> bool:
+        return await self.watch.until(
+            lambda logs: all(log.progress > instant for log in logs), self._options.deadline_s
+        )
+
+    async def survive(self, fault: Fault, dice: random.Random) -> Trial:
+        """Let a fault strike that the job is to get over."""
+        wrong, struck = self.watch.wrong, time.monotonic()
+        where = await fault.strike(self._lab, dice)
+        repaired = None
+        if fault.has_detour:
+            went_on = await self._progress_past(time.monotonic() + CLEAR_S)
+            await fault.repair(self._lab)
+        else:
+            await asyncio.sleep(OUTAGE_S)
+            await fault.repair(self._lab)
+            repaired = time.monotonic()
+            went_on = await self._progress_past(repaired + CLEAR_S)
+        await self._whole_again()
+        errors = {error.kind for log in self.watch.logs if (error := log.error_after(struck))}
+        pause = max(log.pause_after(struck) for log in self.watch.logs)
+        return Trial(
+            fault=fault.name,
+            where=where,
+            outcome=", ".join(sorted(errors)) if errors else WENT_ON if went_on else HUNG,
+            expected=went_on and not errors,
+            error_s=_last_error(self.watch.logs, struck) if errors else None,
+            pause_s=pause if went_on else None,
+            repaired_s=max(0.0, struck + pause - repaired) if went_on and repaired else None,
+            formed_s=None,
+            wrong=self.watch.wrong - wrong,
+        )
+
+    async def _whole_again(self) -> None:
+        """Wait until the controller has every switch in hand, so that the next fault is the only one."""
+        end = time.monotonic() + self._options.deadline_s
+        while time.monotonic() < end:
+            try:
+                await self._lab.switch_counters()
+                return
+            except LabError:
+                await asyncio.sleep(OUTAGE_S)
+
+    async def lose_a_rank(self, dice: random.Random) -> Trial:
+        """Kill a rank; the others are to name it, and to sum again when it has been started anew."""
+        rank = dice.randrange(self._size)
+        wrong, struck = self.watch.wrong, time.monotonic()
+        await self._lab.kill_worker(self._children[rank])
+        others = [log for number, log in enumerate(self.watch.logs) if number != rank]
+        told = await self.watch.until(
+            lambda _: all(log.error_after(struck) for log in others), self._options.deadline_s
+        )
+        errors = [error for log in others if (error := log.error_after(struck))]
+        born = time.monotonic()
+        await self._start_rank(rank)
+        formed = await self.watch.until(
+            lambda logs: all(log.joined > struck and log.progress > log.joined for log in logs),
+            self._options.deadline_s,
+        )
+        named = all((error.kind, error.lost) == ("PeerLost", rank) for error in errors)
+        kinds = {f"{error.kind}({error.lost})" if error.lost is not None else error.kind for error in errors}
+        return Trial(
+            fault=WORKER_KILLED,
+            where=f"rank {rank}",
+            outcome=("PeerLost" if named else ", ".join(sorted(kinds))) if told and formed else HUNG,
+            expected=told and named and formed,
+            error_s=_last_error(others, struck) if told else None,
+            pause_s=None,
+            repaired_s=None,
+            formed_s=max(log.joined for log in self.watch.logs) - born if formed else None,
+            wrong=self.watch.wrong - wrong,
+        )
+
+
+def _last_error(logs: Sequence[RankLog], since: float) -> float:
+    return max(error.at - since for log in logs if (error := log.error_after(since)))
