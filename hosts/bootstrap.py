@@ -171,6 +171,7 @@ class Membership:
         self._pause_s = response.lease_s / HEARTBEATS_PER_LEASE
         self._on_event = on_event
         self._decisions = decisions
+        self._reports: set[grpc.Future] = set()  # under way
         self._left = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name=f"railweave watch {request.job}", daemon=True
@@ -201,14 +202,19 @@ class Membership:
         Does not wait for the controller: one that is away asks again when it is back.
         """
         request = pb.ReportPositionRequest(lease=self._lease, group=group, position=position)
-        self._stub.ReportPosition.future(request, timeout=REPORT_S, wait_for_ready=True)
+        self._keep(self._stub.ReportPosition.future(request, timeout=REPORT_S, wait_for_ready=True))
 
     def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
         """Say that a group brings no results, and whether its first switch and its root answer probes."""
         request = pb.ReportStallRequest(
             lease=self._lease, group=group, first_switch_ok=first_switch_ok, root_ok=root_ok
         )
-        self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True)
+        self._keep(self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True))
+
+    def _keep(self, report: grpc.Future) -> None:
+        """Hold a report until it is answered: gRPC cancels calls that nobody holds."""
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
 
     def leave(self) -> None:
         """End the membership in good order; a controller that is gone is not waited for. Safe to repeat."""
