@@ -16,7 +16,7 @@ OPS = {
 }
 OP_NAMES = {op: name for name, op in OPS.items()}
 
-INA_DTYPES = frozenset({DType.FLOAT32, DType.INT32})
+INA_DTYPES = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
 INA_OPS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG})
 
 

@@ -27,6 +27,15 @@ namespace {
 
 Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
 
+/// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
+DType carried_dtype(const ConstArray& array) {
+  if (array.dtype() == nb::dtype<std::uint16_t>()) return DType::kBFloat16;
+  const nb::dlpack::dtype type = array.dtype();
+  if (type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) && type.bits == 16)
+    return DType::kFloat16;
+  return dtype_of(array);
+}
+
 /// The endpoint, and the arrays that it works on for as long as it does.
 class PyEndpoint {
  public:
@@ -38,7 +47,7 @@ class PyEndpoint {
     check_alike(input, output);
     endpoint_.start({.call = {.op_index = op_index,
                               .collective = Collective::kAllReduce,
-                              .dtype = dtype_of(input),
+                              .dtype = carried_dtype(input),
                               .op = op_of(op),
                               .count = count.value_or(input.size())},
                      .input = bytes_of(input),
@@ -91,6 +100,7 @@ class PyEndpoint {
     all["probes_sent"] = stats.probes_sent;
     all["probes_answered"] = stats.probes_answered;
     all["nonfinite_chunks"] = stats.nonfinite_chunks;
+    all["error_bound"] = stats.error_bound;
     all["refused"] = refused;
     all["in_flight"] = endpoint_.in_flight();
     all["window"] = endpoint_.window().size();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ina/fixed_point.hpp"
+#include "ina/half.hpp"
 #include "ina/lanes.hpp"
 
 namespace railweave::ina {
@@ -35,22 +36,33 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
       lanes_(lanes),
       lead_(lead),
       headroom_(headroom_bits(slice.world_size)),
+      half_(is_half(slice.call.dtype)),
       chunks_(divide_up(slice.count, lanes)),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
+      floats_(half_ ? lanes : 0),
       exponents_(fixed_point() ? chunks_ : 0) {}
 
-bool Call::fixed_point() const { return slice_.call.dtype == DType::kFloat32 && adds(slice_.call.op); }
+bool Call::fixed_point() const { return slice_.call.dtype != DType::kInt32 && adds(slice_.call.op); }
 
 std::size_t Call::chunk_size(std::uint32_t chunk) const {
   return std::min<std::size_t>(lanes_, slice_.count - std::size_t{chunk} * lanes_);
 }
 
-const std::byte* Call::input(std::uint32_t chunk) const {
-  return slice_.input + std::size_t{chunk} * lanes_ * kLaneBytes;
+const std::byte* Call::input(std::uint32_t chunk) {
+  const std::byte* const values = slice_.input + std::size_t{chunk} * lanes_ * item_size(slice_.call.dtype);
+  if (!half_) return values;
+  widen(slice_.call.dtype, values, chunk_size(chunk), floats());
+  return floats();
 }
 
 std::byte* Call::output(std::uint32_t chunk) const {
-  return slice_.output + std::size_t{chunk} * lanes_ * kLaneBytes;
+  return slice_.output + std::size_t{chunk} * lanes_ * item_size(slice_.call.dtype);
+}
+
+std::byte* Call::results(std::uint32_t chunk) { return half_ ? floats() : output(chunk); }
+
+void Call::put(std::uint32_t chunk) {
+  if (half_) narrow(slice_.call.dtype, floats(), chunk_size(chunk), output(chunk));
 }
 
 std::optional<Item> Call::next() const {
@@ -112,7 +124,7 @@ std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
   const ReduceOp op = slice_.call.op;
   fill_lanes(lanes, count, lanes_, adds(op) ? 0 : kMaxIdentity);
   if (fixed_point()) return build_fixed_point(chunk, lanes);
-  if (slice_.call.dtype == DType::kFloat32) {
+  if (slice_.call.dtype != DType::kInt32) {
     encode_ordered(input(chunk), count, order_of(op), lanes);
   } else {
     encode_integers(input(chunk), count, order_of(op), lanes);
@@ -147,34 +159,51 @@ void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
     case Phase::kData:
       return absorb_data(item.index, flags, lanes);
     case Phase::kClasses:
-      return apply_classes(lanes, chunk_size(item.index), output(item.index));
+      return absorb_classes(item.index, lanes);
   }
+}
+
+void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {
+  if (half_) widen(slice_.call.dtype, output(chunk), chunk_size(chunk), floats());
+  apply_classes(lanes, chunk_size(chunk), results(chunk));
+  put(chunk);
+}
+
+double Call::error_bound() const {
+  return largest_exponent_ == 0 ? 0 : ina::error_bound(largest_exponent_, slice_.world_size);
 }
 
 void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes) {
   const std::uint32_t first = segment * lanes_;
   const std::uint32_t chunks = std::min(lanes_, chunks_ - first);
   // A broken switch may answer anything; what leaves here is an exponent.
-  for (std::uint32_t i = 0; i < chunks; ++i)
-    exponents_[first + i] =
-        static_cast<std::uint8_t>(std::clamp(load_lane(lanes, i), kMinExponent, kMaxExponent));
+  for (std::uint32_t i = 0; i < chunks; ++i) {
+    const int exponent = std::clamp(load_lane(lanes, i), kMinExponent, kMaxExponent);
+    exponents_[first + i] = static_cast<std::uint8_t>(exponent);
+    largest_exponent_ = std::max(largest_exponent_, exponent);
+  }
   result_nonfinite_ = result_nonfinite_ || (flags & flag::kNonfinite) != 0;
 }
 
 void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes) {
   const std::size_t count = chunk_size(chunk);
   const ReduceOp op = slice_.call.op;
-  if (fixed_point() && op == ReduceOp::kAvg) {
-    dequantise_mean(lanes, count, exponents_[chunk], headroom_, slice_.world_size, output(chunk));
+  std::byte* const to = results(chunk);
+  const int mean_of = op == ReduceOp::kAvg ? slice_.world_size : 1;
+  if (fixed_point() && half_) {
+    dequantise_to_odd(lanes, count, exponents_[chunk], headroom_, mean_of, to);
+  } else if (fixed_point() && mean_of > 1) {
+    dequantise_mean(lanes, count, exponents_[chunk], headroom_, mean_of, to);
   } else if (fixed_point()) {
-    dequantise(lanes, count, exponents_[chunk], headroom_, output(chunk));
-  } else if (slice_.call.dtype == DType::kFloat32) {
-    decode_ordered(lanes, count, order_of(op), output(chunk));
-  } else if (op == ReduceOp::kAvg) {
-    decode_integer_mean(lanes, count, slice_.world_size, output(chunk));
+    dequantise(lanes, count, exponents_[chunk], headroom_, to);
+  } else if (slice_.call.dtype != DType::kInt32) {
+    decode_ordered(lanes, count, order_of(op), to);
+  } else if (mean_of > 1) {
+    decode_integer_mean(lanes, count, mean_of, to);
   } else {
-    decode_integers(lanes, count, order_of(op), output(chunk));
+    decode_integers(lanes, count, order_of(op), to);
   }
+  put(chunk);
   ++data_absorbed_;
   if (result_nonfinite_ && (flags & flag::kNonfinite) != 0) flagged_.push_back(chunk);
   if (data_absorbed_ == chunks_) std::sort(flagged_.begin(), flagged_.end());

@@ -2,8 +2,8 @@
 // One slice as a sequence of chunks: which come when, what they carry, where their results go.
 //
 // The sequence follows from the call and from results alone, so that it is the same on every rank:
-//   int32; float MAX, MIN   data chunks in order
-//   float SUM, AVG          exponents of segments 0…lead-1, then for every segment j the exponents of segment
+//   int32; floats' MAX, MIN  data chunks in order
+//   floats' SUM, AVG        exponents of segments 0…lead-1, then for every segment j the exponents of segment
 //                           j + lead and the data chunks of segment j; at the end the class counts of those
 //                           chunks whose results are flagged NONFINITE
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
@@ -50,16 +50,25 @@ class Call {
   std::uint8_t build(Item item, std::byte* lanes);
   /// Takes the result of an item that was issued, once.
   void absorb(Item item, std::uint8_t flags, const std::byte* lanes);
+  /// How far fixed point may put a sum of this call from the exact one, as far as exponents have come; 0
+  /// for what needs no fixed point. Before a mean divides.
+  double error_bound() const;
 
  private:
   bool fixed_point() const;
   std::size_t chunk_size(std::uint32_t chunk) const;
-  const std::byte* input(std::uint32_t chunk) const;
+  /// A chunk's values; halves as float32, in memory that the next call of `floats` reuses.
+  const std::byte* input(std::uint32_t chunk);
   std::byte* output(std::uint32_t chunk) const;
+  std::byte* floats() { return reinterpret_cast<std::byte*>(floats_.data()); }
+  /// Where the results of a chunk go as float32 or int32; `put` completes it.
+  std::byte* results(std::uint32_t chunk);
+  void put(std::uint32_t chunk);
   std::uint8_t build_exponents(std::uint32_t segment, std::byte* lanes);
   std::uint8_t build_data(std::uint32_t chunk, std::byte* lanes);
   std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
   void build_classes(std::uint32_t chunk, std::byte* lanes);
+  void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
 
@@ -68,6 +77,8 @@ class Call {
   std::uint32_t lanes_;
   std::uint32_t lead_;
   int headroom_;
+  bool half_;
+  int largest_exponent_ = 0;  // biased; 0: none yet
   std::uint32_t chunks_;
   std::uint32_t segments_;
   std::uint32_t next_segment_ = 0;
@@ -78,6 +89,7 @@ class Call {
   std::uint32_t data_absorbed_ = 0;
   bool input_nonfinite_ = false;         // this rank's input, as far as it has been scanned
   bool result_nonfinite_ = false;        // some rank's, as far as exponents have come
+  std::vector<float> floats_;            // of one chunk, for halves
   std::vector<std::uint8_t> exponents_;  // per data chunk, 0 until its result is here
   std::vector<std::uint32_t> flagged_;   // chunks that need class counts; sorted once all data are absorbed
   std::map<std::uint32_t, std::vector<std::uint8_t>>

@@ -9,6 +9,7 @@
 
 #include "collectives/label.hpp"
 #include "ina/fixed_point.hpp"
+#include "ina/half.hpp"
 
 namespace railweave::ina {
 namespace {
@@ -39,6 +40,10 @@ WindowOptions capped(WindowOptions options, std::uint32_t slots) {
   return options;
 }
 
+bool carries(DType dtype, ReduceOp op) {
+  return op != ReduceOp::kProd && (dtype == DType::kFloat32 || dtype == DType::kInt32 || is_half(dtype));
+}
+
 }  // namespace
 
 std::uint64_t EndpointStats::refused_in_all() const {
@@ -62,6 +67,9 @@ void Endpoint::start(const Slice& slice) {
   if (slice.count == 0) throw std::invalid_argument("a slice has at least one element");
   if (slice.world_size != options_.world_size)
     throw std::invalid_argument("the slice's world size is not the group's");
+  if (!carries(slice.call.dtype, slice.call.op))
+    throw std::invalid_argument(
+        "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min");
   if (dead_) return;
   calls_.emplace_back(slice, options_.lanes, lead_);
 }
@@ -221,7 +229,10 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte
   detect_losses(now);
   if (flight.held) return;  // before a move
   flight.held = true;
-  call(flight.call).absorb(flight.item, header.flags, lanes);
+  Call& owner = call(flight.call);
+  owner.absorb(flight.item, header.flags, lanes);
+  if (flight.item.phase == Phase::kExponents)
+    stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
   finish_calls(flight.call);
 }

@@ -83,6 +83,7 @@ struct EndpointStats {
   std::uint64_t probes_sent = 0;
   std::uint64_t probes_answered = 0;
   std::uint64_t nonfinite_chunks = 0;  // chunks that took class counts
+  double error_bound = 0;  // the greatest that fixed point may have had on an element of a sum, absolute
   std::array<std::uint64_t, kRefusals> refused{};
 
   std::uint64_t refused_in_all() const;
@@ -104,7 +105,8 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   /// Queues a slice of at least one element behind those that run. Its memory stays valid until its
-  /// SliceDone, a Failure or `abort`. Throws std::invalid_argument for another world size or an empty slice.
+  /// SliceDone, a Failure or `abort`. Throws std::invalid_argument for another world size, an empty slice, or
+  /// what switches cannot reduce.
   void start(const Slice& slice);
   /// Takes one datagram from the network, whoever sent it.
   void receive(Bytes datagram, Time now);

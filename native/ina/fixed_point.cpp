@@ -63,6 +63,44 @@ void dequantise_narrow(const std::byte* __restrict lanes, std::size_t count, flo
   for (std::size_t i = 0; i < count; ++i) store(floats, i, static_cast<float>(load_lane(lanes, i)) * unit);
 }
 
+/// A lane of which float32 holds every bit, or all but those below bit 7, which are 1 together if any is.
+[[gnu::always_inline]] inline std::int32_t jam(std::int32_t lane) {
+  const std::int32_t sign = lane >> 31;
+  const auto magnitude = static_cast<std::uint32_t>((lane ^ sign) - sign);  // -2^31 too
+  const std::uint32_t jammed = (magnitude & ~127u) | (((magnitude & 127u) + 127u) & 128u);
+  const std::uint32_t kept = magnitude < (1u << 24) ? magnitude : jammed;
+  return static_cast<std::int32_t>((kept ^ static_cast<std::uint32_t>(sign)) -
+                                   static_cast<std::uint32_t>(sign));
+}
+
+RAILWEAVE_SIMD
+void dequantise_jammed(const std::byte* __restrict lanes, std::size_t count, float unit,
+                       std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i)
+    store(floats, i, static_cast<float>(jam(load_lane(lanes, i))) * unit);
+}
+
+/// Rounded to odd. Below the normal floats the place of the last bit is fixed.
+[[gnu::always_inline]] inline float to_odd(double value) {
+  constexpr std::uint64_t kDropped = (std::uint64_t{1} << 29) - 1;  // of the mantissa
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const auto normal = static_cast<float>(
+      std::bit_cast<double>((bits & ~kDropped) | ((bits & kDropped) != 0 ? kDropped + 1 : 0)));
+  const double grid = std::abs(value) * 0x1p149;  // exact, and less than 2^23 where it is used
+  const double below = std::floor(grid);
+  const bool even = std::floor(below / 2) * 2 == below;
+  const double odd = below + (grid != below && even ? 1 : 0);
+  const auto denormal = static_cast<float>(std::copysign(odd * 0x1p-149, value));
+  return std::abs(value) < 0x1p-126 ? denormal : normal;
+}
+
+RAILWEAVE_SIMD
+void dequantise_odd(const std::byte* __restrict lanes, std::size_t count, double unit, double divisor,
+                    std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i)
+    store(floats, i, to_odd(static_cast<double>(load_lane(lanes, i)) * unit / divisor));
+}
+
 RAILWEAVE_SIMD
 void dequantise_wide(const std::byte* __restrict lanes, std::size_t count, double unit, double divisor,
                      std::byte* __restrict floats) {
@@ -131,6 +169,20 @@ void dequantise_mean(const std::byte* lanes, std::size_t count, int exponent, in
   } else {
     dequantise_wide(lanes, count, std::ldexp(1.0, power), world_size, floats);
   }
+}
+
+void dequantise_to_odd(const std::byte* lanes, std::size_t count, int exponent, int headroom, int divisor,
+                       std::byte* floats) {
+  const int power = -lane_power(exponent, headroom);
+  if (divisor == 1 && narrow(exponent, headroom)) {
+    dequantise_jammed(lanes, count, std::ldexp(1.0f, power), floats);
+  } else {
+    dequantise_odd(lanes, count, std::ldexp(1.0, power), divisor, floats);
+  }
+}
+
+double error_bound(int exponent, int world_size) {
+  return std::ldexp(0.5 * world_size, -lane_power(exponent, headroom_bits(world_size)));
 }
 
 RAILWEAVE_SIMD

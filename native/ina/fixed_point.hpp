@@ -4,7 +4,8 @@
 // With n ranks, h = headroom_bits(n) and e the largest exponent in the chunk on any rank, a lane is
 // round-half-even(x * 2^(30 - h - e)), and a sum of n lanes is the result in units of 2^(e + h - 30). The sum
 // cannot overflow and does not depend on the order of its terms. Each rank errs by at most half a unit, so
-// |sum - exact| <= n/2 * 2^(e + h - 30); rounding the sum to float32 adds at most half an ulp of the result.
+// |sum - exact| <= n/2 * 2^(e + h - 30); rounding the sum to its type adds at most half an ulp of the result.
+// float16 and bfloat16 come as float32, and go as float32 rounded to odd, so that they are rounded once.
 //
 // Memory of the caller is given as bytes and may be unaligned. Lanes are in network order.
 #pragma once
@@ -49,6 +50,14 @@ void dequantise(const std::byte* lanes, std::size_t count, int exponent, int hea
 /// As `dequantise`, divided by `world_size`.
 void dequantise_mean(const std::byte* lanes, std::size_t count, int exponent, int headroom, int world_size,
                      std::byte* floats);
+
+/// Sums divided by `divisor` as floats rounded to odd: what is not exact gets a last bit of 1, at least 18
+/// bits down. Rounding these to a type of at most 16 bits gives what rounding the exact quotient once does.
+void dequantise_to_odd(const std::byte* lanes, std::size_t count, int exponent, int headroom, int divisor,
+                       std::byte* floats);
+
+/// How far a sum of `world_size` lanes may be from the exact sum before it is rounded to its type.
+double error_bound(int exponent, int world_size);
 
 /// What a float is besides a finite number.
 enum ValueClass : std::uint8_t { kFinite = 0, kNan = 1, kPositiveInfinity = 2, kNegativeInfinity = 3 };

@@ -261,7 +261,8 @@ std::vector<GroupStats> InaRail::groups() const {
                    .probes_sent = counts.probes_sent,
                    .probes_answered = counts.probes_answered,
                    .nonfinite_chunks = counts.nonfinite_chunks,
-                   .moves = counts.moves});
+                   .moves = counts.moves,
+                   .error_bound = counts.error_bound});
   }
   return all;
 }

@@ -7,12 +7,17 @@ Written from the definition of the number format, chunk by chunk; it shares noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-Array = NDArray[np.float32] | NDArray[np.int32]
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+HALVES = (np.dtype(np.float16), BFLOAT16)
+
+FloatArray = NDArray[Any]  # float32, float16 or bfloat16
+Array = NDArray[Any]  # these, or int32
 
 
 def headroom_bits(world_size: int) -> int:
@@ -23,23 +28,41 @@ def headroom_bits(world_size: int) -> int:
 
 def chunk_exponent(chunks: Sequence[FloatArray]) -> int:
     """The largest exponent of a finite value on any rank, not below that of the denormals' units."""
-    values = np.concatenate(chunks)
-    largest = np.abs(values[np.isfinite(values)], dtype=np.float64).max(initial=0.0)
+    values = np.concatenate(chunks).astype(np.float64)
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     return max(int(np.frexp(largest)[1]) - 1, -126) if largest > 0 else -126
 
 
 def lanes_of(values: FloatArray, exponent: int, world_size: int) -> NDArray[np.int64]:
     """Round half to even of x * 2^(30 - h - e); float64 holds both sides exactly. NaN and Inf count as 0."""
-    finite = np.where(np.isfinite(values), values, np.float32(0)).astype(np.float64)
+    wide = values.astype(np.float64)
+    finite = np.where(np.isfinite(wide), wide, 0.0)
     scaled = np.ldexp(finite, 30 - headroom_bits(world_size) - exponent)
     return np.rint(scaled).astype(np.int64)
 
 
-def floats_of(sums: NDArray[np.int64], exponent: int, world_size: int, mean: bool) -> FloatArray:
-    """The sum rounded to float32; the mean is that over n, except where the sum may be no normal float."""
+def rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> FloatArray:
+    """Once, half to even; Inf past the largest. By the definition of the type, as numpy lacks bfloat16."""
+    mantissa, least = (10, -14) if dtype == np.float16 else (7, -126)
+    exponent = np.maximum(np.frexp(values)[1] - 1, least)
+    steps = np.rint(np.ldexp(values, mantissa - exponent))
+    nearest = np.ldexp(steps, exponent - mantissa)
+    with np.errstate(over="ignore"):
+        return nearest.astype(np.float32).astype(dtype)  # exact, or too large for both
+
+
+def floats_of(
+    sums: NDArray[np.int64], exponent: int, world_size: int, mean: bool, dtype: np.dtype[Any]
+) -> FloatArray:
+    """The sum rounded to the type, once; a half's mean, too.
+
+    A float32's mean is the rounded sum over n, except where the sum may be no normal float.
+    """
     headroom = headroom_bits(world_size)
     unit = exponent + headroom - 30
     exact = np.ldexp(sums.astype(np.float64), unit)
+    if dtype in HALVES:
+        return rounded(exact / world_size if mean else exact, dtype)
     with np.errstate(over="ignore"):
         if mean and (unit < -126 or exponent + headroom >= 127):
             return (exact / world_size).astype(np.float32)
@@ -49,12 +72,12 @@ def floats_of(sums: NDArray[np.int64], exponent: int, world_size: int, mean: boo
 
 def with_nonfinite(result: FloatArray, chunks: Sequence[FloatArray]) -> FloatArray:
     """Where some rank has NaN or Inf: what IEEE addition gives."""
-    stacked = np.stack(chunks)
+    stacked = np.stack(chunks).astype(np.float32)
     with np.errstate(invalid="ignore"):
         ieee = np.where(np.isfinite(stacked), np.float32(0), stacked).sum(axis=0, dtype=np.float32)
     touched = ~np.isfinite(stacked).all(axis=0)
     fixed = np.where(np.isnan(ieee), np.float32(np.nan), ieee)
-    return np.where(touched, fixed, result)
+    return np.where(touched, fixed.astype(result.dtype), result)
 
 
 def fixed_point_sum(inputs: Sequence[FloatArray], lanes: int, mean: bool = False) -> FloatArray:
@@ -66,18 +89,20 @@ def fixed_point_sum(inputs: Sequence[FloatArray], lanes: int, mean: bool = False
         exponent = chunk_exponent(chunks)
         sums = np.sum([lanes_of(chunk, exponent, world_size) for chunk in chunks], axis=0)
         assert np.abs(sums).max() < 2**31, "the switch's int32 must hold every sum"
-        parts.append(with_nonfinite(floats_of(sums, exponent, world_size, mean), chunks))
+        result = floats_of(sums, exponent, world_size, mean, inputs[0].dtype)
+        parts.append(with_nonfinite(result, chunks))
     return np.concatenate(parts)
 
 
 def ordered_extreme(inputs: Sequence[FloatArray], minimum: bool) -> FloatArray:
     """Float MAX or MIN: NaN wins, and -0 < +0."""
-    stacked = np.stack(inputs)
+    stacked = np.stack(inputs).astype(np.float32)
     bits = stacked.view(np.int32).astype(np.int64)
     keys = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)
     index = keys.argmin(axis=0) if minimum else keys.argmax(axis=0)
     chosen = np.take_along_axis(stacked, index[None], axis=0)[0]
-    return np.where(np.isnan(stacked).any(axis=0), np.float32(np.nan), chosen)
+    extreme = np.where(np.isnan(stacked).any(axis=0), np.float32(np.nan), chosen)
+    return extreme.astype(inputs[0].dtype)
 
 
 def integer_reduce(inputs: Sequence[NDArray[np.int32]], op: str) -> NDArray[np.int32]:
@@ -104,7 +129,7 @@ def expected(inputs: Sequence[Array], op: str, lanes: int) -> Array:
 
 
 def error_bound(inputs: Sequence[FloatArray], lanes: int) -> NDArray[np.float64]:
-    """n/2 * 2^(e + h - 30) per element: how far the sum may be from exact before it is rounded to float32."""
+    """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type."""
     world_size = len(inputs)
     bound = np.empty(len(inputs[0]))
     for start in range(0, len(bound), lanes):

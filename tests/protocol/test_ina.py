@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protocol.network import MICROSECOND, MILLISECOND, SECOND, Link, Network, build
-from protocol.oracle import Array, expected
+from protocol.oracle import BFLOAT16, Array, expected
 
 OPS = ("sum", "max", "min", "avg")
+DTYPES = ("float32", "float16", "bfloat16", "int32")
 BOUND = 300 * SECOND
 
 
@@ -21,15 +22,23 @@ def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype:
     if dtype == "int32":
         info = np.iinfo(np.int32)
         return [generator.integers(info.min, info.max, count, np.int32, endpoint=True) for _ in range(hosts)]
-    scales = np.exp2(generator.integers(-60, 60, count)).astype(np.float32)
-    return [(generator.standard_normal(count) * scales).astype(np.float32) for _ in range(hosts)]
+    reach = 12 if dtype == "float16" else 60
+    scales = np.exp2(generator.integers(-reach, reach, count)).astype(np.float32)
+    kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    return [(generator.standard_normal(count) * scales).astype(kind) for _ in range(hosts)]
 
 
 def spoil(generator: np.random.Generator, inputs: Sequence[Array], fraction: float) -> None:
     """Put NaN and Inf into some places, different ones on each host."""
     for values in inputs:
         chosen = generator.random(len(values)) < fraction
-        values[chosen] = generator.choice(np.float32([np.nan, np.inf, -np.inf]), chosen.sum())
+        kinds = np.array([np.nan, np.inf, -np.inf], np.float32)
+        values[chosen] = generator.choice(kinds, chosen.sum()).astype(values.dtype)
+
+
+def bits_of(values: Array) -> Array:
+    """As endpoints take it: bfloat16 as the bits that it consists of."""
+    return values.view(np.uint16) if values.dtype == BFLOAT16 else values
 
 
 def start_all(
@@ -45,7 +54,7 @@ def start_all(
     outputs = inputs if in_place else [np.zeros_like(values) for values in inputs]
 
     def start(host: int) -> None:
-        network.endpoints[host].start(op_index, op, inputs[host], outputs[host])
+        network.endpoints[host].start(op_index, op, bits_of(inputs[host]), bits_of(outputs[host]))
         network.pump(host)
 
     for host in range(len(inputs)):
@@ -59,7 +68,9 @@ def all_have(network: Network, *op_indices: int) -> bool:
 
 def assert_bits(outputs: Sequence[Array], wanted: Array) -> None:
     for output in outputs:
-        np.testing.assert_array_equal(output.view(np.uint32), wanted.view(np.uint32))
+        assert output.dtype == wanted.dtype
+        bits = f"u{wanted.dtype.itemsize}"
+        np.testing.assert_array_equal(output.view(bits), wanted.view(bits))
 
 
 def check(network: Network, op: str, inputs: list[Array], lanes: int = 8, in_place: bool = False) -> None:
@@ -69,7 +80,7 @@ def check(network: Network, op: str, inputs: list[Array], lanes: int = 8, in_pla
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 65, 1000])
 @pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
 def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) -> None:
@@ -79,7 +90,7 @@ def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) ->
 
 @pytest.mark.parametrize("lanes", [64, 256])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> None:
     inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, dtype)
     check(build((2, 1), lanes=lanes, engine=True), op, inputs, lanes)
@@ -88,9 +99,10 @@ def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> 
 @pytest.mark.parametrize("op", ["sum", "avg"])
 @pytest.mark.parametrize("fraction", [0.01, 1.0])
 @pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
-def test_nonfinite_values_keep_their_meaning(op: str, fraction: float, in_place: bool) -> None:
+@pytest.mark.parametrize("dtype", DTYPES[:-1])
+def test_nonfinite_values_keep_their_meaning(op: str, fraction: float, in_place: bool, dtype: str) -> None:
     generator = np.random.default_rng(5)
-    inputs = random_inputs(generator, 3, 999, "float32")
+    inputs = random_inputs(generator, 3, 999, dtype)
     spoil(generator, inputs, fraction)
     check(build(3), op, inputs, in_place=in_place)
 
@@ -133,10 +145,10 @@ def run_schedule(data: st.DataObject, network: Network, lanes: int) -> None:
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32), "data"))
     wanted = []
     for index in range(data.draw(st.integers(1, 3), "calls")):
-        op, dtype = data.draw(st.sampled_from(OPS)), data.draw(st.sampled_from(["float32", "int32"]))
+        op, dtype = data.draw(st.sampled_from(OPS)), data.draw(st.sampled_from(DTYPES))
         count = data.draw(st.integers(1, 15 * lanes), "count")
         inputs = random_inputs(generator, hosts, count, dtype)
-        if dtype == "float32" and data.draw(st.booleans(), "nonfinite"):
+        if dtype != "int32" and data.draw(st.booleans(), "nonfinite"):
             spoil(generator, inputs, 0.05)
         # Each call starts on every host after all earlier ones.
         late = [data.draw(st.sampled_from([0, 30, 30_000]), "late") for _ in range(hosts)]
