@@ -40,7 +40,7 @@ class ParserGenerator:
         """Members of the value set, if the text uses it."""
         if not self._used_set:
             return []
-        members = [{"value": value} for value in self.rng.sample(range(8), self.rng.randrange(4))]
+        members = [{"": value} for value in self.rng.sample(range(8), self.rng.randrange(4))]
         return [ValueSet("vs", members)]
 
     # States.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from differential.expressions import Scope, Variable
 from differential.shape import PORTS, Shape
@@ -112,9 +112,11 @@ class Writer:
         """A header made valid, with a value for every field: BMv2 would leave what some packet had there."""
         block = Block()
         block.add(f"{header}.setValid();")
+        others = tuple(v for v in self.scope.variables if not (v.guard or "").startswith(f"{header}."))
+        scope = replace(self.scope, variables=others)
         for member in members:
             name = f"{header}.{member.name.split('.')[-1]}"
-            block.add(f"{name} = {self.scope.value(member.width, 1)};", kept=True)
+            block.add(f"{name} = {scope.value(member.width, 1)};", kept=True)
         return Statement(f"if (!{header}.isValid())", [block])
 
     def _set_b(self, _depth: int) -> Statement:
