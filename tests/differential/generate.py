@@ -50,7 +50,7 @@ def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
     text += "V1Switch(P(), V(), I(), E(), C(), D()) main;\n"
     template = Template(text, ingress.blocks() | egress.blocks())
     entries = [*ingress.entries(), *egress.entries()]
-    setup = [*parser.value_sets(), *_replication(rng), *entries]
+    setup = [*_replication(rng), *entries]
     reads = [*ingress.reads(entries), *egress.reads(entries)]
     return Program(seed, shape, template, tuple(setup), tuple(reads))
 

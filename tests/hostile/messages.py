@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random P4Runtime messages: of the right shape with wrong contents, and of no shape at all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from finsy.proto import U128, p4i, p4r
+from google.protobuf.descriptor import FieldDescriptor as F
+from google.protobuf.message import Message
+from hostile.configs import mutilated
+
+SERVICE = "/p4.v1.P4Runtime/"
+UNARY: dict[str, type[Message]] = {
+    "Write": p4r.WriteRequest,
+    "Read": p4r.ReadRequest,
+    "SetForwardingPipelineConfig": p4r.SetForwardingPipelineConfigRequest,
+    "GetForwardingPipelineConfig": p4r.GetForwardingPipelineConfigRequest,
+    "Capabilities": p4r.CapabilitiesRequest,
+}
+NUMBERS = (0, 1, 2, 3, 7, 255, 256, 511, 512, 65535, (1 << 31) - 1)
+TEXTS = ("", "x", "a.b", "\u2603" * 50, "hit")
+TIMEOUT_S = 20.0
+DEPTH = 6
+
+
+class Chaos:
+    """Makes messages; `ids` are numbers that mean something to the program."""
+
+    def __init__(self, rng: random.Random, p4info: p4i.P4Info, config: bytes, device: int) -> None:
+        self.rng = rng
+        self.p4info = p4info
+        self.config = config
+        self.device = device
+        self.ids = tuple(sorted(_ids(p4info)))
+
+    def unary(self) -> tuple[str, bytes]:
+        """A method and its request."""
+        name, kind = self.rng.choice(list(UNARY.items()))
+        message = self.filled(kind())
+        if self.rng.random() < 0.8:
+            self._aim(message)
+        if isinstance(message, p4r.SetForwardingPipelineConfigRequest) and self.rng.random() < 0.8:
+            self._configure(message)
+        return name, self._spoilt(message.SerializeToString())
+
+    def stream(self) -> list[bytes]:
+        """Requests for one stream."""
+        messages = []
+        for _ in range(self.rng.randint(1, 4)):
+            message = self.filled(p4r.StreamMessageRequest())
+            if message.HasField("arbitration") and self.rng.random() < 0.8:
+                message.arbitration.device_id = self.device
+            messages.append(self._spoilt(message.SerializeToString()))
+        return messages
+
+    def filled(self, message: Any, depth: int = 0) -> Any:
+        """Set some fields at random, one of each oneof, and what is inside."""
+        for field in message.DESCRIPTOR.fields:
+            if field.containing_oneof is None and self.rng.random() < 0.4:
+                self._fill(message, field, depth)
+        for oneof in message.DESCRIPTOR.oneofs:
+            self._fill(message, self.rng.choice(oneof.fields), depth)
+        return message
+
+    def _fill(self, message: Any, field: F, depth: int) -> None:
+        if field.type == F.TYPE_MESSAGE:
+            if depth >= DEPTH or (field.message_type.GetOptions().map_entry):
+                return
+            if field.is_repeated:
+                for _ in range(self.rng.randrange(4)):
+                    self.filled(getattr(message, field.name).add(), depth + 1)
+            else:
+                inner = getattr(message, field.name)
+                inner.SetInParent()
+                self.filled(inner, depth + 1)
+        elif field.is_repeated:
+            getattr(message, field.name).extend(self._value(field) for _ in range(self.rng.randrange(4)))
+        else:
+            setattr(message, field.name, self._value(field))
+
+    def _value(self, field: F) -> Any:
+        if field.type == F.TYPE_BYTES:
+            return self.rng.randbytes(self.rng.choice((0, 1, 1, 2, 4, 6, 6, 17)))
+        if field.type == F.TYPE_STRING:
+            return self.rng.choice(TEXTS)
+        if field.type == F.TYPE_BOOL:
+            return self.rng.random() < 0.5
+        if field.type == F.TYPE_ENUM:
+            return self.rng.choice(field.enum_type.values).number
+        if field.type in {F.TYPE_FLOAT, F.TYPE_DOUBLE}:
+            return self.rng.choice((0.0, -1.0, 1e300, float("nan")))
+        value = self.rng.choice(self.ids) if self.rng.random() < 0.5 else self.rng.choice(NUMBERS)
+        signed = field.type in {F.TYPE_INT32, F.TYPE_INT64, F.TYPE_SINT32, F.TYPE_SINT64}
+        return -value if signed and self.rng.random() < 0.3 else value
+
+    def _aim(self, message: Any) -> None:
+        """At the device, and with the right to write."""
+        names = {field.name for field in message.DESCRIPTOR.fields}
+        if "device_id" in names:
+            message.device_id = self.device
+        if "election_id" in names:
+            message.election_id.CopyFrom(U128.encode(1))
+
+    def _configure(self, message: Any) -> None:
+        message.config.p4info.CopyFrom(self.p4info)
+        message.config.p4_device_config = self.config
+        if self.rng.random() < 0.6:
+            message.config.p4_device_config = mutilated(self.rng, self.config)
+        elif self.rng.random() < 0.6:
+            data = self._spoilt(self.p4info.SerializeToString(), always=True)
+            try:
+                message.config.p4info.ParseFromString(data)
+            except Exception:
+                message.config.p4info.Clear()
+
+    def _spoilt(self, data: bytes, always: bool = False) -> bytes:
+        if not always and self.rng.random() < 0.8:
+            return data
+        changed = bytearray(data)
+        for _ in range(self.rng.randint(1, 4)):
+            if changed:
+                changed[self.rng.randrange(len(changed))] = self.rng.randrange(256)
+        return bytes(changed[: self.rng.randrange(len(changed) + 1)] if self.rng.random() < 0.3 else changed)
+
+
+def _ids(p4info: p4i.P4Info) -> Iterator[int]:
+    """Ids of all objects, of their fields and parameters."""
+    for field, value in p4info.ListFields():
+        if field.name != "pkg_info" and field.is_repeated:
+            for item in value:
+                if hasattr(item, "preamble"):
+                    yield item.preamble.id
+    yield from range(1, 5)
+
+
+class Caller:
+    """Sends raw bytes to the methods; the switch must answer each with a status of its own making."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._calls = {name: channel.unary_unary(SERVICE + name) for name in UNARY if name != "Read"}
+        self._read = channel.unary_stream(SERVICE + "Read")
+        self._stream = channel.stream_stream(SERVICE + "StreamChannel")
+
+    def unary(self, name: str, request: bytes) -> grpc.StatusCode:
+        """Call; what it said."""
+        try:
+            if name == "Read":
+                list(self._read(request, timeout=TIMEOUT_S))
+            else:
+                self._calls[name](request, timeout=TIMEOUT_S)
+        except grpc.RpcError as error:
+            return _own(error, name, request)
+        return grpc.StatusCode.OK
+
+    def stream(self, requests: list[bytes]) -> grpc.StatusCode:
+        """Open a stream, say everything, and close it."""
+        try:
+            list(self._stream(iter(requests), timeout=TIMEOUT_S))
+        except grpc.RpcError as error:
+            return _own(error, "StreamChannel", requests[0])
+        return grpc.StatusCode.OK
+
+
+def _own(error: Any, name: str, request: bytes) -> grpc.StatusCode:
+    """The status; AssertionError if it says that an exception was not handled, or that nothing came."""
+    code = error.code()
+    details = str(error.details())
+    unanswered = code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+    # gRPC itself answers for requests that are no messages.
+    unhandled = code is grpc.StatusCode.INTERNAL or "Unexpected <class" in details
+    unparsed = "DecodeError" in details or "deserializing" in details
+    wrong = unanswered or (unhandled and not unparsed)
+    assert not wrong, f"{name}({request.hex()}): {code} {details}"
+    return code  # type: ignore[no-any-return]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real switch process on links of its own, with an eye on its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+
+from dataplane.harness import links, process
+from railweave.switch.targets import Embedded
+
+DEVICE = 1
+
+
+@dataclass(frozen=True)
+class Victim:
+    """The process, its P4Runtime address and the far ends of its ports."""
+
+    child: subprocess.Popen[bytes]
+    address: str
+    sockets: Mapping[int, socket]
+
+    def memory_kib(self) -> int:
+        """Resident memory."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    def check_alive(self) -> None:
+        """AssertionError if it has ended."""
+        assert self.child.poll() is None, f"the switch ended with {self.child.returncode}"
+
+
+@contextlib.contextmanager
+def running(*options: str) -> Iterator[Victim]:
+    """The embedded switch as a process; it must end in peace when told to."""
+    with tempfile.TemporaryDirectory() as folder, links("hostile") as (namespace, interfaces, sockets):
+        address = f"unix:{folder}/grpc"
+        command = [*Embedded().command(interfaces, address, DEVICE), *options]
+        log = Path(folder, "log")
+        with process(["ip", "netns", "exec", namespace, *command], log) as child:
+            yield Victim(child, address, sockets)
+        assert "Traceback" not in log.read_text(), log.read_text()
