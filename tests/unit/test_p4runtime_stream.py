@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Callable
 
 import grpc
 from finsy import (
@@ -215,7 +215,6 @@ def test_a_second_controller_takes_over_while_packets_flow(served: Served) -> No
         async with client(server, 1, load=True, program=ENTITIES) as first:
             assert await first.write(update("INSERT", HOST, ENTITIES)) == []
             flow = Flow(server.pipelines[0])
-            flow.start()
             async with client(server, 2, program=ENTITIES) as second:
                 assert (await second.arbitrate()).status.code == 0
                 assert (await first.hear()).status.code == 6
@@ -230,7 +229,7 @@ def test_a_second_controller_takes_over_while_packets_flow(served: Served) -> No
                     back = await again.arbitrate()
                     assert (back.status.code, U128.decode(back.election_id)) == (6, 2)
                     assert await refused(again, stale)
-                await asyncio.to_thread(flow.stop)
+                flow.stop()
         assert flow.lost == 0
         assert flow.forwarded > 0
 
@@ -245,26 +244,25 @@ async def refused(one: Client, change: p4r.Update) -> bool:
     return False
 
 
-class Flow(threading.Thread):
-    """Packets without a pause, each of which must be forwarded."""
+class Flow:
+    """Packets between any two steps of the server, each of which must be forwarded."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        super().__init__()
         self._pipeline = pipeline
-        self._over = threading.Event()
+        self._task = asyncio.ensure_future(self._run())
         self.forwarded = self.lost = 0
 
-    def run(self) -> None:
-        while not self._over.is_set() or not self.forwarded:
+    async def _run(self) -> None:
+        while True:
             out = self._pipeline.inject(1, FRAME)
             self.forwarded += out == [(3, FRAME)]
             self.lost += out != [(3, FRAME)]
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
-        self._over.set()
-        self.join()
+        self._task.cancel()
 
 
-async def until(condition: object) -> None:
-    while not condition():  # type: ignore[operator]
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
         await asyncio.sleep(0)

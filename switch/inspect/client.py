@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch as a reader meets it: no stream and no election, errors in words."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+from finsy.proto import p4i, p4r, p4r_grpc
+from railweave.switch.options import SwitchError, Tls
+from railweave.v1 import switch_pb2, switch_pb2_grpc
+
+_MAX_MESSAGE_BYTES = 64 << 20
+_ANSWER_S = 30.0  # until the answer to a question is complete
+
+
+class Unsupported(SwitchError):
+    """This switch cannot tell."""
+
+
+class SwitchClient:
+    """Reads from one device at one address."""
+
+    def __init__(self, address: str, device_id: int, ca: Path | None = None, tls: Tls | None = None) -> None:
+        """`ca` signed the switch's certificate (TLS then); `tls` is the client's own, if the switch asks."""
+        self._address = address
+        self._device_id = device_id
+        options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)]
+        if ca is None and tls is None:
+            self._channel = grpc.insecure_channel(address, options)
+        else:
+            credentials = grpc.ssl_channel_credentials(
+                _bytes(ca), _bytes(tls.key if tls else None), _bytes(tls.certificate if tls else None)
+            )
+            self._channel = grpc.secure_channel(address, credentials, options)
+        self._p4runtime = p4r_grpc.P4RuntimeStub(self._channel)
+        self._switch: Any = switch_pb2_grpc.SwitchStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> SwitchClient:
+        """Connect when something is asked."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def p4info(self) -> p4i.P4Info:
+        """The P4Info of the program that runs; SwitchError if there is none."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
+        )
+        with self._explained():
+            config = self._p4runtime.GetForwardingPipelineConfig(request, timeout=_ANSWER_S).config
+        if not config.HasField("p4info"):
+            raise self._no_program()
+        return config.p4info
+
+    def read(self, patterns: Iterable[p4r.Entity]) -> Iterator[p4r.Entity]:
+        """All that fits one of the patterns; Unsupported if the switch cannot read something of that kind."""
+        request = p4r.ReadRequest(device_id=self._device_id, entities=patterns)
+        with self._explained():
+            for reply in self._p4runtime.Read(request, timeout=_ANSWER_S):
+                yield from reply.entities
+
+    def ports(self) -> switch_pb2.GetPortsResponse:
+        """Counters of ports; Unsupported by other switches than the embedded one."""
+        with self._explained():
+            answer: switch_pb2.GetPortsResponse = self._switch.GetPorts(
+                switch_pb2.GetPortsRequest(), timeout=_ANSWER_S
+            )
+        return answer
+
+    def _no_program(self) -> SwitchError:
+        return SwitchError(
+            f"the switch at {self._address} has no program yet: a controller pushes one, "
+            "or it is started with --program and --p4info"
+        )
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what gRPC raises into words for the reader."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details() or ""
+            match code:
+                case grpc.StatusCode.UNAVAILABLE:
+                    raise SwitchError(
+                        f"no switch answers at {self._address}; see --grpc, and --tls-ca if it speaks TLS"
+                    ) from None
+                case grpc.StatusCode.NOT_FOUND if "device" in details.lower():
+                    raise SwitchError(f"{details}; see --device-id") from None
+                case grpc.StatusCode.FAILED_PRECONDITION:
+                    raise self._no_program() from None
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    raise Unsupported(details or "not served") from None
+                case grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise SwitchError(f"no answer from {self._address} within {_ANSWER_S:g} s") from None
+            raise SwitchError(f"{self._address}: {code.name}: {details}") from None
+
+
+def _bytes(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SwitchError(f"cannot read {path}: {error.strerror}") from None

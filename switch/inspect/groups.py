@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where packets are copied to, and what groups choose among: multicast, clone sessions, action profiles."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from finsy.proto import p4r
+from railweave.switch.inspect.client import SwitchClient, Unsupported
+from railweave.switch.inspect.tables import call
+
+Row = dict[str, Any]
+
+
+def groups(client: SwitchClient) -> Row:
+    """{"multicast", "clone_sessions", "profiles"}; a kind that the switch cannot read is null."""
+    return {
+        "multicast": _or_none(multicast, client),
+        "clone_sessions": _or_none(clone_sessions, client),
+        "profiles": _or_none(profiles, client),
+    }
+
+
+def multicast(client: SwitchClient) -> list[Row]:
+    """Multicast groups with their replicas."""
+    pattern = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
+    found = client.read([p4r.Entity(packet_replication_engine_entry=pattern)])
+    entries = (entity.packet_replication_engine_entry.multicast_group_entry for entity in found)
+    return [
+        {"group": e.multicast_group_id, "replicas": [_replica(replica) for replica in e.replicas]}
+        for e in entries
+    ]
+
+
+def clone_sessions(client: SwitchClient) -> list[Row]:
+    """Clone sessions with their replicas."""
+    pattern = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
+    found = client.read([p4r.Entity(packet_replication_engine_entry=pattern)])
+    entries = (entity.packet_replication_engine_entry.clone_session_entry for entity in found)
+    return [
+        {
+            "session": e.session_id,
+            "replicas": [_replica(replica) for replica in e.replicas],
+            "packet_length": e.packet_length_bytes,
+        }
+        for e in entries
+    ]
+
+
+def profiles(client: SwitchClient) -> list[Row]:
+    """Action profiles with their members and groups."""
+    p4info = client.p4info()
+    actions = {action.preamble.id: action for action in p4info.actions}
+    found: list[Row] = []
+    for profile in p4info.action_profiles:
+        number = profile.preamble.id
+        member = p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=number))
+        members = [entity.action_profile_member for entity in client.read([member])]
+        of_groups = []
+        if profile.with_selector:
+            group = p4r.Entity(action_profile_group=p4r.ActionProfileGroup(action_profile_id=number))
+            of_groups = [entity.action_profile_group for entity in client.read([group])]
+        found.append(
+            {
+                "name": profile.preamble.alias or profile.preamble.name,
+                "members": [{"member": m.member_id} | call(actions, m.action) for m in members],
+                "groups": [
+                    {
+                        "group": g.group_id,
+                        "members": [{"member": m.member_id, "weight": m.weight} for m in g.members],
+                    }
+                    for g in of_groups
+                ],
+            }
+        )
+    return found
+
+
+def _replica(replica: p4r.Replica) -> Row:
+    port = int.from_bytes(replica.port, "big") if replica.port else replica.egress_port
+    return {"port": port, "instance": replica.instance}
+
+
+def _or_none(read: Any, client: SwitchClient) -> list[Row] | None:
+    with contextlib.suppress(Unsupported):
+        rows: list[Row] = read(client)
+        return rows
+    return None

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of a P4Info by the names that people use, and values as they write them."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from finsy.proto import p4i
+from railweave.switch.options import SwitchError
+
+
+class Named(Protocol):
+    """What a P4Info names."""
+
+    @property
+    def preamble(self) -> p4i.Preamble:
+        """Its id, name and alias."""
+        ...
+
+
+_T = TypeVar("_T", bound=Named)
+
+
+def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
+    """The object with this name or alias; SwitchError lists those that are called nearly so."""
+    for one in objects:
+        if wanted in (one.preamble.name, one.preamble.alias):
+            return one
+    if not objects:
+        raise SwitchError(f"the program has no {kind}s")
+    names = [one.preamble.alias or one.preamble.name for one in objects]
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
+    there = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(names))}"
+    raise SwitchError(f"the program has no {kind} {wanted!r}; {there}")
+
+
+def span(text: str | None, size: int, name: str) -> range:
+    """The indexes that `3`, `2:8` (2…7), `8:` or nothing stand for; SwitchError if they are none of these."""
+    if text is None:
+        return range(size)
+    found = re.fullmatch(r"(\d*)(:?)(\d*)", text)
+    if not found or not (found[1] or found[2]):
+        raise SwitchError(f"{text!r} is neither an index nor a range FIRST:END")
+    first = int(found[1] or 0)
+    end = (int(found[3]) if found[3] else size) if found[2] else first + 1
+    if not 0 <= first < end <= size:
+        raise SwitchError(f"{name} has the indexes 0…{size - 1}; {text!r} is not within")
+    return range(first, end)
+
+
+def number(value: int, bitwidth: int, name: str = "") -> str:
+    """A value as people write it: an address by its width and its field's name, else decimal or hexadecimal."""
+    if bitwidth == 48:
+        return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
+    if re.search(r"ip|addr", name, re.IGNORECASE) and bitwidth in (32, 128):
+        return str(ipaddress.IPv4Address(value) if bitwidth == 32 else ipaddress.IPv6Address(value))
+    return str(value) if bitwidth <= 16 or value < 10 else f"{value:#x}"

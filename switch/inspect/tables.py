@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables with their entries, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from finsy.proto import p4i, p4r
+from railweave.switch.inspect import names
+from railweave.switch.inspect.client import SwitchClient
+
+Row = dict[str, Any]
+
+
+def tables(client: SwitchClient, wanted: str | None) -> list[Row]:
+    """All tables, or one: size, entries in order of priority, default action."""
+    p4info = client.p4info()
+    chosen = [names.find("table", p4info.tables, wanted)] if wanted else p4info.tables
+    return [_Reader(client, p4info, table).table() for table in chosen]
+
+
+class _Reader:
+    """Reads one table."""
+
+    def __init__(self, client: SwitchClient, p4info: p4i.P4Info, table: p4i.Table) -> None:
+        self._client = client
+        self._table = table
+        self._actions = {action.preamble.id: action for action in p4info.actions}
+        direct = set(table.direct_resource_ids)
+        self._counted = any(counter.preamble.id in direct for counter in p4info.direct_counters)
+        self._metered = any(meter.preamble.id in direct for meter in p4info.direct_meters)
+
+    def table(self) -> Row:
+        table = self._table
+        entries = [self._entry(entity.table_entry) for entity in self._read(p4r.TableEntry())]
+        entries.sort(key=lambda row: -row.get("priority", 0))
+        default: Row | None = None
+        for entity in self._read(p4r.TableEntry(is_default_action=True), direct=False):
+            default = self._action(entity.table_entry.action) or None
+        return {
+            "name": table.preamble.alias or table.preamble.name,
+            "size": table.size,
+            "entries": entries,
+            "default": default,
+        }
+
+    def _read(self, pattern: p4r.TableEntry, *, direct: bool = True) -> list[p4r.Entity]:
+        pattern.table_id = self._table.preamble.id
+        if direct and self._counted:
+            pattern.counter_data.SetInParent()
+        if direct and self._metered:
+            pattern.meter_config.SetInParent()
+        if direct and self._table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL:
+            pattern.time_since_last_hit.SetInParent()
+        return list(self._client.read([p4r.Entity(table_entry=pattern)]))
+
+    def _entry(self, entry: p4r.TableEntry) -> Row:
+        fields = {field.id: field for field in self._table.match_fields}
+        row: Row = {"match": {fields[m.field_id].name: _match(m) for m in entry.match if m.field_id in fields}}
+        row["text"] = {
+            field.name: _match_text(field, row["match"].get(field.name)) for field in self._table.match_fields
+        }
+        if entry.priority:
+            row["priority"] = entry.priority
+        row |= self._action(entry.action)
+        if entry.HasField("counter_data"):
+            row["packets"], row["bytes"] = entry.counter_data.packet_count, entry.counter_data.byte_count
+        if entry.HasField("meter_config"):
+            config = entry.meter_config
+            row["meter"] = {name: getattr(config, name) for name in ("cir", "cburst", "pir", "pburst")}
+        if entry.HasField("time_since_last_hit"):
+            row["idle_s"] = entry.time_since_last_hit.elapsed_ns / 1e9
+        if entry.idle_timeout_ns:
+            row["idle_timeout_s"] = entry.idle_timeout_ns / 1e9
+        if entry.is_const or self._table.is_const_table:
+            row["constant"] = True
+        return row
+
+    def _action(self, action: p4r.TableAction) -> Row:
+        match action.WhichOneof("type"):
+            case "action":
+                return self._call(action.action)
+            case "action_profile_member_id":
+                return {"member": action.action_profile_member_id}
+            case "action_profile_group_id":
+                return {"group": action.action_profile_group_id}
+            case "action_profile_action_set":
+                actions = action.action_profile_action_set.action_profile_actions
+                return {"action_set": [self._call(one.action) | {"weight": one.weight} for one in actions]}
+        return {}
+
+    def _call(self, action: p4r.Action) -> Row:
+        return call(self._actions, action)
+
+
+def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
+    """An action with its parameters, by name."""
+    info = actions.get(action.action_id)
+    if info is None:
+        return {"action": f"#{action.action_id}", "params": {}}
+    params = {param.id: param for param in info.params}
+    given = {params[p.param_id].name: int.from_bytes(p.value, "big") for p in action.params}
+    text = ", ".join(
+        f"{param.name}={names.number(given.get(param.name, 0), param.bitwidth, param.name)}"
+        for param in info.params
+    )
+    name = info.preamble.alias or info.preamble.name
+    return {"action": name, "params": given, "call": f"{name}({text})"}
+
+
+def action_counts(client: SwitchClient) -> list[Row]:
+    """Packets and bytes per table and action, as the direct counters of the entries add up."""
+    p4info = client.p4info()
+    counters = {counter.preamble.id for counter in p4info.direct_counters}
+    counted = [table for table in p4info.tables if counters & set(table.direct_resource_ids)]
+    sums: dict[tuple[str, str], Row] = {}
+    for table in (_Reader(client, p4info, one).table() for one in counted):
+        for entry in table["entries"]:
+            key = (table["name"], entry.get("action") or "by action profile")
+            row = sums.setdefault(
+                key, {"table": key[0], "action": key[1], "entries": 0, "packets": 0, "bytes": 0}
+            )
+            row["entries"] += 1
+            row["packets"] += entry.get("packets", 0)
+            row["bytes"] += entry.get("bytes", 0)
+    return list(sums.values())
+
+
+def _match(match: p4r.FieldMatch) -> Row:
+    """A match as numbers."""
+    kind = match.WhichOneof("field_match_type") or "exact"
+    given = getattr(match, kind)
+    row: Row = {"kind": kind}
+    for name in ("value", "mask", "low", "high"):
+        if name in given.DESCRIPTOR.fields_by_name:
+            row[name] = int.from_bytes(getattr(given, name), "big")
+    if kind == "lpm":
+        row["prefix"] = given.prefix_len
+    return row
+
+
+def _match_text(field: p4i.MatchField, match: Row | None) -> str:
+    """A match as people write it."""
+    if match is None:
+        return "*"
+
+    def text(value: int) -> str:
+        return names.number(value, field.bitwidth, field.name)
+
+    match match["kind"]:
+        case "lpm":
+            return f"{text(match['value'])}/{match['prefix']}"
+        case "ternary":
+            return f"{text(match['value'])} &&& {match['mask']:#x}"
+        case "range":
+            return f"{text(match['low'])}..{text(match['high'])}"
+    return text(match["value"])
