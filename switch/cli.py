@@ -9,19 +9,36 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from railweave.switch.options import MAX_SUPER_PACKET_BYTES, SwitchError, SwitchOptions, parse_interfaces
+from railweave.switch.inspect.commands import COMMANDS, EPILOGS
+from railweave.switch.options import (
+    DEFAULT_CPU_PORT,
+    DROP_PORT,
+    MAX_SUPER_PACKET_BYTES,
+    SwitchError,
+    SwitchOptions,
+    Tls,
+    parse_interfaces,
+)
 from railweave.switch.targets import TARGETS
 
 _MODULES = {"embedded": "daemon", "bmv2": "bmv2"}
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+for _command in COMMANDS:
+    app.command(_command.__name__, epilog=EPILOGS[_command.__name__])(_command)
+
+_EXAMPLES = """
+Examples:
+
+  railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559     run a switch
+
+  railweave switch tables routes                                    look into a running one
+"""
 
 
-@app.command(
-    "switch",
-    epilog="Example: railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559",
-)
+@app.callback(invoke_without_command=True, epilog=_EXAMPLES)
 def switch(
+    context: typer.Context,
     *,
     interface: Annotated[
         list[str] | None,
@@ -42,8 +59,21 @@ def switch(
             help="Longest run of like UDP packets sent as one; short on slow links, 0 sends each alone.",
         ),
     ] = MAX_SUPER_PACKET_BYTES,
+    cpu_port: Annotated[
+        int, typer.Option(min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller.")
+    ] = DEFAULT_CPU_PORT,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the P4Runtime server (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="CA of clients' certificates (PEM); without it they need none.")
+    ] = None,
 ) -> None:
-    """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready."""
+    """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready.
+
+    The commands look into a switch that is running.
+    """
+    if context.invoked_subcommand is not None:
+        return
     try:
         if target not in TARGETS:
             raise SwitchError(f"unknown target {target!r}; there are {', '.join(TARGETS)}")
@@ -56,6 +86,8 @@ def switch(
             program=program,
             p4info=p4info,
             super_packet_bytes=super_packet_bytes,
+            cpu_port=cpu_port,
+            tls=Tls.of(tls_cert, tls_key, tls_ca),
         )
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")

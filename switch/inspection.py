@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
 import grpc
 from railweave.switch.p4runtime.server import Extra
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports
 from railweave.v1 import switch_pb2, switch_pb2_grpc
+
+MAX_TRACED = 100_000
+_POLL_S = 0.02
 
 
 class Inspection(switch_pb2_grpc.SwitchServicer):
@@ -49,3 +55,32 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             for field in fields:
                 setattr(answer.pipeline, field, statistics[field])
         return answer
+
+    async def Trace(  # noqa: N802 - gRPC's name
+        self,
+        request: switch_pb2.TraceRequest,
+        context: grpc.aio.ServicerContext[switch_pb2.TraceRequest, switch_pb2.TracedPacket],
+    ) -> AsyncIterator[switch_pb2.TracedPacket]:
+        """Follow packets until enough have been seen, or the client has seen enough."""
+        pipeline = self._pipeline
+        if pipeline is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the switch has no program yet")
+            return
+        if not 1 <= request.count <= MAX_TRACED:
+            message = f"a trace follows 1…{MAX_TRACED} packets, not {request.count}"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+        port = request.port if request.HasField("port") else None
+        try:
+            # Lowers the program once more, with words: for large programs that takes a second.
+            await asyncio.to_thread(pipeline.start_trace, port, request.count)
+        except TraceBusy as busy:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(busy))
+        try:
+            left = request.count
+            while left > 0:
+                for trace in pipeline.take_traces():
+                    left -= 1
+                    yield switch_pb2.TracedPacket(json=json.dumps(trace.json()))
+                await asyncio.sleep(_POLL_S)
+        finally:
+            pipeline.stop_trace()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -75,6 +76,20 @@ class SwitchClient:
                 switch_pb2.GetPortsRequest(), timeout=_ANSWER_S
             )
         return answer
+
+    def trace(self, port: int | None, count: int, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """The ways of the next packets as `railweave.switch.trace` has them; ends early after `timeout_s`."""
+        request = switch_pb2.TraceRequest(port=port, count=count)
+        try:
+            for packet in self._switch.Trace(request, timeout=timeout_s):
+                yield json.loads(packet.json)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                return
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                raise SwitchError(error.details() or "there is nothing to trace") from None
+            with self._explained():
+                raise
 
     def _no_program(self) -> SwitchError:
         return SwitchError(

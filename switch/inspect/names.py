@@ -53,7 +53,7 @@ def span(text: str | None, size: int, name: str) -> range:
 
 
 def number(value: int, bitwidth: int, name: str = "") -> str:
-    """A value as people write it: an address by its width and its field's name, else decimal or hexadecimal."""
+    """A value as people write it: an address by width and field name, else decimal or hexadecimal."""
     if bitwidth == 48:
         return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
     if re.search(r"ip|addr", name, re.IGNORECASE) and bitwidth in (32, 128):

@@ -56,7 +56,9 @@ class _Reader:
 
     def _entry(self, entry: p4r.TableEntry) -> Row:
         fields = {field.id: field for field in self._table.match_fields}
-        row: Row = {"match": {fields[m.field_id].name: _match(m) for m in entry.match if m.field_id in fields}}
+        row: Row = {
+            "match": {fields[m.field_id].name: _match(m) for m in entry.match if m.field_id in fields}
+        }
         row["text"] = {
             field.name: _match_text(field, row["match"].get(field.name)) for field in self._table.match_fields
         }
@@ -151,7 +153,7 @@ def _match_text(field: p4i.MatchField, match: Row | None) -> str:
         case "lpm":
             return f"{text(match['value'])}/{match['prefix']}"
         case "ternary":
-            return f"{text(match['value'])} &&& {match['mask']:#x}"
+            return f"{match['value']:#x} &&& {match['mask']:#x}"
         case "range":
             return f"{text(match['low'])}..{text(match['high'])}"
     return text(match["value"])

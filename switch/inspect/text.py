@@ -25,7 +25,9 @@ def print_stats(console: Console, result: Row) -> None:
         for port in result["ports"]:
             lost = sum(port[name] for name in ("rx_missed", "rx_refused", "tx_dropped", "tx_refused"))
             row = [str(port["port"]), port["interface"], "up" if port["up"] else "down"]
-            row += [f"{port[n]:,}" for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")] + [f"{lost:,}"]
+            row += [f"{port[n]:,}" for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")] + [
+                f"{lost:,}"
+            ]
             if rates:
                 row += [f"{port[f'{n}_packets_per_s']:,.0f}" for n in ("rx", "tx")]
                 row += [f"{port[f'{n}_bytes_per_s'] * 8e-6:,.2f}" for n in ("rx", "tx")]
@@ -60,7 +62,9 @@ def print_tables(console: Console, tables: Sequence[Row], *, entries: bool) -> N
         return
     for table in tables:
         default = (table["default"] or {}).get("call", "-")
-        console.print(f"{table['name']}: {len(table['entries'])} of {table['size']} entries, default {default}")
+        console.print(
+            f"{table['name']}: {len(table['entries'])} of {table['size']} entries, default {default}"
+        )
         if table["entries"]:
             _print_entries(console, table["entries"])
         console.print()
@@ -103,7 +107,9 @@ def _extra(entry: Row, name: str) -> str:
 
 def print_declared(console: Console, rows: Sequence[Row]) -> None:
     """Arrays without their values."""
-    _print(console, ["name", "size", "cells"], [[r["name"], f"{r['size']:,}", r["cells"]] for r in rows], left=1)
+    _print(
+        console, ["name", "size", "cells"], [[r["name"], f"{r['size']:,}", r["cells"]] for r in rows], left=1
+    )
 
 
 def print_registers(console: Console, result: Row) -> None:
@@ -115,14 +121,18 @@ def print_registers(console: Console, result: Row) -> None:
 
     def flush() -> None:
         for at in range(0, len(pending), _PER_LINE):
-            line = "  ".join(f"{value:#x}" if value > 9 else str(value) for value in pending[at : at + _PER_LINE])
+            line = "  ".join(
+                f"{value:#x}" if value > 9 else str(value) for value in pending[at : at + _PER_LINE]
+            )
             console.print(f"{start + at:>8}  {line}")
         pending.clear()
 
     for begin, end, value in runs(values, first):
         if end - begin >= _PER_LINE:
             flush()
-            console.print(f"{begin:>8}  … {end}: all {value:#x}" if value > 9 else f"{begin:>8}  … {end}: all {value}")
+            console.print(
+                f"{begin:>8}  … {end}: all {value:#x}" if value > 9 else f"{begin:>8}  … {end}: all {value}"
+            )
             start = end + 1
         else:
             if not pending:
@@ -157,21 +167,31 @@ def print_meters(console: Console, result: Row) -> None:
 
 def print_groups(console: Console, result: Row) -> None:
     """Multicast groups, clone sessions, and members and groups of action profiles."""
-    for title, key, number in (("multicast group", "multicast", "group"), ("clone session", "clone_sessions", "session")):
+    for title, key, number in (
+        ("multicast group", "multicast", "group"),
+        ("clone session", "clone_sessions", "session"),
+    ):
         rows = result[key]
         if rows is None:
             console.print(f"{title}s: this switch's P4Runtime server reads none")
             continue
         console.print(f"{title}s: {len(rows)}")
-        _print(console, [title, "port:instance"], [[str(r[number]), _ports(r["replicas"])] for r in rows], left=2)
+        if not rows:
+            continue
+        _print(
+            console, [title, "port:instance"], [[str(r[number]), _ports(r["replicas"])] for r in rows], left=2
+        )
     for profile in result["profiles"] or ():
-        console.print(f"action profile {profile['name']}")
+        console.print(
+            f"action profile {profile['name']}: {len(profile['members'])} members, {len(profile['groups'])} groups"
+        )
         members = [[f"member {m['member']}", m.get("call", "-")] for m in profile["members"]]
         members += [
             [f"group {g['group']}", ", ".join(f"{m['weight']}x {m['member']}" for m in g["members"])]
             for g in profile["groups"]
         ]
-        _print(console, ["", ""], members, left=2)
+        for name, does in members:
+            console.print(f"  {name}: {does}")
 
 
 def _ports(replicas: Iterable[Row]) -> str:

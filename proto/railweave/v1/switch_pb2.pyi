@@ -6,6 +6,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class TraceRequest(_message.Message):
+    __slots__ = ("port", "count")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    count: int
+    def __init__(self, port: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class TracedPacket(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
 class GetPortsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

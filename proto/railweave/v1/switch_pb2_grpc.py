@@ -39,6 +39,11 @@ class SwitchStub:
                 request_serializer=railweave_dot_v1_dot_switch__pb2.GetPortsRequest.SerializeToString,
                 response_deserializer=railweave_dot_v1_dot_switch__pb2.GetPortsResponse.FromString,
                 _registered_method=True)
+        self.Trace = channel.unary_stream(
+                '/railweave.v1.Switch/Trace',
+                request_serializer=railweave_dot_v1_dot_switch__pb2.TraceRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_switch__pb2.TracedPacket.FromString,
+                _registered_method=True)
 
 
 class SwitchServicer:
@@ -51,6 +56,14 @@ class SwitchServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Trace(self, request, context):
+        """The way of the next packets through parser, tables and actions; ends after `count` of them.
+        FAILED_PRECONDITION: there is no program, or another trace is running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SwitchServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +71,11 @@ def add_SwitchServicer_to_server(servicer, server):
                     servicer.GetPorts,
                     request_deserializer=railweave_dot_v1_dot_switch__pb2.GetPortsRequest.FromString,
                     response_serializer=railweave_dot_v1_dot_switch__pb2.GetPortsResponse.SerializeToString,
+            ),
+            'Trace': grpc.unary_stream_rpc_method_handler(
+                    servicer.Trace,
+                    request_deserializer=railweave_dot_v1_dot_switch__pb2.TraceRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_switch__pb2.TracedPacket.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +105,33 @@ class Switch:
             '/railweave.v1.Switch/GetPorts',
             railweave_dot_v1_dot_switch__pb2.GetPortsRequest.SerializeToString,
             railweave_dot_v1_dot_switch__pb2.GetPortsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/railweave.v1.Switch/Trace',
+            railweave_dot_v1_dot_switch__pb2.TraceRequest.SerializeToString,
+            railweave_dot_v1_dot_switch__pb2.TracedPacket.FromString,
             options,
             channel_credentials,
             insecure,

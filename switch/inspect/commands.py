@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave switch stats|tables|registers|…`: what a running switch holds, as text and as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from railweave.switch.options import SwitchError, Tls
+
+if TYPE_CHECKING:
+    from railweave.switch.inspect.client import SwitchClient
+    from rich.console import Console
+
+_PLAIN_WIDTH = 160  # of tables in files and pipes
+
+Grpc = Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")]
+DeviceId = Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")]
+TlsCa = Annotated[Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")]
+TlsCert = Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option(help="The client's own key (PEM).")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write JSON to this file; - is stdout.", dir_okay=False)
+]
+Indexes = Annotated[str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells; all if left out.")]
+
+EPILOGS = {
+    "stats": "Example: railweave switch stats --interval 5",
+    "tables": "Example: railweave switch tables routes --json routes.json",
+    "registers": "Example: railweave switch registers seen 0:64",
+    "counters": "Example: railweave switch counters arrivals",
+    "meters": "Example: railweave switch meters rates 2",
+    "groups": "Example: railweave switch groups --grpc 127.0.0.1:9560 --device-id 2",
+    "trace": "Example: railweave switch trace --port 1 --count 3",
+}
+
+
+def stats(
+    *,
+    interval: Annotated[
+        float, typer.Option(min=0, max=3600, help="Seconds over which rates are measured; 0 for none.")
+    ] = 1.0,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show counters and rates of ports, and packets per table and action."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        from railweave.switch.inspect import text  # noqa: PLC0415
+        from railweave.switch.inspect.stats import stats as read  # noqa: PLC0415
+
+        result = read(client, interval)
+        _show(result, json_file, lambda console: text.print_stats(console, result))
+
+
+def tables(
+    *,
+    table: Annotated[str | None, typer.Argument(help="A table's name; without one, all in short.")] = None,
+    entries: Annotated[bool, typer.Option("--entries", help="Show the entries of all tables.")] = False,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show tables: entries by name with match fields, actions, counters, meters and idle times."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        from railweave.switch.inspect import tables as reader  # noqa: PLC0415
+        from railweave.switch.inspect import text  # noqa: PLC0415
+
+        rows = reader.tables(client, table)
+        shown = entries or table is not None
+        _show({"tables": rows}, json_file, lambda console: text.print_tables(console, rows, entries=shown))
+
+
+def registers(
+    *,
+    register: Annotated[
+        str | None, typer.Argument(help="A register's name; without one, their list.")
+    ] = None,
+    indexes: Indexes = None,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show values of a register by name and index."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        _array(client, "register", register, indexes, json_file)
+
+
+def counters(
+    *,
+    counter: Annotated[str | None, typer.Argument(help="A counter's name; without one, their list.")] = None,
+    indexes: Indexes = None,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show cells of an indirect counter that have counted something."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        _array(client, "counter", counter, indexes, json_file)
+
+
+def meters(
+    *,
+    meter: Annotated[str | None, typer.Argument(help="A meter's name; without one, their list.")] = None,
+    indexes: Indexes = None,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the configured cells of an indirect meter; those of entries stand in `tables`."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        _array(client, "meter", meter, indexes, json_file)
+
+
+def groups(
+    *,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show multicast groups, clone sessions, and members and groups of action profiles."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        from railweave.switch.inspect import text  # noqa: PLC0415
+        from railweave.switch.inspect.groups import groups as read  # noqa: PLC0415
+
+        result = read(client)
+        _show(result, json_file, lambda console: text.print_groups(console, result))
+
+
+def trace(
+    *,
+    port: Annotated[int | None, typer.Option(min=0, help="Only packets that come in here.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many packets.")] = 1,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for them.")] = 10.0,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Follow the next packets through parser, tables and actions."""
+    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
+        from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
+        from railweave.switch.trace import render  # noqa: PLC0415
+
+        console = _console(json_file)
+        traces: list[dict[str, Any]] = []
+        try:
+            for one in client.trace(port, count, timeout):
+                traces.append(one)
+                console.print(render(one), markup=False, soft_wrap=True)
+                console.print()
+        except Unsupported:
+            raise SwitchError(
+                "only the embedded switch traces packets; BMv2 does with --log-console"
+            ) from None
+        if len(traces) < count:
+            console.print(f"{len(traces)} of {count} packets came within {timeout:g} s")
+        _write({"traces": traces}, json_file)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (stats, tables, registers, counters, meters, groups, trace)
+
+
+@contextlib.contextmanager
+def _switch(
+    grpc: str, device_id: int, ca: Path | None, certificate: Path | None, key: Path | None
+) -> Iterator[SwitchClient]:
+    """A client; what goes wrong ends the command in one line."""
+    # Imported only now: gRPC is slow to import, and --help needs none.
+    from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
+
+    try:
+        with SwitchClient(grpc, device_id, ca, Tls.of(certificate, key, None)) as client:
+            yield client
+    except SwitchError as error:
+        typer.echo(f"railweave switch: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _array(
+    client: SwitchClient, kind: str, name: str | None, indexes: str | None, json_file: Path | None
+) -> None:
+    from railweave.switch.inspect import cells, text  # noqa: PLC0415
+
+    if name is None:
+        rows = cells.declared(client, kind)
+        _show({f"{kind}s": rows}, json_file, lambda console: text.print_declared(console, rows))
+        return
+    result = cells.cells(client, kind, name, indexes)
+    printers = {"register": text.print_registers, "counter": text.print_counters, "meter": text.print_meters}
+    _show(result, json_file, lambda console: printers[kind](console, result))
+
+
+def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[Console], None]) -> None:
+    print_text(_console(json_file))
+    _write(result, json_file)
+
+
+def _console(json_file: Path | None) -> Console:
+    """Where words for people go: stdout, or stderr if JSON goes to stdout."""
+    from rich.console import Console  # noqa: PLC0415
+
+    chosen = Console(stderr=str(json_file) == "-", highlight=False)
+    if not chosen.is_terminal:
+        chosen.width = _PLAIN_WIDTH
+    return chosen
+
+
+def _write(result: dict[str, Any], path: Path | None) -> None:
+    if path is None:
+        return
+    text = json.dumps(result, indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise SwitchError(f"--json {path}: {error.strerror}") from None
