@@ -182,9 +182,8 @@ def print_groups(console: Console, result: Row) -> None:
             console, [title, "port:instance"], [[str(r[number]), _ports(r["replicas"])] for r in rows], left=2
         )
     for profile in result["profiles"] or ():
-        console.print(
-            f"action profile {profile['name']}: {len(profile['members'])} members, {len(profile['groups'])} groups"
-        )
+        sizes = f"{len(profile['members'])} members, {len(profile['groups'])} groups"
+        console.print(f"action profile {profile['name']}: {sizes}")
         members = [[f"member {m['member']}", m.get("call", "-")] for m in profile["members"]]
         members += [
             [f"group {g['group']}", ", ".join(f"{m['weight']}x {m['member']}" for m in g["members"])]
