@@ -5,9 +5,15 @@
 #include <stdexcept>
 
 namespace railweave::engine {
+namespace {
+
+constexpr std::size_t kFewEntries = 64;
+constexpr std::size_t kMaxScan = 1u << 14;  // entries; beyond, keeping them in order is dear
+
+}  // namespace
 
 Table::Table(const TablePlan& plan, std::uint32_t parameter_words)
-    : plan_(plan), parameter_words_(parameter_words) {
+    : plan_(plan), parameter_words_(parameter_words), space_(plan.words) {
   default_.action = kNone;
   default_.parameters.resize(parameter_words);
 }
@@ -31,17 +37,6 @@ std::uint64_t Table::hash(std::span<const std::uint64_t> key, const std::uint64_
   }
   return hash;
 }
-
-namespace {
-
-bool in_ranges(const Match& match, const std::uint64_t* key) {
-  return std::all_of(match.ranges.begin(), match.ranges.end(), [&](const KeyRange& range) {
-    const std::uint64_t value = (key[range.word] >> range.shift) & (~0ull >> (64 - range.width));
-    return range.low <= value && value <= range.high;
-  });
-}
-
-}  // namespace
 
 bool Table::matches(const Entry& entry, const std::uint64_t* key) const {
   const Match& match = entry.match;
@@ -71,7 +66,7 @@ Entry* Table::find(const Group& group, const std::uint64_t* key) const {
 }
 
 Entry* Table::lookup(const std::uint64_t* key) {
-  if (plan_.kind == MatchKind::kTernary) return scan(key);
+  if (plan_.kind == MatchKind::kTernary) return scans_ ? scan(key) : space_.lookup(key);
   for (const Group& group : groups_) {
     if (Entry* entry = find(group, key)) return entry;
   }
@@ -125,6 +120,35 @@ void Table::remove_from_group(Entry* entry) {
   if (--group->used == 0) groups_.erase(group);
 }
 
+void Table::add_ternary(Entry* entry) {
+  space_.add(entry);
+  if (ordered_.size() < kMaxScan) {
+    const auto at = std::upper_bound(ordered_.begin(), ordered_.end(), entry, Better());
+    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
+    const auto behind = patterns_.insert(pattern, entry->match.mask.begin(), entry->match.mask.end());
+    patterns_.insert(behind, entry->match.value.begin(), entry->match.value.end());
+    ordered_.insert(at, entry);
+  }
+  choose_way();
+}
+
+void Table::remove_ternary(Entry* entry) {
+  space_.remove(entry);
+  const auto at = std::lower_bound(ordered_.begin(), ordered_.end(), entry, Better());
+  if (at != ordered_.end() && *at == entry) {
+    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
+    patterns_.erase(pattern, pattern + 2 * plan_.words);
+    ordered_.erase(at);
+  }
+  choose_way();
+}
+
+/// A scan is quick for few entries, and where nearly every entry has a mask of its own.
+void Table::choose_way() {
+  const std::size_t count = ordered_.size();
+  scans_ = count == space_.size() && (count <= kFewEntries || count <= 4 * space_.tuples());
+}
+
 void Table::check(std::uint32_t action, std::vector<std::uint64_t>& parameters) const {
   // A value set is a table without actions: it is only asked whether it has an entry.
   const bool value_set = action == kNone && plan_.actions.empty();
@@ -142,10 +166,14 @@ std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::
     throw std::invalid_argument("table: key of another length");
   }
   for (std::size_t i = 0; i < match.value.size(); ++i) match.value[i] &= match.mask[i];
-  for (const KeyRange& range : match.ranges) {
-    if (range.word >= plan_.words || range.width < 1 || range.shift + range.width > 64) {
+  for (std::size_t i = 0; i < match.ranges.size(); ++i) {
+    const KeyRange& range = match.ranges[i];
+    const std::size_t more = range.width > 64 ? (range.width + 63) / 64 - 1 : 0;
+    const bool fits = more ? range.shift == 0 : range.width >= 1 && range.shift <= 64 - range.width;
+    if (!fits || std::uint64_t{range.word} + more >= plan_.words || i + more >= match.ranges.size()) {
       throw std::invalid_argument("table: range outside the key");
     }
+    i += more;
   }
   if (entries_.size() >= plan_.size) throw std::length_error("table: full");
   auto entry = std::make_unique<Entry>();
@@ -157,15 +185,7 @@ std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::
   if (!free_slots_.empty()) free_slots_.pop();
   Entry* raw = entry.get();
   if (plan_.kind == MatchKind::kTernary) {
-    const auto at =
-        std::upper_bound(ordered_.begin(), ordered_.end(), raw, [](const Entry* a, const Entry* b) {
-          const auto first = a->match.priority, second = b->match.priority;
-          return first != second ? first > second : a->slot < b->slot;
-        });
-    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
-    const auto behind = patterns_.insert(pattern, raw->match.mask.begin(), raw->match.mask.end());
-    patterns_.insert(behind, raw->match.value.begin(), raw->match.value.end());
-    ordered_.insert(at, raw);
+    add_ternary(raw);
   } else {
     add_to_group(raw);
   }
@@ -189,10 +209,7 @@ void Table::modify(std::uint64_t handle, std::uint32_t action, std::vector<std::
 void Table::remove(std::uint64_t handle) {
   Entry* gone = &entry(handle);
   if (plan_.kind == MatchKind::kTernary) {
-    const auto at = std::find(ordered_.begin(), ordered_.end(), gone);
-    const auto pattern = patterns_.begin() + 2 * plan_.words * (at - ordered_.begin());
-    patterns_.erase(pattern, pattern + 2 * plan_.words);
-    ordered_.erase(at);
+    remove_ternary(gone);
   } else {
     remove_from_group(gone);
   }

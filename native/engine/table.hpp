@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Match tables: exact by hash, longest prefix by one hash per prefix length, ternary and range by a scan
-// of the entries in the order of their priority.
+// of the entries in the order of their rank or, where that is long, by tuple space search.
 #pragma once
 
 #include <cstdint>
@@ -11,51 +11,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/entry.hpp"
 #include "engine/plan.hpp"
+#include "engine/tuple_space.hpp"
 
 namespace railweave::engine {
-
-struct CounterValue {
-  std::uint64_t packets = 0;
-  std::uint64_t bytes = 0;
-};
-
-/// One rate of a meter: tokens per microsecond and the size of its bucket.
-struct MeterRate {
-  double tokens_per_us = 0;
-  std::uint64_t burst = 0;
-};
-
-/// An inclusive range on `width` bits of a key word, from bit `shift`.
-struct KeyRange {
-  std::uint32_t word, shift, width;
-  std::uint64_t low, high;
-};
-
-/// What an entry matches: key & mask == value, and all ranges hold.
-struct Match {
-  std::vector<std::uint64_t> value;
-  std::vector<std::uint64_t> mask;
-  std::vector<KeyRange> ranges;
-  std::int64_t priority = 0;  // greater wins; of an LPM table: the prefix length
-};
-
-/// An action with its parameters, padded with zeros to the plan's parameter_words.
-struct Choice {
-  std::uint32_t action = 0;
-  std::vector<std::uint64_t> parameters;
-};
-
-struct Entry {
-  std::uint64_t handle = 0;
-  Match match;
-  std::uint32_t action = 0;
-  std::vector<std::uint64_t> parameters;  // padded with zeros to the plan's parameter_words
-  CounterValue counter;
-  std::uint32_t slot = 0;  // lowest free index below the table's size: of the direct meter, and BMv2's order
-  std::uint64_t timeout_us = 0;  // 0: never idle too long
-  std::uint64_t last_hit_us = 0, reported_us = ~0ull;
-};
 
 class Table {
  public:
@@ -102,6 +62,9 @@ class Table {
   bool matches(const Entry& entry, const std::uint64_t* key) const;
   Entry* scan(const std::uint64_t* key) const;
   Entry* find(const Group& group, const std::uint64_t* key) const;
+  void add_ternary(Entry* entry);
+  void remove_ternary(Entry* entry);
+  void choose_way();
   static std::uint64_t hash(std::span<const std::uint64_t> key, const std::uint64_t* mask);
   static void place(Group& group, Entry* entry);
   void add_to_group(Entry* entry);
@@ -115,8 +78,10 @@ class Table {
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> free_slots_;
   std::uint32_t next_slot_ = 0;
   std::vector<Group> groups_;            // exact: one; LPM: longest prefix first
-  std::vector<Entry*> ordered_;          // ternary: greatest priority first, then by slot, as BMv2
+  std::vector<Entry*> ordered_;          // ternary: the best first, while there are not too many
   std::vector<std::uint64_t> patterns_;  // value and mask of each of these, side by side
+  TupleSpace space_;                     // ternary: all entries
+  bool scans_ = true;                    // whether `ordered_` is the quicker way
   Entry default_;
   std::vector<std::vector<Choice>> selectors_;
 };

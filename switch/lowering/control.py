@@ -199,8 +199,6 @@ class TableReader:
             node = graph.select(graph.to_bool(self.expressions.initial(valid)), node, graph.const(0))
         if part.get("mask") is not None:
             node = graph.binary("&", node, graph.const(hexstr(part["mask"], place) & mask(member.width)))
-        if kind == "range" and member.width > 64:
-            raise unsupported("a range match on more than 64 bits", part, place)
         name = part.get("name") or f"{member.header}.{member.name}"
         return check(name, str, place), MatchType(kind), node, member.width
 

@@ -96,7 +96,7 @@ def encode(table: TableInfo, matches: tuple[FieldMatch, ...]) -> Key:
     for match, key in zip(matches, table.key, strict=True):
         full = (1 << key.bitwidth) - 1
         if key.match is MatchType.RANGE:
-            encoded.ranges.append((key.word, key.shift, key.bitwidth, match.value, match.high))
+            encoded.ranges.extend(_range(key, match))
             continue
         mask = full
         if key.match is MatchType.LPM:
@@ -107,3 +107,13 @@ def encode(table: TableInfo, matches: tuple[FieldMatch, ...]) -> Key:
             encoded.value[key.word + i] |= ((match.value << key.shift) >> (64 * i)) & LOW64
             encoded.mask[key.word + i] |= ((mask << key.shift) >> (64 * i)) & LOW64
     return encoded._replace(prefix=prefix)
+
+
+def _range(key: KeyField, match: FieldMatch) -> list[tuple[int, int, int, int, int]]:
+    """A range as the engine wants it: one item, or one per word of a field wider than a word."""
+    if key.words == 1:
+        return [(key.word, key.shift, key.bitwidth, match.value, match.high)]
+    return [
+        (key.word + i, 0, key.bitwidth, (match.value >> 64 * i) & LOW64, (match.high >> 64 * i) & LOW64)
+        for i in range(key.words)
+    ]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meters in virtual time beside the arithmetic of RFC 2698's two rate three color marker, colour-blind.
+
+BMv2 takes tokens from the peak bucket before it looks at the committed one, as the RFC does, and counts whole
+tokens since the switch began; its clock cannot be stopped, so that it has no vectors with other rates than 0
+and more than any test uses.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+from railweave.switch.pipeline import MeterConfig, Pipeline, exact
+from vectors.case import case
+
+HEADERS = 11 + 63
+COLOR = 11 + (1 + 7 + 33 + 64 + 71 + 208) // 8  # behind the results of registers
+
+
+@dataclass
+class Marker:
+    """RFC 2698, section 3; rates per second, time in microseconds."""
+
+    config: MeterConfig
+
+    def __post_init__(self) -> None:
+        self.committed = Fraction(self.config.cburst)
+        self.peak = Fraction(self.config.pburst)
+        self.last_us = 0
+
+    def mark(self, now_us: int, cost: int) -> int:
+        passed = Fraction(now_us - self.last_us, 1_000_000)
+        self.last_us = now_us
+        self.committed = min(self.committed + passed * self.config.cir, Fraction(self.config.cburst))
+        self.peak = min(self.peak + passed * self.config.pir, Fraction(self.config.pburst))
+        if self.peak < cost:
+            return 2
+        self.peak -= cost
+        if self.committed < cost:
+            return 1
+        self.committed -= cost
+        return 0
+
+
+@pytest.fixture
+def cells() -> Pipeline:
+    pipeline = Pipeline.load(case("cells").json.read_bytes())
+    pipeline.insert("I.counted", [exact(1)], "I.hit", [1])
+    return pipeline
+
+
+def colours(pipeline: Pipeline, now_us: int, size: int) -> tuple[int, int]:
+    """Of the direct meter (bytes) and of the indirect one (packets)."""
+    packet = bytes([2, 1]) + bytes(9) + bytes(size - 11)
+    [(_, out)] = pipeline.inject(1, packet, now_us)
+    return out[COLOR] >> 4, out[COLOR] & 15
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
+    # Whole tokens in every step of time, as BMv2 counts no others.
+    packets, octets = MeterConfig(2_000, 2, 4_000, 3), MeterConfig(400_000, 900, 1_000_000, 2_000)
+    cells.set_meter("I.police", 2, packets)
+    [entry] = cells.entries("I.counted")
+    cells.set_direct_meter("I.counted", entry.handle, octets)
+    rng, now_us = random.Random(seed), 0
+    indirect, direct = Marker(packets), Marker(octets)
+    seen = set()
+    for _ in range(400):
+        now_us += rng.choice((0, 0, 0, 0, 500, 500, 1000))
+        size = rng.choice((HEADERS, 100, 300, 900))
+        want = direct.mark(now_us, size), indirect.mark(now_us, 1)
+        assert colours(cells, now_us, size) == want
+        seen.add(want)
+    assert {color for color, _ in seen} == {color for _, color in seen} == {0, 1, 2}
+
+
+def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
+    config = MeterConfig(1, 2, 3, 4)
+    assert cells.meter("I.police", 1) is None
+    cells.set_meter("I.police", 1, config)
+    assert cells.meter("I.police", 1) == config
+    cells.set_meter("I.police", 1, None)
+    assert cells.meter("I.police", 1) is None
+    [entry] = cells.entries("I.counted")
+    cells.set_direct_meter("I.counted", entry.handle, config)
+    assert cells.direct_meter("I.counted", entry.handle) == config
+    cells.delete("I.counted", entry.handle)
+    handle = cells.insert("I.counted", [exact(1)], "I.hit", [1])
+    assert cells.direct_meter("I.counted", handle) is None
+    for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
+        with pytest.raises(ValueError, match="meter"):
+            cells.set_meter("I.police", 1, wrong)
+    with pytest.raises(ValueError, match="belongs to the entries"):
+        cells.set_meter("I.limit", 0, config)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reaches the control plane: packets to and from the CPU port, digests, idle entries."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from railweave.switch.pipeline import Digest, Pipeline, exact, range_, ternary
+from vectors.case import case
+
+CPU = 510
+
+
+@pytest.fixture
+def cpu() -> Pipeline:
+    pipeline = Pipeline.load(case("cpu").json.read_bytes())
+    pipeline.set_cpu_port(CPU)
+    return pipeline
+
+
+def data(key: int) -> bytes:
+    return bytes([key]) + bytes(11)
+
+
+def readable(fd: int) -> bool:
+    try:
+        return os.eventfd_read(fd) > 0
+    except BlockingIOError:
+        return False
+
+
+def test_packets_in_wait_with_their_header(cpu: Pipeline) -> None:
+    notices = cpu.notices_fd
+    assert not readable(notices)
+    assert cpu.inject(3, data(9) + b"abc") == []
+    assert readable(notices)
+    assert not readable(notices)
+    assert cpu.packets_in() == [(3 << 7 | 5).to_bytes(2, "big") + data(9) + b"abc"]
+    assert cpu.packets_in() == []
+    cpu.set_cpu_port(None)
+    assert [port for port, _ in cpu.inject(3, data(9))] == [CPU]
+
+
+def test_packets_out_leave_as_they_say(cpu: Pipeline) -> None:
+    assert cpu.packet_out((7 << 7).to_bytes(2, "big") + data(1)) == [(7, data(1))]
+    sent: list[tuple[int, bytes]] = []
+    cpu.connect(lambda port, packet: sent.append((port, packet)))
+    assert cpu.packet_out(b"\x03\x80" + data(1)) == []
+    assert sent == [(CPU, b"\x03\x80" + data(1))]
+    cpu.set_cpu_port(None)
+    with pytest.raises(ValueError, match="no CPU port"):
+        cpu.packet_out(b"\0\0")
+
+
+def test_a_slow_control_plane_loses_notices_and_nothing_else(cpu: Pipeline) -> None:
+    for _ in range(5000):
+        cpu.inject(1, data(9))
+    assert cpu.native.statistics()["unnoticed"] == 5000 - 4096
+    assert len(cpu.packets_in()) == 4096
+    for _ in range(200):
+        cpu.inject(1, data(9) + bytes(60000))
+    assert len(cpu.packets_in()) == (4 << 20) // 60014
+
+
+def test_digests_are_named_and_in_order() -> None:
+    pipeline = Pipeline.load(case("digests").json.read_bytes())
+    mac = 0x123456789ABC
+
+    def packet(kind: int, number: int) -> bytes:
+        head = mac.to_bytes(6, "big") + (300 << 7 | kind).to_bytes(2, "big")
+        return head + bytes(16) + number.to_bytes(2, "big")
+
+    for kind, number in ((1, 7), (0, 8), (2, 9)):
+        pipeline.inject(5, packet(kind, number))
+    assert pipeline.digests() == [Digest("learn_t", (mac, 5, 300, 7)), Digest("other_t", (0, 0, 9, mac))]
+    assert pipeline.digests() == []
+
+
+def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
+    quick = cpu.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=5_000_000, now_us=1_000)
+    slow = cpu.insert("I.hosts", [exact(2)], "I.forward", [2], idle_timeout_ns=20_000_000, now_us=1_000)
+    cpu.insert("I.hosts", [exact(3)], "I.forward", [3], now_us=1_000)
+
+    def told(now_us: int) -> list[int]:
+        return [entry.handle for _, entry in cpu.expired(now_us)]
+
+    assert told(5_999) == []
+    assert told(6_000) == [quick]
+    assert told(7_000) == []
+    cpu.inject(1, data(1), 8_000)
+    assert cpu.time_since_last_hit_ns("I.hosts", quick, 9_500) == 1_500_000
+    assert cpu.time_since_last_hit_ns("I.hosts", slow, 9_500) == 8_500_000
+    assert told(12_999) == []
+    assert told(30_000) == [quick, slow]
+    cpu.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=31_000)
+    assert told(31_000) == []
+    assert told(31_001) == [slow]
+    assert cpu.entry("I.hosts", slow).idle_timeout_ns == 1_000
+
+
+def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:
+    with pytest.raises(ValueError, match="support_timeout"):
+        cpu.insert("I.wide", [range_(0, 9), ternary(0, 0)], "I.mark", [1], 1, idle_timeout_ns=1)
+    with pytest.raises(ValueError, match="not negative"):
+        cpu.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=-1)
