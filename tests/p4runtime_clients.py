@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import finsy
 import grpc
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch, Switch, SwitchOptions
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
-from railweave.switch.p4runtime.server import listen
+from railweave.switch.options import Tls
+from railweave.switch.p4runtime.server import Extra, listen
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 
@@ -30,8 +31,9 @@ class Server:
         self.address = address
         self.pipelines: list[Pipeline] = []
 
-    async def start(self) -> None:
-        self._server = await listen(Service(DEVICE, self.pipelines.append), self.address)
+    async def start(self, tls: Tls | None = None, extras: Sequence[Extra] = ()) -> None:
+        service = Service(DEVICE, self.pipelines.append)
+        self._server = await listen(service, self.address, tls, extras)
         await self._server.start()
 
     async def stop(self) -> None:
