@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave switch stats|tables|registers|…` on a switch in this process: what they say and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client
+from p4runtime_entities import MODIFIED, WRITTEN, frame, write
+from railweave.switch.cli import app
+from railweave.switch.inspect.cells import runs
+from railweave.switch.inspect.names import number, span
+from railweave.switch.inspection import Inspection
+from railweave.switch.options import SwitchError
+from railweave.switch.pipeline import Pipeline
+from railweave.switch.ports import PortCounters
+from typer.testing import CliRunner, Result
+
+Run = Callable[..., Awaitable[Result]]
+
+
+class FakePorts:
+    """Two ports, of which the first has counted."""
+
+    def use(self, pipeline: Pipeline | None) -> None:
+        """Packets come from the test."""
+
+    def counters(self) -> list[PortCounters]:
+        zeros = dict.fromkeys(("rx_frames", "rx_missed", "rx_refused", "tx_frames", "tx_refused"), 0)
+        counted = {"rx_packets": 1234, "rx_bytes": 99, "tx_packets": 0, "tx_bytes": 0, "tx_dropped": 7}
+        return [PortCounters(port=n, interface=f"s{n}", up=n == 1, **counted, **zeros) for n in (1, 2)]
+
+
+def command(server: Server, *arguments: str, device: int = DEVICE) -> Awaitable[Result]:
+    """Run a command in a thread, as a process of its own would."""
+    options = ["--grpc", server.address, "--device-id", str(device)]
+    return asyncio.to_thread(CliRunner().invoke, app, [*arguments, *options])
+
+
+async def told(server: Server, *arguments: str) -> Any:
+    done = await command(server, *arguments, "--json", "-")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def looked_into(served: Served, look: Callable[[Server], Awaitable[None]]) -> None:
+    """Let `look` run commands on a switch with one of everything, and one packet behind it."""
+
+    async def test(server: Server) -> None:
+        inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+        await server.stop()
+        await server.start(extras=[inspection.extra()])
+        async with client(server, load=True, program=ENTITIES) as one:
+            inspection.use(server.pipelines[0])
+            await write(one, *(("INSERT", entity) for entity in WRITTEN))
+            await write(one, *(("MODIFY", entity) for entity in MODIFIED))
+            server.pipelines[0].inject(5, frame())
+            await look(server)
+
+    served(test)
+
+
+def test_as_json(served: Served) -> None:
+    async def look(server: Server) -> None:
+        stats = await told(server, "stats", "--interval", "0")
+        assert [port["rx_packets"] for port in stats["ports"]] == [1234, 1234]
+        assert stats["pipeline"]["program"] == "entities.p4"
+        assert stats["actions"] == [
+            {"table": "hosts", "action": "host_port", "entries": 1, "packets": 1, "bytes": 64}
+        ]
+        [hosts] = (await told(server, "tables", "hosts"))["tables"]
+        [entry] = hosts["entries"]
+        assert entry["match"]["hdr.ethernet.destination"] == {"kind": "exact", "value": 0x020000000001}
+        assert (entry["action"], entry["params"], entry["packets"]) == ("host_port", {"port": 3}, 1)
+        assert entry["idle_timeout_s"] == 60
+        assert entry["idle_s"] >= 0
+        sizes = await told(server, "registers", "sizes", "5:8")
+        assert (sizes["first"], sizes["values"]) == (5, [64, 0, 0x01020304])
+        assert (await told(server, "registers"))["registers"] == [
+            {"name": "sizes", "size": 8, "cells": "32 bits"}
+        ]
+        arrivals = await told(server, "counters", "arrivals", "1")
+        assert arrivals["values"] == [{"packets": 5, "bytes": 0}]
+        rates = await told(server, "meters", "rates", "2:4")
+        assert rates["values"] == [{"cir": 10, "cburst": 20, "pir": 30, "pburst": 40}, None]
+        groups = await told(server, "groups")
+        assert groups["multicast"] == [
+            {"group": 4, "replicas": [{"port": 1, "instance": 1}, {"port": 2, "instance": 2}]}
+        ]
+        assert groups["clone_sessions"][0]["packet_length"] == 64
+        assert [len(profile["members"]) for profile in groups["profiles"]] == [3, 1]
+
+    looked_into(served, look)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("stats", "--interval", "0.01"), ["s1", "1,234", "rx/s", "host_port", "packets/s"]),
+        (("tables",), ["hosts", "policy", "NoAction()"]),
+        (("tables", "policy"), ["0x800 &&& 0xff00", "3..9", "to_port(port=2)", "priority"]),
+        (("tables", "spread"), ["02:00:00:00:00:00/24", "group 1"]),
+        (("registers", "sizes"), ["8 cells of 32 bits", "0x1020304"]),
+        (("counters", "arrivals"), ["2 of those read not zero"]),
+        (("meters", "rates"), ["1 configured", "30"]),
+        (("groups",), ["1:1, 2:2", "next_hops: 3 members, 1 groups", "2x 1, 3x 2", "classify(class=9)"]),
+    ],
+)
+def test_as_text(served: Served, arguments: tuple[str, ...], words: list[str]) -> None:
+    async def look(server: Server) -> None:
+        done = await command(server, *arguments)
+        assert done.exit_code == 0, done.output
+        for word in words:
+            assert word in done.output
+
+    looked_into(served, look)
+
+
+def test_packets_are_traced(served: Served) -> None:
+    async def look(server: Server) -> None:
+        running = asyncio.ensure_future(command(server, "trace", "--port", "5", "--timeout", "60"))
+        while not running.done():
+            server.pipelines[0].inject(5, frame())
+            await asyncio.sleep(0)
+        output = (await running).output
+        assert "received on port 5" in output
+        assert "EntitiesIngress.hosts" in output
+
+    looked_into(served, look)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tables", "host"), ["no table 'host'", "did you mean hosts"]),
+        (("registers", "xyz"), ["no register 'xyz'", "there are sizes"]),
+        (("registers", "sizes", "8"), ["0…7", "'8'"]),
+        (("registers", "sizes", "4:2"), ["0…7", "'4:2'"]),
+        (("counters", "arrivals", "x"), ["'x'", "FIRST:END"]),
+        (("tables", "--json", "/nowhere/x.json"), ["/nowhere/x.json"]),
+        (("tables", "--tls-cert", "/nowhere.pem"), ["--tls-key"]),
+        (("tables", "--tls-ca", "/nowhere.pem"), ["/nowhere.pem"]),
+    ],
+)
+def test_mistakes_are_named(served: Served, arguments: tuple[str, ...], words: list[str]) -> None:
+    async def look(server: Server) -> None:
+        done = await command(server, *arguments)
+        assert done.exit_code == 1
+        for word in words:
+            assert word in done.stderr
+
+    looked_into(served, look)
+
+
+def test_a_switch_that_is_another_or_none_is_named(served: Served, tmp_path: Path) -> None:
+    async def test(server: Server) -> None:
+        absent = Server(f"unix:{tmp_path}/nobody")
+        for where, device, words in (
+            (absent, DEVICE, ["no switch answers", "nobody", "--grpc"]),
+            (server, 9, [f"device {DEVICE}, not 9", "--device-id"]),
+            (server, DEVICE, ["no program yet", "--program"]),
+        ):
+            done = await command(where, "tables", device=device)
+            assert done.exit_code == 1
+            for word in words:
+                assert word in done.stderr
+
+    served(test)
+
+
+def test_values_as_people_write_them() -> None:
+    assert number(0x0A000001, 32, "hdr.ipv4.dst_addr") == "10.0.0.1"
+    assert number(0x0A000001, 32, "color") == "0xa000001"
+    assert number(2, 48) == "00:00:00:00:00:02"
+    assert number(300, 9) == "300"
+    assert list(span("2:4", 8, "x")) == [2, 3]
+    assert list(span("6:", 8, "x")) == [6, 7]
+    assert list(span("3", 8, "x")) == [3]
+    with pytest.raises(SwitchError, match="FIRST:END"):
+        span("-1", 8, "x")
+    assert runs([5, 5, 0], 3) == [(3, 4, 5), (5, 5, 0)]
