@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from railweave._native.agent import Agent, Failure, FailureKind
@@ -35,6 +35,9 @@ from railweave.hosts.rails import Opening, connect_rail, open_rail
 from railweave.hosts.reports import RailReport, Record, Stats, group_report
 from railweave.hosts.striper import FixedStriper, StripedRail, default_shares, normalised
 from railweave.hosts.trees import Trees
+
+if TYPE_CHECKING:
+    from railweave.hosts.metrics import MetricsServer
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
 KEPT = 64  # calls in flight before finished ones are looked for
@@ -84,11 +87,17 @@ class Communicator:
         self._membership: Membership | None = None
         self._trees = Trees(self._agent)
         held: list[Membership] = []
-        self._close = weakref.finalize(self, _close, self._agent, self._trees, held)
-        if options.world_size == 1:
-            return
+        servers: list[MetricsServer] = []
+        self._close = weakref.finalize(self, _close, self._agent, self._trees, held, servers)
+        self.metrics_address = (
+            ""  # HOST:PORT where Prometheus finds this rank, if options.metrics asks for it
+        )
         try:
-            self._connect(join or controller_join(), held)
+            if options.world_size > 1:
+                self._connect(join or controller_join(), held)
+            if options.metrics:
+                servers.append(self._serve_metrics())
+                self.metrics_address = servers[0].address
         except BaseException:
             self.close()
             raise
@@ -127,6 +136,18 @@ class Communicator:
             ]
         )
         self._plan = planner(striper, self._ledger, self._refused)
+
+    def _serve_metrics(self) -> MetricsServer:
+        from railweave.hosts.metrics import MetricsServer, RankCollector  # noqa: PLC0415 - few ask for it
+
+        reference = weakref.ref(self)
+
+        def stats() -> Stats | None:
+            alive = reference()
+            return alive.stats() if alive is not None else None
+
+        collector = RankCollector(self.options.job, self.rank, stats, _decisions(self))
+        return MetricsServer(self.options.metrics, collector)
 
     def _shares_of(self, used: Sequence[Opening]) -> dict[str, float]:
         if not self.options.shares:
@@ -310,8 +331,10 @@ class _Done(Work):
         return True
 
 
-def _close(agent: Agent, trees: Trees, held: list[Membership]) -> None:
+def _close(agent: Agent, trees: Trees, held: list[Membership], servers: list[MetricsServer]) -> None:
     """Close an agent and give up its membership, without a reference to the communicator."""
+    for server in servers:
+        server.close()
     trees.close()
     agent.close(LINGER_S)
     trees.join()

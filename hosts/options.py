@@ -62,6 +62,7 @@ class Options:
     # Ranks that compute are not silent: their agents answer. A rank that is killed is named sooner, by the
     # controller and by TCP.
     peer_timeout_s: float = 5.0
+    metrics: str = ""  # HOST:PORT for Prometheus, port 0 for any; empty: none
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -124,6 +125,7 @@ def options_from(
     shares: Mapping[str, float] | None = None,
     timeout_s: float | None = None,
     peer_timeout_s: float | None = None,
+    metrics: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_* (the names here, in capitals)."""
@@ -142,6 +144,7 @@ def options_from(
         shares=dict(shares),
         timeout_s=timeout_s,
         peer_timeout_s=peer_timeout_s,
+        metrics=environment.get("RAILWEAVE_METRICS", "") if metrics is None else metrics,
     )
 
 

@@ -73,6 +73,7 @@ def init(
     shares: Mapping[str, float] | None = None,
     timeout_s: float | None = None,
     peer_timeout_s: float | None = None,
+    metrics: str | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -80,7 +81,8 @@ def init(
     RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
     the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow) and
     RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:
-    without a sign of life from a rank's process).
+    without a sign of life from a rank's process). With `metrics` or RAILWEAVE_METRICS (HOST:PORT), Prometheus
+    finds this rank's counts there.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -96,6 +98,7 @@ def init(
             shares=shares,
             timeout_s=timeout_s,
             peer_timeout_s=peer_timeout_s,
+            metrics=metrics,
         )
     )
 

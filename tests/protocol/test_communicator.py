@@ -349,3 +349,9 @@ def test_closed_communicators_refuse() -> None:
     job = StaticJob(2)
     job.run(work)
     assert all(membership.left for membership in job.memberships.values())
+
+
+def test_metrics_that_cannot_be_served_are_refused() -> None:
+    for listen in ("9000", "127.0.0.1:x", "192.0.2.1:0"):
+        with pytest.raises(InvalidOption, match="metrics="):
+            StaticJob(1).communicator(0, "", metrics=listen)

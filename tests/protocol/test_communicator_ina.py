@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import os
 import threading
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from railweave._native import ina
+from railweave._native.agent import Failure, FailureKind
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailDown, UnsupportedDType
@@ -183,3 +188,51 @@ def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitc
         job.meet()
 
     job.run(work, "ina=ina@lo", timeout_s=1.5)
+
+
+def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(100, np.float32))
+        with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
+            told = answer.read().decode()
+        who = f'job="default",rail="ina",rank="{comm.rank}"'
+        assert (
+            f'railweave_rail_slices_total{{job="default",kind="ina",rail="ina",rank="{comm.rank}"}} 1.0'
+            in told
+        )
+        assert f'railweave_group_results_total{{group="{GROUP}",job="default",{who},tree="0"}}' in told
+        assert f'railweave_group_slots{{group="{GROUP}",job="default",{who},tree="0"}} {SLOTS}.0' in told
+        assert 'reason="",size_class="512"} 1.0' in told
+        job.meet()
+
+    job.run(work, "ina=ina@lo", metrics="127.0.0.1:0")
+
+
+CYCLES = 100
+
+
+def resources() -> tuple[int, int]:
+    """Threads and descriptors of this process."""
+    return len([*Path("/proc/self/task").iterdir()]), len([*Path("/proc/self/fd").iterdir()])
+
+
+def test_nothing_is_left_of_groups_that_a_death_has_ended(switch: LoopbackSwitch) -> None:
+    """Formed and ended by a lost rank again and again, with calls in flight; the last ones weigh no more."""
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(100, np.float32))
+        pending = [comm.all_reduce(np.ones(10_000, np.float32), async_op=True) for _ in range(3)]
+        if comm.rank == 0:
+            comm._agent.fail(Failure(FailureKind.PEER_LOST, 1, "it was killed"))
+        for each in pending:
+            with contextlib.suppress(PeerLost):
+                each.wait()
+
+    before = None
+    for cycle in range(CYCLES):
+        switch.restart()
+        StaticJob(RANKS, ina=[PLACE]).run(work, "ina=ina@lo,tcp=tcp@lo")
+        gc.collect()
+        if cycle == CYCLES // 10:
+            before = resources()
+    assert resources() == before

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's telemetry for Prometheus: every scrape reads the rails' counts anew.
+
+Names begin with `railweave_`; labels are job, rank, rail, tree and group, as the controller has them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.events import Decision
+from railweave.hosts.reports import GroupReport, RailReport, Stats
+
+RAIL_COUNTERS = {
+    "slices": "Slices of tensors reduced.",
+    "payload_bytes": "Bytes of tensors reduced.",
+    "bytes_sent": "Bytes on the link, Ethernet headers included.",
+    "bytes_received": "Bytes on the link, Ethernet headers included.",
+    "packets_sent": "Packets on the link.",
+    "packets_received": "Packets on the link.",
+    "retransmissions": "Packets sent again.",
+    "duplicates": "Packets received that brought nothing new.",
+    "malformed": "Packets and connections refused.",
+}
+GROUP_COUNTERS = {
+    "contributions": "Chunks sent for the first time.",
+    "results": "Results taken.",
+    "retransmissions": "Chunks sent again.",
+    "early_retransmissions": "Chunks sent again because later ones had their results.",
+    "timeouts": "Expiries of the retransmission timer.",
+    "stale": "Results of the group before a move.",
+    "duplicates": "Results that were here already.",
+    "mismatches": "Results of contributions that did not belong together.",
+    "refused": "Packets malformed, of strangers, or impossible.",
+    "probes_sent": "Probes sent.",
+    "probes_answered": "Probes that came back.",
+    "nonfinite_chunks": "Chunks that held NaN or Inf.",
+    "moves": "Moves to another place.",
+}
+GROUP_GAUGES = {
+    "slots": "Chunks that may be in flight.",
+    "in_flight": "Chunks in flight.",
+    "window": "Chunks that are let in flight.",
+    "rtt_s": "Smoothed round-trip time, seconds.",
+    "error_bound": "Greatest error that fixed point can have caused in an element.",
+}
+
+
+class RankCollector(Collector):
+    """Asks a communicator, in the server's threads, for as long as there is one."""
+
+    def __init__(
+        self,
+        job: str,
+        rank: int,
+        stats: Callable[[], Stats | None],
+        decisions: Callable[[], Sequence[Decision]],
+    ) -> None:
+        """Collect what `stats` and `decisions` return."""
+        self._labels = (job, str(rank))
+        self._stats = stats
+        self._decisions = decisions
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing beforehand."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """What is so now."""
+        stats = self._stats()
+        if stats is None:
+            return
+        yield from self._of_rails(stats.rails)
+        yield from self._of_groups(
+            [(rail.name, tree, group) for rail in stats.rails for tree, group in enumerate(rail.groups)]
+        )
+        yield self._of_calls(self._decisions())
+
+    def _of_rails(self, rails: Sequence[RailReport]) -> Iterator[Metric]:
+        labels = ("job", "rank", "rail", "kind")
+        for name, text in RAIL_COUNTERS.items():
+            counter = CounterMetricFamily(f"railweave_rail_{name}", text, labels=labels)
+            for rail in rails:
+                counter.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
+            yield counter
+        busy = CounterMetricFamily("railweave_rail_busy_seconds", "With a slice in progress.", labels=labels)
+        share = GaugeMetricFamily("railweave_rail_share", "Share of large tensors.", labels=labels)
+        for rail in rails:
+            busy.add_metric((*self._labels, rail.name, rail.kind), rail.busy_s)
+            share.add_metric((*self._labels, rail.name, rail.kind), rail.share)
+        yield from (busy, share)
+
+    def _of_groups(self, groups: Sequence[tuple[str, int, GroupReport]]) -> Iterator[Metric]:
+        labels = ("job", "rank", "rail", "tree", "group")
+        for name, text in GROUP_COUNTERS.items():
+            counter = CounterMetricFamily(f"railweave_group_{name}", text, labels=labels)
+            for rail, tree, group in groups:
+                counter.add_metric((*self._labels, rail, str(tree), str(group.group)), getattr(group, name))
+            yield counter
+        for name, text in GROUP_GAUGES.items():
+            unit = name.replace("rtt_s", "rtt_seconds")
+            gauge = GaugeMetricFamily(f"railweave_group_{unit}", text, labels=labels)
+            for rail, tree, group in groups:
+                gauge.add_metric((*self._labels, rail, str(tree), str(group.group)), getattr(group, name))
+            yield gauge
+
+    def _of_calls(self, decisions: Sequence[Decision]) -> Metric:
+        labels = ("job", "rank", "rail", "collective", "dtype", "op", "size_class", "reason")
+        calls = CounterMetricFamily(
+            "railweave_rail_calls", "Calls by class, and why the rail had no part in them.", labels=labels
+        )
+        for each in decisions:
+            if each.calls:
+                what = (each.rail, each.collective, each.dtype, each.op, str(each.size_class), each.reason)
+                calls.add_metric((*self._labels, *what), each.calls)
+        return calls
+
+
+class MetricsServer:
+    """An HTTP server that answers scrapes until it is closed."""
+
+    def __init__(self, listen: str, collector: Collector) -> None:
+        """`listen` is HOST:PORT, 0 for any port. InvalidOption if that cannot be."""
+        host, _, port = listen.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
+        registry = CollectorRegistry()
+        registry.register(collector)
+        try:
+            self._server, self._thread = start_http_server(int(port), host, registry)
+        except (OSError, OverflowError) as error:
+            raise InvalidOption(
+                f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"
+            ) from error
+        self.address = f"{host}:{self._server.server_port}"
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
