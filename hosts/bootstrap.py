@@ -171,7 +171,7 @@ class Membership:
         self._pause_s = response.lease_s / HEARTBEATS_PER_LEASE
         self._on_event = on_event
         self._decisions = decisions
-        self._reports: set[grpc.Future] = set()  # under way
+        self._reports: set[grpc.Future[Any]] = set()  # under way
         self._left = threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name=f"railweave watch {request.job}", daemon=True
@@ -211,7 +211,7 @@ class Membership:
         )
         self._keep(self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True))
 
-    def _keep(self, report: grpc.Future) -> None:
+    def _keep(self, report: grpc.Future[Any]) -> None:
         """Hold a report until it is answered: gRPC cancels calls that nobody holds."""
         self._reports.add(report)
         report.add_done_callback(self._reports.discard)

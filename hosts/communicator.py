@@ -89,9 +89,7 @@ class Communicator:
         held: list[Membership] = []
         servers: list[MetricsServer] = []
         self._close = weakref.finalize(self, _close, self._agent, self._trees, held, servers)
-        self.metrics_address = (
-            ""  # HOST:PORT where Prometheus finds this rank, if options.metrics asks for it
-        )
+        self.metrics_address = ""  # HOST:PORT where Prometheus finds this rank, if that is wanted
         try:
             if options.world_size > 1:
                 self._connect(join or controller_join(), held)

@@ -63,7 +63,8 @@ def work() -> None:
 
 def _series(comm: Communicator, count: int, stop: Stop) -> None:
     inputs = [_input(rank, count) for rank in range(comm.world_size)]
-    base, total = inputs[comm.rank], np.sum(inputs, axis=0, dtype=np.int32)
+    base = inputs[comm.rank]
+    total: NDArray[np.int32] = np.sum(np.stack(inputs), axis=0, dtype=np.int32)
     mine, result = np.empty_like(base), np.empty_like(base)
     calls = wrong = 0
     told = 0.0
