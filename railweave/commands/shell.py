@@ -54,11 +54,29 @@ def shell(
     for option, path in (("--cacert", tls_ca), ("--cert", tls_cert), ("--private-key", tls_key)):
         if path is not None:
             arguments += ["--ssl", option, str(_existing(path))]
+    _require_switch(grpc, device_id, tls_ca, tls_cert, tls_key, program_follows=config is not None)
     try:
         python = ensure(lambda line: typer.echo(line, err=True))
     except EnvironmentFailed as error:
         _fail(str(error))
     os.execv(python, [str(python), "-m", "p4runtime_sh", *arguments])  # noqa: S606 - it becomes the shell
+
+
+def _require_switch(
+    grpc: str, device_id: int, ca: Path | None, cert: Path | None, key: Path | None, *, program_follows: bool
+) -> None:
+    """Say in words what the shell would say in a trace: no switch, another device, no program."""
+    from railweave.switch.inspect.client import NoProgram, SwitchClient  # noqa: PLC0415
+    from railweave.switch.options import SwitchError, Tls  # noqa: PLC0415
+
+    try:
+        with SwitchClient(grpc, device_id, ca, Tls.of(cert, key, None)) as client:
+            client.p4info()
+    except NoProgram as missing:
+        if not program_follows:
+            _fail(f"{missing}; --config pushes one")
+    except SwitchError as error:
+        _fail(str(error))
 
 
 def _election(given: str) -> str:

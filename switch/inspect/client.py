@@ -23,6 +23,10 @@ class Unsupported(SwitchError):
     """This switch cannot tell."""
 
 
+class NoProgram(SwitchError):
+    """Nothing has been loaded into the switch."""
+
+
 class SwitchClient:
     """Reads from one device at one address."""
 
@@ -91,10 +95,10 @@ class SwitchClient:
             with self._explained():
                 raise
 
-    def _no_program(self) -> SwitchError:
-        return SwitchError(
-            f"the switch at {self._address} has no program yet: a controller pushes one, "
-            "or it is started with --program and --p4info"
+    def _no_program(self) -> NoProgram:
+        return NoProgram(
+            f"device {self._device_id} at {self._address} has no program yet: a controller pushes one, "
+            "or the switch is started with --program and --p4info"
         )
 
     @contextlib.contextmanager

@@ -163,7 +163,7 @@ def test_a_switch_that_is_another_or_none_is_named(served: Served, tmp_path: Pat
         for where, device, words in (
             (absent, DEVICE, ["no switch answers", "nobody", "--grpc"]),
             (server, 9, [f"device {DEVICE}, not 9", "--device-id"]),
-            (server, DEVICE, ["no program yet", "--program"]),
+            (server, DEVICE, [f"device {DEVICE}", "no program yet", "--program"]),
         ):
             done = await command(where, "tables", device=device)
             assert done.exit_code == 1

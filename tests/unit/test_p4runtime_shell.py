@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 from p4runtime_clients import DEVICE, ENTITIES, Served, Server, files
 from railweave.switch.pipeline import Pipeline
+from typer.testing import CliRunner
 
 from railweave import shell_environment
+from railweave.commands.shell import app
 
 SESSION = Path(__file__).parent / "shell" / "session.py"
 FRAME = bytes.fromhex("020000000001 020000000002 1234") + b"from the wire".rjust(60, b".")
@@ -52,3 +55,38 @@ def test_a_session_uses_every_entity(served: Served) -> None:
 
 def _connect(pipeline: Pipeline, sent: list[tuple[int, bytes]]) -> None:
     pipeline.connect(lambda port, packet: sent.extend(pipeline.inject(port, packet)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ["no switch answers", "nobody"]),
+        (("--election-id", "7"), ["'7'", "HIGH,LOW"]),
+        (("--config", "x.json"), ["P4INFO,JSON"]),
+        (("--config", "/nowhere.p4info,x.json"), ["/nowhere.p4info"]),
+        (("--tls-cert", "/nowhere.pem"), ["/nowhere.pem"]),
+    ],
+)
+def test_the_command_names_mistakes(tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["--grpc", f"unix:{tmp_path}/nobody", *arguments])
+    assert done.exit_code == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_the_command_becomes_a_shell_that_reads_where_there_is_a_controller(served: Served) -> None:
+    async def test(server: Server) -> None:
+        async with server.finsy(ENTITIES):
+            shell = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "railweave", "shell"),
+                *("--grpc", server.address, "--device-id", str(DEVICE)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            output, _ = await shell.communicate(b"print([t.name for t in tables])\n")
+            assert "not the primary" in output.decode()
+            assert "EntitiesIngress.hosts" in output.decode()
+            assert shell.returncode == 0
+
+    served(test)
