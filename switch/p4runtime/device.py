@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -84,11 +85,8 @@ class Device:
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update, or be Refused."""
-        try:
+        with _refusals():
             self._write(update)
-        except tuple(_CODES) as error:
-            code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-            raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
 
     def _write(self, update: p4r.Update) -> None:
         kind, entity = update.type, update.entity
@@ -130,7 +128,8 @@ class Device:
         }
         if named not in readers:
             raise _no_entity(named)
-        return readers[named](getattr(pattern, str(named)))
+        with _refusals():
+            yield from readers[named](getattr(pattern, str(named)))
 
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """What an update of the entity would replace, complete enough to be written back."""
@@ -162,6 +161,16 @@ class Device:
             for entity in self.read(pattern):
                 if arrays.changed(entity):
                     yield _Update(type=_Update.MODIFY, entity=entity)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what the pipeline raises into refusals."""
+    try:
+        yield
+    except tuple(_CODES) as error:
+        code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
+        raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
 
 
 def is_volatile(pattern: p4r.Entity) -> bool:

@@ -52,8 +52,9 @@ class _Types:
             case other:
                 raise invalid(f"type {other} is not supported in registers and digests")
 
-    def plain(self, spec: p4t.P4DataTypeSpec) -> int | None:
+    def plain(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> int | None:
         """The width of a plain type; None for one that has parts."""
+        require(depth < _MAX_DEPTH, invalid, f"types are nested more than {_MAX_DEPTH} deep")
         match spec.WhichOneof("type_spec"):
             case "bitstring":
                 bits = spec.bitstring
@@ -67,7 +68,7 @@ class _Types:
                 new = _find("type", self._info.new_types, spec.new_type.name)
                 if new.HasField("translated_type"):
                     return new.translated_type.sdn_bitwidth
-                return self.plain(new.original_type)
+                return self.plain(new.original_type, depth + 1)
         return None
 
     def leaves(self, spec: p4t.P4DataTypeSpec, depth: int) -> list[int]:

@@ -13,6 +13,7 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
 from railweave.switch.p4runtime.packet_io import packet_out
 from railweave.switch.p4runtime.roles import Scope
+from railweave.switch.ports import PortError
 
 _QUEUED_MESSAGES = (
     4096  # for a controller that does not read: what does not fit is dropped, as packets may be
@@ -118,7 +119,10 @@ class Streams:
     def _packet_out(device: Device, message: p4r.PacketOut) -> None:
         packet = packet_out(device.packet_out, message)
         require(device.pipeline.cpu_port is not None, invalid, "the switch has no CPU port; see --cpu-port")
-        device.pipeline.packet_out(packet)
+        try:
+            device.pipeline.packet_out(packet)
+        except PortError as error:
+            raise Refused(Code.RESOURCE_EXHAUSTED, str(error)) from None
 
 
 def _deliver(notices: Iterable[Notice]) -> None:

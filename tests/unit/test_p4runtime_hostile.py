@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import finsy
+import pytest
 from finsy import (
     P4CloneSessionEntry,
     P4CounterEntry,
@@ -15,17 +16,18 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
-from finsy.proto import p4r
+from finsy.proto import p4i, p4r
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from p4runtime_clients import JSON, P4INFO, SCHEMA, A, B, to_port, update
+from p4runtime_clients import ENTITIES, ROUTER, SCHEMAS, A, B, files, to_port, update
+from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.pipeline import Pipeline
 
 ACL = P4TableMatch(source=(1, 0xFF), type=(0, 0x800), port=5)
-ENTITIES: list[finsy.P4Entity] = [
+OF_THE_ROUTER: list[finsy.P4Entity] = [
     to_port(1),
     P4TableEntry("acl", match=ACL, action=P4TableAction("paint", color=7), priority=9),
     P4TableEntry(
@@ -41,7 +43,16 @@ ENTITIES: list[finsy.P4Entity] = [
     P4CloneSessionEntry(5, replicas=[3]),
 ]
 UPDATES = [
-    update(kind, entity).SerializeToString() for entity in ENTITIES for kind in ("INSERT", "MODIFY", "DELETE")
+    update(kind, entity).SerializeToString()
+    for entity in OF_THE_ROUTER
+    for kind in ("INSERT", "MODIFY", "DELETE")
+]
+
+MORE_UPDATES = [
+    update(kind, entity, ENTITIES).SerializeToString()
+    for entity in [*WRITTEN, *MODIFIED]
+    for kind in ("INSERT", "MODIFY", "DELETE")
+    if not isinstance(entity, (P4RegisterEntry, P4CounterEntry)) or kind == "MODIFY"
 ]
 
 
@@ -62,10 +73,26 @@ def damage(message: bytes, changes: list[tuple[int, int, int]]) -> bytes:
 changes = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 255)), max_size=4)
 
 
-@settings(max_examples=400, deadline=None)
+Batch = list[tuple[bytes, list[tuple[int, int, int]]]]
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(UPDATES), changes), min_size=1, max_size=12))
-def test_damaged_updates_and_reads(batch: list[tuple[bytes, list[tuple[int, int, int]]]]) -> None:
-    device = DEVICES.setdefault("router", make_device())
+def test_damaged_updates_and_reads(batch: Batch) -> None:
+    suffer(ROUTER, batch)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(MORE_UPDATES), changes), min_size=1, max_size=12))
+def test_damaged_updates_and_reads_of_everything_else(batch: Batch) -> None:
+    suffer(ENTITIES, batch)
+
+
+def suffer(program: str, batch: Batch) -> None:
+    """Carry out and read whatever can be parsed; what is written can be read afterwards."""
+    if program not in DEVICES:
+        DEVICES[program] = make_device(program)
+    device = DEVICES[program]
     for message, damages in batch:
         try:
             parsed = p4r.Update.FromString(damage(message, damages))
@@ -76,14 +103,44 @@ def test_damaged_updates_and_reads(batch: list[tuple[bytes, list[tuple[int, int,
                 act()
             except Refused:
                 continue
-    for pattern in (P4TableEntry(), P4MulticastGroupEntry(), P4CloneSessionEntry()):
-        for entity in device.read(pattern.encode(SCHEMA)):
+    for pattern in EVERYTHING:
+        for entity in device.read(pattern.encode(SCHEMAS[program])):
             assert entity.SerializeToString()
 
 
 DEVICES: dict[str, Device] = {}
 
 
-def make_device() -> Device:
-    config = P4Schema(P4INFO, JSON).get_pipeline_config()
+def make_device(program: str) -> Device:
+    config = P4Schema(*files(program)).get_pipeline_config()
     return Device.of(config, Pipeline.load(config.p4_device_config))
+
+
+@settings(max_examples=120, deadline=None)
+@given(changes)
+def test_damaged_p4infos(damages: list[tuple[int, int, int]]) -> None:
+    config = P4Schema(*files(ENTITIES)).get_pipeline_config()
+    whole = config.p4info.SerializeToString()
+    try:
+        spread = [(how, place * 40, value) for how, place, value in damages]
+        config.p4info.CopyFrom(p4i.P4Info.FromString(damage(whole, spread)))
+        Device.of(config, PIPELINE)
+    except (DecodeError, Refused):
+        pass
+
+
+def test_types_that_contain_themselves_are_refused() -> None:
+    config = P4Schema(*files(ENTITIES)).get_pipeline_config()
+    member = config.p4info.type_info.structs["learned_t"].members.add(name="again")
+    member.type_spec.struct.name = "learned_t"
+    with pytest.raises(Refused, match="nested"):
+        Device.of(config, PIPELINE)
+    new = config.p4info.type_info.new_types["snake_t"].original_type
+    new.new_type.name = "snake_t"
+    config.p4info.registers[0].type_spec.new_type.name = "snake_t"
+    member.type_spec.new_type.name = "snake_t"
+    with pytest.raises(Refused, match="nested"):
+        Device.of(config, PIPELINE)
+
+
+PIPELINE = Pipeline.load(files(ENTITIES)[1].read_bytes())
