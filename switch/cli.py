@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from railweave.switch.impairment import parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, EPILOGS
 from railweave.switch.options import (
     DEFAULT_CPU_PORT,
@@ -18,6 +19,7 @@ from railweave.switch.options import (
     SwitchOptions,
     Tls,
     parse_interfaces,
+    parse_pcap,
 )
 from railweave.switch.targets import TARGETS
 
@@ -67,6 +69,18 @@ def switch(
     tls_ca: Annotated[
         Path | None, typer.Option(help="CA of clients' certificates (PEM); without it they need none.")
     ] = None,
+    impair: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Make a link bad: PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,"
+            "rate=100M,seed=7; * for all ports.",
+            metavar="PORT:…",
+        ),
+    ] = None,
+    pcap: Annotated[
+        list[str] | None,
+        typer.Option(help="Write packets in and out of all ports to this folder.", metavar="[PORT@]FOLDER"),
+    ] = None,
 ) -> None:
     """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready.
 
@@ -79,8 +93,9 @@ def switch(
             raise SwitchError(f"unknown target {target!r}; there are {', '.join(TARGETS)}")
         if missing := TARGETS[target].missing():
             raise SwitchError(f"target {target} cannot run here: {missing}")
+        interfaces = parse_interfaces(interface or [])
         options = SwitchOptions(
-            interfaces=parse_interfaces(interface or []),
+            interfaces=interfaces,
             grpc=grpc,
             device_id=device_id,
             program=program,
@@ -88,6 +103,8 @@ def switch(
             super_packet_bytes=super_packet_bytes,
             cpu_port=cpu_port,
             tls=Tls.of(tls_cert, tls_key, tls_ca),
+            impairments=parse_impairments(impair or [], interfaces),
+            pcap=parse_pcap(pcap or [], interfaces),
         )
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")

@@ -32,6 +32,10 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
     try:
         ports = Ports(options.interfaces, options.super_packet_bytes)
+        for (port, direction), impairment in options.impairments.items():
+            ports.set_impairment(port, direction, impairment)
+        for port, folder in options.pcap.items():
+            ports.capture(port, folder)
     except PortError as error:
         raise SwitchError(str(error)) from None
     inspection = Inspection(ports)

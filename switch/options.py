@@ -6,8 +6,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railweave.switch.impairment import Direction, Impairment
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
 MAX_SUPER_PACKET_BYTES = 65_535  # what an IP length can say
@@ -50,6 +54,8 @@ class SwitchOptions:
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # longest run of like packets sent as one
+    impairments: Mapping[tuple[int, Direction], Impairment] = field(default_factory=dict)
+    pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for what passes, by port
     cpu_port: int = DEFAULT_CPU_PORT  # of packet-in and packet-out; no interface may have it
     tls: Tls | None = None  # None: the P4Runtime server speaks plain text
 
@@ -91,3 +97,17 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
+
+
+def parse_pcap(specifications: Sequence[str], ports: Mapping[int, str]) -> dict[int, Path]:
+    """`FOLDER`, for all ports, or `PORT@FOLDER` strings as folders by port; SwitchError for anything else."""
+    folders: dict[int, Path] = {}
+    for specification in specifications:
+        number, at, folder = specification.partition("@")
+        if not at or not number.isdecimal():
+            folders |= dict.fromkeys(ports, Path(specification))
+        elif int(number) in ports and folder:
+            folders[int(number)] = Path(folder)
+        else:
+            raise SwitchError(f"--pcap {specification}: expected FOLDER or PORT@FOLDER, ports {list(ports)}")
+    return folders

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 from railweave._native import ports as native
+from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
 from railweave.switch.options import MAX_SUPER_PACKET_BYTES
 from railweave.switch.pipeline import Pipeline
 
@@ -35,6 +39,14 @@ class PortCounters:
     tx_refused: int  # by the kernel, such as longer than the MTU
 
 
+@contextlib.contextmanager
+def _port_errors() -> Iterator[None]:
+    try:
+        yield
+    except (IndexError, OSError) as error:
+        raise PortError(str(error)) from None
+
+
 class Ports:
     """Open ports. Packets are dropped, and counted, until there is a pipeline."""
 
@@ -43,6 +55,7 @@ class Ports:
     ) -> None:
         """Open all interfaces; like packets leave in runs of up to `super_packet_bytes` (0: each alone)."""
         self._pipeline: Pipeline | None = None
+        self._interfaces = dict(interfaces)
         try:
             self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes)
         except PermissionError:
@@ -56,8 +69,10 @@ class Ports:
         self._native.start()
 
     def stop(self) -> None:
-        """End the thread; the sockets stay open until this object goes."""
+        """End the thread and all captures; the sockets stay open until this object goes."""
         self._native.stop()
+        for port in self._interfaces:
+            self.capture(port, None)
 
     def use(self, pipeline: Pipeline | None) -> None:
         """Run packets through this pipeline from now on, also its packets out; None drops them."""
@@ -74,6 +89,37 @@ class Ports:
         """Run a packet as if it came in on a port, soon; PortError if too many wait."""
         if not self._native.inject(port, packet):
             raise PortError("too many packets wait to be sent: slow down")
+
+    def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
+        """Make the link of a port bad in one direction, or good again; PortError if there is no such port.
+
+        `in` is what the program is given, `out` what it sends. What waits is lost, as if the cable changed.
+        """
+        values = None if impairment is None else impairment.of(port, direction).as_dict()
+        with _port_errors():
+            self._native.impair(port, direction == "out", values)
+
+    def impairment_counts(self, port: int, direction: Direction) -> ImpairmentCounts | None:
+        """What an impairment has done so far; None if there is none."""
+        with _port_errors():
+            counts = cast(dict[str, int] | None, self._native.impairment_counts(port, direction == "out"))
+        return None if counts is None else ImpairmentCounts(**counts)
+
+    def capture(self, port: int, folder: Path | None) -> None:
+        """Write what passes a port to INTERFACE_in.pcap and INTERFACE_out.pcap in a folder; None: no more.
+
+        It is what the program is given and what it sends: impairments lie between that and the link.
+        PortError if there is no such port, or the files cannot be written.
+        """
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise PortError(f"cannot write packets to {folder}: {error.strerror}") from None
+        for direction in DIRECTIONS:
+            name = f"{self._interfaces.get(port)}_{direction}.pcap"
+            with _port_errors():
+                self._native.capture(port, direction == "out", "" if folder is None else str(folder / name))
 
     def counters(self) -> list[PortCounters]:
         """Counters of all ports."""

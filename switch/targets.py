@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,21 +23,26 @@ class Target(Protocol):
         """Why it cannot run on this machine; None if it can."""
         ...
 
-    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+    def command(
+        self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
+    ) -> list[str]:
         """How to start it: ports by number, the address to serve P4Runtime on, the device's id.
 
+        `arguments` are further ones of `railweave switch`, such as --impair and --pcap.
         It prints a line that begins with `ready` once it serves, and ends on SIGINT or SIGTERM.
         """
         ...
 
 
-def _command(target: str, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+def _command(
+    target: str, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str]
+) -> list[str]:
     """`railweave switch`, without what else the front door imports."""
     command = [sys.executable, "-m", "railweave.switch", "--target", target]
     command += ["--grpc", grpc, "--device-id", str(device_id)]
     for port, interface in interfaces.items():
         command += ["--interface", f"{port}@{interface}"]
-    return command
+    return [*command, *arguments]
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,11 @@ class Embedded:
             return "railweave's native module is not built"
         return None
 
-    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+    def command(
+        self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
+    ) -> list[str]:
         """The daemon of this package."""
-        return _command(self.name, interfaces, grpc, device_id)
+        return _command(self.name, interfaces, grpc, device_id, arguments)
 
 
 @dataclass(frozen=True)
@@ -70,9 +77,11 @@ class Bmv2:
             return f"{self.program} is not on PATH (https://github.com/p4lang/behavioral-model)"
         return None
 
-    def command(self, interfaces: Mapping[int, str], grpc: str, device_id: int) -> list[str]:
+    def command(
+        self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
+    ) -> list[str]:
         """BMv2 under a parent that says when it is ready."""
-        return _command(self.name, interfaces, grpc, device_id)
+        return _command(self.name, interfaces, grpc, device_id, arguments)
 
 
 TARGETS: dict[str, Target] = {target.name: target for target in (Embedded(), Bmv2())}

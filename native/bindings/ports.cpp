@@ -19,6 +19,30 @@ namespace railweave::ports {
 
 namespace {
 
+Direction direction(bool out) { return out ? Direction::kOut : Direction::kIn; }
+
+Impairment to_impairment(const nb::dict& values) {
+  return {.loss = nb::cast<double>(values["loss"]),
+          .duplicate = nb::cast<double>(values["duplicate"]),
+          .reorder = nb::cast<double>(values["reorder"]),
+          .corrupt = nb::cast<double>(values["corrupt"]),
+          .delay = nb::cast<Duration>(values["delay_ns"]),
+          .rate_bps = nb::cast<std::uint64_t>(values["rate_bps"]),
+          .seed = nb::cast<std::uint64_t>(values["seed"]),
+          .queue_bytes = nb::cast<std::size_t>(values["queue_bytes"])};
+}
+
+nb::dict to_python(const ImpairmentCounts& counts) {
+  nb::dict all;
+  all["packets"] = counts.packets;
+  all["lost"] = counts.lost;
+  all["duplicated"] = counts.duplicated;
+  all["reordered"] = counts.reordered;
+  all["corrupted"] = counts.corrupted;
+  all["overflowed"] = counts.overflowed;
+  return all;
+}
+
 /// Ports that keep the Python object of their engine alive while they use it.
 class BoundPorts {
  public:
@@ -47,6 +71,23 @@ class BoundPorts {
       ports_.set_engine(native, notices);
     }
     engine_ = engine;  // only now may the one before go
+  }
+
+  void impair(std::uint16_t port, bool out, const nb::object& values) {
+    std::optional<Impairment> impairment;
+    if (!values.is_none()) impairment = to_impairment(nb::cast<nb::dict>(values));
+    const nb::gil_scoped_release release;
+    ports_.impair(port, direction(out), impairment);
+  }
+
+  void capture(std::uint16_t port, bool out, const std::string& path) {
+    const nb::gil_scoped_release release;
+    ports_.capture(port, direction(out), path);
+  }
+
+  nb::object impairment_counts(std::uint16_t port, bool out) {
+    const auto counts = ports_.impairment_counts(port, direction(out));
+    return counts ? nb::object(to_python(*counts)) : nb::none();
   }
 
   nb::list counters() const {
@@ -115,6 +156,27 @@ nb::list coalesce(const std::vector<nb::bytes>& packets, std::size_t super_packe
   return frames;
 }
 
+/// An impaired link in virtual time, for tests and simulations.
+class BoundLink {
+ public:
+  explicit BoundLink(const nb::dict& values) : link_(to_impairment(values)) {}
+
+  void push(const nb::bytes& packet, Time now) {
+    link_.push({static_cast<const std::byte*>(packet.data()), packet.size()}, now);
+  }
+  nb::object pop(Time now) {
+    const auto packet = link_.pop(now);
+    return packet ? nb::object(to_python(*packet)) : nb::none();
+  }
+  nb::object deadline() const {
+    return link_.deadline() == kNever ? nb::none() : nb::object(nb::int_(link_.deadline()));
+  }
+  nb::dict counts() const { return to_python(link_.counts()); }
+
+ private:
+  ImpairedLink link_;
+};
+
 void raise_os_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
@@ -140,9 +202,20 @@ void bind_ports(nb::module_& module) {
            "Runs a packet through the engine, soon, as if it came in on a port; False if too many wait")
       .def("set_engine", &BoundPorts::set_engine, nb::arg("engine").none(), nb::arg("notices") = -1,
            "Packets go through this engine from now on; None drops them")
+      .def("impair", &BoundPorts::impair, nb::arg("port"), nb::arg("out"), nb::arg("impairment").none(),
+           "Impairs a port in one direction; None: not any more")
+      .def("impairment_counts", &BoundPorts::impairment_counts, nb::arg("port"), nb::arg("out"))
+      .def("capture", &BoundPorts::capture, nb::arg("port"), nb::arg("out"), nb::arg("path"),
+           "Writes what passes to a pcap file; an empty path ends it")
       .def("counters", &BoundPorts::counters, "One dictionary per port")
       .def_prop_ro("without_program", &BoundPorts::without_program)
       .def_prop_ro("no_such_port", &BoundPorts::no_such_port);
+  nb::class_<BoundLink>(m, "ImpairedLink", "One direction of a bad link, in virtual time of nanoseconds")
+      .def(nb::init<const nb::dict&>(), nb::arg("impairment"))
+      .def("push", &BoundLink::push, nb::arg("packet"), nb::arg("now"))
+      .def("pop", &BoundLink::pop, nb::arg("now"), "The next packet that is due, or None")
+      .def("deadline", &BoundLink::deadline, "When there will be one, or None")
+      .def("counts", &BoundLink::counts);
   m.def("cut", &cut, nb::arg("frame"), nb::arg("offload"),
         "The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood");
   m.def("coalesce", &coalesce, nb::arg("packets"),

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "ports/capture.hpp"
+#include "ports/impairment.hpp"
 #include "ports/output_queue.hpp"
 #include "ports/packet_socket.hpp"
 
@@ -29,6 +32,14 @@ struct PortCounters {
   Count tx_packets, tx_bytes, tx_frames;
   Count tx_dropped;  // the queue was full, or the interface down
   Count tx_refused;  // by the kernel, such as longer than the MTU
+};
+
+enum class Direction : std::uint8_t { kIn, kOut };
+
+/// What stands between the link and the program in one direction: a bad link, then a file of what passes.
+struct Path {
+  std::unique_ptr<ImpairedLink> link;
+  std::unique_ptr<Capture> capture;
 };
 
 class Port {
@@ -60,7 +71,10 @@ class Port {
   void clear_error() const;
   void collect_drops() { counters.rx_missed.add(take_kernel_drops(fd())); }
 
+  Path& path(Direction direction) { return direction == Direction::kIn ? in : out; }
+
   PortCounters counters;
+  Path in, out;
   bool dirty = false;    // has output since the last flush
   bool waiting = false;  // for the socket to become writable
   bool retry = false;    // a queue behind the socket was full

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,14 +21,17 @@ namespace {
 
 constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
+constexpr std::uint64_t kTimerKey = kWakeKey - 2;
 constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
 constexpr int kEvents = 64;
 constexpr std::size_t kMaxInjected = 1024;
 
-std::uint64_t now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+template <typename Clock>
+Time now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
+
+std::uint64_t now_us() { return static_cast<std::uint64_t>(now<std::chrono::steady_clock>() / kMicrosecond); }
 
 Descriptor checked(int fd, const char* what) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -38,7 +42,8 @@ Descriptor checked(int fd, const char* what) {
 
 SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits)
     : epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
-      wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+      wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      timer_(checked(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd")) {
   for (const auto& [number, name] : interfaces) {
     const bool taken = std::any_of(ports_.begin(), ports_.end(), [&](const auto& port) {
       return port->number() == number || port->interface() == name;
@@ -50,6 +55,7 @@ SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputL
     by_number_[number] = ports_.back().get();
   }
   bool watched = watch(wake_.get(), EPOLLIN, kWakeKey, EPOLL_CTL_ADD) &&
+                 watch(timer_.get(), EPOLLIN, kTimerKey, EPOLL_CTL_ADD) &&
                  watch(links_.fd(), EPOLLIN, kLinksKey, EPOLL_CTL_ADD);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     watched = watched && watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);
@@ -110,6 +116,45 @@ void SwitchPorts::run_injected() {
   injected_.clear();
 }
 
+Path& SwitchPorts::path(std::uint16_t port, Direction direction) {
+  if (port >= by_number_.size() || by_number_[port] == nullptr) {
+    throw std::out_of_range("there is no port " + std::to_string(port));
+  }
+  return by_number_[port]->path(direction);
+}
+
+void SwitchPorts::impair(std::uint16_t port, Direction direction,
+                         const std::optional<Impairment>& impairment) {
+  {
+    const std::lock_guard guard(engine_mutex_);
+    path(port, direction).link = impairment ? std::make_unique<ImpairedLink>(*impairment) : nullptr;
+    impaired_ = std::any_of(ports_.begin(), ports_.end(),
+                            [](const auto& one) { return one->in.link || one->out.link; });
+  }
+  wake();
+}
+
+std::optional<ImpairmentCounts> SwitchPorts::impairment_counts(std::uint16_t port, Direction direction) {
+  const std::lock_guard guard(engine_mutex_);
+  const Path& of = path(port, direction);
+  return of.link ? std::optional(of.link->counts()) : std::nullopt;
+}
+
+void SwitchPorts::capture(std::uint16_t port, Direction direction, const std::string& file) {
+  auto next = file.empty() ? nullptr : std::make_unique<Capture>(file);
+  const std::lock_guard guard(engine_mutex_);
+  path(port, direction).capture = std::move(next);
+}
+
+void SwitchPorts::process(Port& port, Bytes packet, std::uint64_t now_us) {
+  if (port.in.capture) port.in.capture->add(packet, now<std::chrono::system_clock>());
+  if (engine_ != nullptr) {
+    engine_->process(port.number(), packet, now_us, *this);
+  } else {
+    without_program_.add(1);
+  }
+}
+
 void SwitchPorts::noticed() {
   const std::uint64_t one = 1;
   if (notices_ >= 0) [[maybe_unused]]
@@ -130,6 +175,11 @@ void SwitchPorts::run() {
         run_injected();
         continue;
       }
+      if (key == kTimerKey) {
+        std::uint64_t ignored;
+        [[maybe_unused]] const auto size = read(timer_.get(), &ignored, sizeof ignored);
+        continue;
+      }
       if (key == kLinksKey) {
         links_changed = true;
         continue;
@@ -139,6 +189,7 @@ void SwitchPorts::run() {
       if (events[i].events & EPOLLOUT) flush(port);
       if (events[i].events & EPOLLIN) receive(port);
     }
+    release_due();
     flush_all();
     // Last: it may close sockets that events of this round name.
     if (links_changed) handle_links();
@@ -165,10 +216,10 @@ void SwitchPorts::receive(Port& port) {
     while (const auto packet = segments.next()) {
       counters.rx_packets.add(1);
       counters.rx_bytes.add(packet->size());
-      if (engine_ != nullptr) {
-        engine_->process(port.number(), *packet, now, *this);
+      if (port.in.link) [[unlikely]] {
+        port.in.link->push(*packet, static_cast<Time>(now) * kMicrosecond);
       } else {
-        without_program_.add(1);
+        process(port, *packet, now);
       }
     }
   }
@@ -177,7 +228,33 @@ void SwitchPorts::receive(Port& port) {
 void SwitchPorts::emit(std::uint16_t number, Bytes packet) {
   Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
   if (port == nullptr) return no_such_port_.add(1);
-  port->emit(packet);
+  if (port->out.capture) port->out.capture->add(packet, now<std::chrono::system_clock>());
+  if (!port->out.link) return port->emit(packet);
+  port->out.link->push(packet, now<std::chrono::steady_clock>());
+}
+
+/// Lets pass what impaired links have held back long enough, and asks to be called again for the rest.
+void SwitchPorts::release_due() {
+  if (!impaired_) return;
+  const std::lock_guard guard(engine_mutex_);
+  const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
+  const Time at = now<std::chrono::steady_clock>();
+  Time next = kNever;
+  for (const auto& port : ports_) {
+    if (!port->in.link) continue;
+    while (const auto packet = port->in.link->pop(at)) {
+      process(*port, *packet, static_cast<std::uint64_t>(at / kMicrosecond));
+    }
+    next = std::min(next, port->in.link->deadline());
+  }
+  for (const auto& port : ports_) {
+    if (!port->out.link) continue;
+    while (const auto packet = port->out.link->pop(at)) port->emit(*packet);
+    next = std::min(next, port->out.link->deadline());
+  }
+  itimerspec when{};  // all zeros: none
+  if (next != kNever) when.it_value = {next / kSecond, next % kSecond};
+  timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
 void SwitchPorts::flush_all() {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -42,6 +43,16 @@ class SwitchPorts final : private engine::OutputSink {
   /// too many wait.
   bool inject(std::uint16_t port, Bytes packet);
 
+  /// Impairs a port in one direction from the next packet on; nothing: not any more. What waits at that
+  /// moment is lost, as when a cable is changed. This and `capture` throw std::out_of_range where there is no
+  /// such port.
+  void impair(std::uint16_t port, Direction direction, const std::optional<Impairment>& impairment);
+  std::optional<ImpairmentCounts> impairment_counts(std::uint16_t port, Direction direction);
+
+  /// Writes what the program is given in this direction, or sends, to a pcap file from now on; empty: not any
+  /// more, and the file is whole. Impairments lie between this and the link. Throws std::system_error.
+  void capture(std::uint16_t port, Direction direction, const std::string& path);
+
   /// Packets that came while there was no program.
   std::uint64_t without_program() const { return without_program_.get(); }
   /// Packets that the program sent to a port that does not exist.
@@ -60,6 +71,9 @@ class SwitchPorts final : private engine::OutputSink {
   void run();
   void wake() const;
   void run_injected();
+  Path& path(std::uint16_t port, Direction direction);
+  void process(Port& port, Bytes packet, std::uint64_t now_us);
+  void release_due();
   void receive(Port& port);
   void flush_all();
   void flush(Port& port);
@@ -70,11 +84,12 @@ class SwitchPorts final : private engine::OutputSink {
   std::vector<Port*> by_number_;
   ReceiveBatch batch_;
   LinkWatch links_;
-  Descriptor epoll_, wake_;
+  Descriptor epoll_, wake_, timer_;
   std::mutex engine_mutex_;  // held for a batch: an engine is swapped between batches only
   engine::Engine* engine_ = nullptr;
   int notices_ = -1;
-  std::vector<Injected> injected_;  // behind `engine_mutex_`
+  std::atomic<bool> impaired_{false};  // any port, in any direction
+  std::vector<Injected> injected_;     // behind `engine_mutex_`
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad links as values, and the text in which options give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Literal, cast
+
+from railweave.switch.options import SwitchError
+
+Direction = Literal["in", "out"]
+DIRECTIONS: tuple[Direction, ...] = ("in", "out")
+_PROBABILITIES = ("loss", "duplicate", "reorder", "corrupt")
+_TIME_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+_QUANTITY = re.compile(r"(\d+(?:\.\d*)?)([A-Za-z]*)")
+_TARGET = re.compile(r"(\d+|\*)(?:/(in|out|both))?")
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """What befalls the packets of one port in one direction.
+
+    Probabilities are from 0 to 1. What happens to packet number n depends on seed, port, direction and n
+    alone, so that a run can be repeated.
+    """
+
+    loss: float = 0.0
+    duplicate: float = 0.0  # a second copy behind the first
+    reorder: float = 0.0  # one to three later packets overtake it, or 10 ms pass
+    corrupt: float = 0.0  # one bit is flipped
+    delay_ns: int = 0
+    rate_bps: int = 0  # bits from the Ethernet header on; 0 is unlimited
+    seed: int = 0
+    queue_bytes: int = 4 << 20  # waiting; what comes beyond is dropped, and counted
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, naming it."""
+        for name in _PROBABILITIES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise SwitchError(f"{name}={getattr(self, name)}: a probability is from 0 to 1")
+        for name, largest in (("delay_ns", 10**10), ("rate_bps", 10**13), ("seed", 2**64 - 1)):
+            if not 0 <= getattr(self, name) <= largest:
+                raise SwitchError(f"{name}={getattr(self, name)}: expected 0 to {largest}")
+        if not 1 <= self.queue_bytes <= 1 << 30:
+            raise SwitchError(f"queue={self.queue_bytes}: expected 1 byte to 1 GiB")
+
+    @classmethod
+    def parse(cls, text: str) -> Impairment:
+        """`loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError says what is wrong.
+
+        >>> Impairment.parse("loss=0.5,delay=1.5ms,rate=10M")
+        Impairment(loss=0.5, duplicate=0.0, reorder=0.0, corrupt=0.0, delay_ns=1500000, rate_bps=10000000, \
+seed=0, queue_bytes=4194304)
+        """
+        values: dict[str, float | int] = {}
+        for part in text.split(","):
+            name, equals, value = part.strip().partition("=")
+            field, units = _FIELDS.get(name, ("", None))
+            if not equals or not field:
+                raise SwitchError(f"{part!r}: expected NAME=VALUE of {', '.join(_FIELDS)}")
+            if field in values:
+                raise SwitchError(f"{name} is given twice in {text!r}")
+            values[field] = _number(part, value, units)
+        return cls(**values)  # type: ignore[arg-type]
+
+    def of(self, port: int, direction: Direction) -> Impairment:
+        """The same for one port and direction: their packets are drawn for independently."""
+        place = 2 * port + DIRECTIONS.index(direction)
+        return replace(self, seed=(self.seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Field by field, as the native module takes it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ImpairmentCounts:
+    """What has become of the packets since the impairment was set."""
+
+    packets: int
+    lost: int
+    duplicated: int
+    reordered: int
+    corrupted: int
+    overflowed: int  # the queue was full
+
+
+_FIELDS: dict[str, tuple[str, dict[str, int] | None]] = {
+    **{name: (name, None) for name in _PROBABILITIES},
+    "delay": ("delay_ns", _TIME_NS),
+    "rate": ("rate_bps", _SCALE),
+    "seed": ("seed", {"": 1}),
+    "queue": ("queue_bytes", {"": 1, "K": 1 << 10, "M": 1 << 20}),
+}
+assert {field for field, _ in _FIELDS.values()} == {field.name for field in fields(Impairment)}  # noqa: S101
+
+
+def _number(part: str, text: str, units: dict[str, int] | None) -> float | int:
+    found = _QUANTITY.fullmatch(text)
+    if found is None or (found[2] not in units if units else found[2]):
+        allowed = f" and one of {', '.join(unit or 'no unit' for unit in units)}" if units else ""
+        raise SwitchError(f"{part!r}: expected a number{allowed}")
+    return float(found[1]) if units is None else round(float(found[1]) * units[found[2]])
+
+
+def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[int, Direction], Impairment]:
+    """`PORT[/in|/out|/both]:SETTINGS` strings, `*` for every port, as impairments by port and direction.
+
+    Without a direction it is out: what the switch sends. SwitchError for anything else.
+    """
+    known = list(ports)
+    impairments: dict[tuple[int, Direction], Impairment] = {}
+    for text in texts:
+        target, colon, settings = text.partition(":")
+        found = _TARGET.fullmatch(target)
+        if not colon or found is None:
+            raise SwitchError(f"{text!r} is not PORT[/in|/out|/both]:loss=…,delay=…, such as 1/in:loss=0.01")
+        if found[1] != "*" and int(found[1]) not in known:
+            raise SwitchError(f"{text!r}: there is no port {found[1]}; ports are {known}")
+        impairment = Impairment.parse(settings)
+        side = found[2] or "out"
+        for port in known if found[1] == "*" else [int(found[1])]:
+            for direction in DIRECTIONS if side == "both" else [cast(Direction, side)]:
+                if (port, direction) in impairments:
+                    raise SwitchError(
+                        f"port {port}, direction {direction}: impaired twice, by {text!r} at last"
+                    )
+                impairments[port, direction] = impairment
+    return impairments

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Impairments and captures of a running switch's ports, on real links."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dataplane import wire
+from dataplane.harness import links
+from dataplane.programs import PATCH
+from railweave._native import ports as native
+from railweave.switch.impairment import Impairment
+from railweave.switch.pipeline import Pipeline
+from railweave.switch.ports import PortError, Ports
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import PcapNgReader, PcapReader
+
+DEADLINE_S = 5.0
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+NEEDS_CHECKSUM, UDP_L4 = 1, 5
+
+
+class Patched:
+    """Ports of this process under a program that joins ports 1 and 2, and the other ends of their links."""
+
+    def __init__(self, namespace: str, interfaces: dict[int, str], hosts: dict[int, socket.socket]) -> None:
+        self.namespace, self.hosts = namespace, hosts
+        self.pipeline = Pipeline.load(PATCH.json.read_bytes())
+
+        def start() -> Ports:
+            ports = Ports(interfaces)
+            ports.use(self.pipeline)
+            ports.start()
+            return ports
+
+        self.ports = wire.in_namespace(namespace, start)
+
+    def through(self, packets: list[bytes], expected: list[bytes]) -> None:
+        """Send into port 1; exactly the expected must leave by port 2, in order."""
+        for packet in packets:
+            self.hosts[1].send(packet)
+        end = time.monotonic() + DEADLINE_S
+        got: list[bytes] = []
+        while len(got) < len(expected) and (left := end - time.monotonic()) > 0:
+            select.select([self.hosts[2]], [], [], left)
+            while (data := wire.receive(self.hosts[2])) is not None:
+                got.append(data)
+        assert got == expected
+
+
+@pytest.fixture
+def patched() -> Iterator[Patched]:
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces and raw sockets need root")
+    with links("bad") as (namespace, interfaces, hosts):
+        switch = Patched(namespace, interfaces, hosts)
+        yield switch
+        switch.ports.stop()
+
+
+def numbered(count: int) -> list[bytes]:
+    return [bytes(Ether() / IP() / UDP(dport=5257) / struct.pack(">I", n) / bytes(60)) for n in range(count)]
+
+
+def captured(path: Path) -> list[bytes]:
+    with PcapReader(str(path)) as reader:
+        assert not isinstance(reader, PcapNgReader)
+        assert reader.nano
+        return [bytes(packet) for packet in reader]
+
+
+def survivors(impairment: Impairment, packets: list[bytes]) -> list[bytes]:
+    """What the same link lets through in virtual time."""
+    link = native.ImpairedLink(impairment.as_dict())
+    out = []
+    for packet in packets:
+        link.push(packet, 0)
+        while (left := link.pop(0)) is not None:
+            out.append(left)
+    return out
+
+
+@pytest.mark.parametrize(("port", "direction"), [(1, "in"), (2, "out")])
+def test_losses_are_those_of_the_seed(patched: Patched, port: int, direction: str) -> None:
+    impairment = Impairment(loss=0.4, duplicate=0.2, corrupt=0.1, seed=11)
+    packets = numbered(60)
+    patched.ports.set_impairment(port, direction, impairment)  # type: ignore[arg-type]
+    expected = survivors(impairment.of(port, direction), packets)  # type: ignore[arg-type]
+    patched.through(packets, expected)
+    counts = patched.ports.impairment_counts(port, direction)  # type: ignore[arg-type]
+    assert counts is not None
+    assert counts.packets - counts.lost + counts.duplicated == len(expected)
+    patched.ports.set_impairment(port, direction, None)  # type: ignore[arg-type]
+    patched.through(packets, packets)
+    assert patched.ports.impairment_counts(port, direction) is None  # type: ignore[arg-type]
+
+
+def test_delayed_and_reordered_packets_come_without_others_behind_them(patched: Patched) -> None:
+    patched.ports.set_impairment(1, "in", Impairment(delay_ns=3_000_000))
+    patched.ports.set_impairment(2, "out", Impairment(reorder=1.0))
+    patched.through(numbered(1), numbered(1))
+
+
+def test_captures_hold_what_the_program_saw(patched: Patched, tmp_path: Path) -> None:
+    packets = numbered(30)
+    impairment = Impairment(loss=0.5, seed=4)
+    patched.ports.set_impairment(1, "in", impairment)
+    patched.ports.capture(1, tmp_path)
+    patched.ports.capture(2, tmp_path / "deeper" / "two")
+    expected = survivors(impairment.of(1, "in"), packets)
+    patched.through(packets, expected)
+    patched.ports.capture(1, None)
+    assert captured(tmp_path / "s1_in.pcap") == expected
+    assert captured(tmp_path / "s1_out.pcap") == []
+    patched.ports.stop()  # ends the other one
+    assert captured(tmp_path / "deeper" / "two" / "s2_out.pcap") == expected
+
+
+def test_super_packets_are_captured_as_they_would_be_on_the_wire(patched: Patched, tmp_path: Path) -> None:
+    payload = os.urandom(2500)
+    long = bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(dport=5257) / payload)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 1000, 34, 6)
+    patched.ports.capture(1, tmp_path)
+
+    def send() -> None:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
+            raw.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+            raw.bind(("h1", wire.ETH_P_ALL))
+            raw.send(offload + long)
+
+    wire.in_namespace(patched.namespace, send)
+    expected = native.cut(long, offload)
+    patched.through([], expected)
+    patched.ports.capture(1, None)
+    assert captured(tmp_path / "s1_in.pcap") == expected
+    assert [len(packet) - 42 for packet in expected] == [1000, 1000, 500]
+
+
+def test_what_is_not_there_is_named(patched: Patched, tmp_path: Path) -> None:
+    with pytest.raises(PortError, match="no port 9"):
+        patched.ports.set_impairment(9, "in", None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PortError, match="cannot write packets"):
+        patched.ports.capture(1, tmp_path / "file")
