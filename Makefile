@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint sanitize p4 baseline clean
+.PHONY: help demo test lint sanitize fuzz p4 baseline clean
 OUT ?= out/demo
 # The folders that pyproject.toml maps to railweave.*
 ROOMS := controller experiments hosts p4src switch topologies
@@ -36,6 +36,10 @@ sanitize: ## run the unit and protocol tests on a native module built with ASan 
 	    -C build-dir=build/sanitize -C cmake.define.RAILWEAVE_SANITIZE=ON .
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONSAFEPATH=1 \
 	    build/sanitized/bin/python -m pytest -q -n 2 --dist loadgroup tests/unit tests/protocol
+
+fuzz: ## run every fuzz target for SECONDS (default 5), with libFuzzer if clang is there
+	@./bootstrap test
+	.venv/bin/python native/fuzz/run.py --seconds $(or $(SECONDS),5)
 
 p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run

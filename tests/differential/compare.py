@@ -84,6 +84,8 @@ def _compare(
             theirs = reference.packets(chunk[start:end])
             for packet, mine, other in zip(chunk[start:end], ours[start:end], theirs, strict=True):
                 sent.append(packet)
+                if program.shape.features.unordered:
+                    mine, other = sorted(mine), sorted(other)  # noqa: PLW2901
                 if mine != other:
                     difference = Difference(packet, mine, other, tuple(sent[:-1]))
                     return Outcome(len(sent), frames, difference)

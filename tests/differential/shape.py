@@ -44,6 +44,11 @@ class Features:
         """Whether packets must come one by one, as BMv2's threads would mix them otherwise."""
         return self.recirculate or self.egress_clone
 
+    @property
+    def unordered(self) -> bool:
+        """Whether copies race through BMv2's threads, so that those to one port have no order."""
+        return self.in_step and self.multicast
+
 
 @dataclass(frozen=True)
 class Shape:
