@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from railweave.controller import telemetry
-from railweave.controller.errors import ControllerError, Refused
+from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups
 from railweave.v1 import controller_pb2 as pb
 
@@ -43,18 +43,12 @@ class ControllerCollector(Collector):
     async def _snapshot(self) -> list[Metric]:
         switches = self._groups.fabric.switches()
         running = self._groups.running()
-        found = await asyncio.gather(
-            *(telemetry.of_switch(switch, running) for switch in switches), return_exceptions=True
-        )
+        found = await asyncio.gather(*(telemetry.of_switch(switch, running) for switch in switches))
         up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=("plane", "switch"))
-        counters = []
-        for switch, answer in zip(switches, found, strict=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, Refused):
-                raise answer
-            up.add_metric((switch.plane.name, switch.name), isinstance(answer, pb.SwitchCounters))
-            if isinstance(answer, pb.SwitchCounters):
-                counters.append(answer)
-        return [up, *_of_switches(counters), *_of_groups(counters), *self._of_jobs()]
+        for switch in found:
+            up.add_metric((switch.plane, switch.name), not switch.problem)
+        alive = [switch for switch in found if not switch.problem]
+        return [up, *_of_switches(alive), *_of_groups(alive), *self._of_jobs()]
 
     def _of_jobs(self) -> Iterator[Metric]:
         ranks = GaugeMetricFamily("railweave_job_ranks", "World size.", labels=("job",))

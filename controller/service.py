@@ -140,9 +140,6 @@ class ControllerService(pb_grpc.ControllerServicer):
         except RequestError as error:
             await _abort(context, error)
             raise
-        except Refused as refused:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))
-            raise
 
     async def SetLoss(self, request: pb.SetLossRequest, context: Context) -> pb.SetLossResponse:
         """Have switches drop frames."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import finsy as fy
-from railweave.controller.errors import InvalidRequest
+from railweave.controller.errors import InvalidRequest, SwitchUnavailable
 from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Group
 from railweave.controller.managed import ManagedSwitch
@@ -18,10 +18,7 @@ DROPS = ("injected_drops_ingress", "injected_drops_egress")
 
 
 async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -> pb.SwitchCountersResponse:
-    """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none.
-
-    SwitchUnavailable if one of them does not answer.
-    """
+    """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none."""
     switches = fabric.switches(plane)
     if not switches:
         raise InvalidRequest(
@@ -33,8 +30,20 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
 
 
 async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.SwitchCounters:
-    """All counters of one switch, and those of the groups on it."""
-    counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name, packets=await _packets(switch))
+    """All counters of one switch, and those of the groups on it; or why it does not answer."""
+    counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name)
+    try:
+        await _fill(counters, switch, groups)
+    except SwitchUnavailable as unavailable:
+        counters.Clear()
+        counters.MergeFrom(
+            pb.SwitchCounters(plane=switch.plane.name, name=switch.name, problem=str(unavailable))
+        )
+    return counters
+
+
+async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iterable[Group]) -> None:
+    counters.packets.update(await _packets(switch))
     counters.slots = switch.slots.slots
     counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
     for group in groups:
@@ -49,7 +58,6 @@ async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.Switch
                     slots=tree.slots,
                     packets=await switch.outcomes(number),
                 )
-    return counters
 
 
 async def _packets(switch: ManagedSwitch) -> Counter[str]:

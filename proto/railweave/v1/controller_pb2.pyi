@@ -317,7 +317,7 @@ class SwitchCountersRequest(_message.Message):
     def __init__(self, plane: _Optional[str] = ...) -> None: ...
 
 class SwitchCounters(_message.Message):
-    __slots__ = ("plane", "name", "packets", "groups", "slots", "slots_used")
+    __slots__ = ("plane", "name", "packets", "groups", "slots", "slots_used", "problem")
     class PacketsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -331,13 +331,15 @@ class SwitchCounters(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_USED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     plane: str
     name: str
     packets: _containers.ScalarMap[str, int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupCounters]
     slots: int
     slots_used: int
-    def __init__(self, plane: _Optional[str] = ..., name: _Optional[str] = ..., packets: _Optional[_Mapping[str, int]] = ..., groups: _Optional[_Iterable[_Union[GroupCounters, _Mapping]]] = ..., slots: _Optional[int] = ..., slots_used: _Optional[int] = ...) -> None: ...
+    problem: str
+    def __init__(self, plane: _Optional[str] = ..., name: _Optional[str] = ..., packets: _Optional[_Mapping[str, int]] = ..., groups: _Optional[_Iterable[_Union[GroupCounters, _Mapping]]] = ..., slots: _Optional[int] = ..., slots_used: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class GroupCounters(_message.Message):
     __slots__ = ("job", "rail", "tree", "group", "slots", "packets")
