@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import networkx as nx
 import pytest
-from railweave.controller import trees
+from railweave.controller import desired, tables, trees
+from railweave.controller.addresses import AddressPlan
 from railweave.controller.errors import Refused
 from railweave.controller.tree import Contributor, Tree
-from railweave.topologies.model import Nic, Plane, Switch, Trunk
+from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 
 
 def plane(
@@ -133,3 +138,86 @@ def test_what_is_out_of_reach_is_named() -> None:
         trees.build(value, ranks, names(value))
     with pytest.raises(Refused, match="switch leaf1 of plane 'ina' is not usable"):
         trees.build(value, ranks, ["leaf2"])
+
+
+def of(topology: Topology) -> tuple[Plane, dict[int, Nic]]:
+    value = topology.planes[0]
+    return value, dict(enumerate(value.nics))
+
+
+def test_more_racks_than_a_switch_has_children_are_joined_in_balance() -> None:
+    value, ranks = of(leaf_spine(racks=40, hosts=2, spines=2, rails=("ina",)))
+    tree = trees.build(value, ranks, names(value))
+    check(tree, value, ranks)
+    widest = sorted(len(node.contributors) for node in tree.nodes)[-2:]
+    assert widest in ([20, 20], [20, 21])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_trees_of_a_job_have_roots_of_their_own(count: int) -> None:
+    value, ranks = of(leaf_spine(racks=2, hosts=2, spines=3, rails=("ina",)))
+    found = trees.spread(value, ranks, names(value), count, {"spine1": 5})
+    assert len({tree.root.switch for tree in found}) == len(found) == min(count, 3)
+    assert all(len(tree.nodes) == 3 for tree in found)
+    for tree in found:
+        check(tree, value, ranks)
+
+
+def test_a_job_in_one_rack_has_one_tree() -> None:
+    value, ranks = of(leaf_spine(racks=2, hosts=2, spines=2, rails=("ina",)))
+    found = trees.spread(value, {rank: ranks[rank] for rank in (0, 1)}, names(value), 4)
+    assert [tree.root.switch for tree in found] == ["leaf1"]
+
+
+def test_a_pods_racks_meet_at_one_switch_of_the_pod() -> None:
+    value, ranks = of(fat_tree(4, rails=("ina",)))
+    for tree in trees.spread(value, ranks, names(value), 4):
+        check(tree, value, ranks)
+        assert max(tree.depth(rank) for rank in ranks) == 3
+        assert len(tree.nodes) == 8 + 4 + 1  # edges, one aggregation switch per pod, one core
+
+
+def test_faster_links_are_worth_a_level() -> None:
+    slow = [replace(t, rate_bps=10**6) if "spine1" in (t.lower, t.upper) else t for t in LEAF_SPINE]
+    value, ranks = plane({"leaf1": 1, "leaf2": 1}, tuple(slow), ("spine1", "spine2"))
+    value = replace(value, rate_bps=10**8)
+    assert trees.build(value, ranks, names(value)).root.switch == "spine2"
+    assert trees.build(value, ranks, ["leaf1", "leaf2", "spine1"]).root.switch == "spine1"
+
+
+def test_links_to_avoid_are_gone_round_or_named() -> None:
+    value, ranks = plane({"leaf1": 1, "leaf2": 1}, LEAF_SPINE, ("spine1", "spine2"))
+    avoid = [frozenset({"leaf2", "spine1"})]
+    assert trees.build(value, ranks, names(value), avoid=avoid).root.switch == "spine2"
+    with pytest.raises(Refused, match="no usable switch of plane 'ina' reaches all of leaf1, leaf2"):
+        trees.build(value, ranks, names(value), avoid=[*avoid, frozenset({"leaf1", "spine2"})])
+    with pytest.raises(Refused, match="the link between h1 and leaf1 seems to be dead"):
+        trees.build(value, ranks, names(value), avoid=[frozenset({"h1", "leaf1"})])
+
+
+@pytest.mark.parametrize("dead", [(), ("spine1",), ("spine1", "spine2"), ("agg1", "core1")])
+def test_frames_reach_every_nic_without_loops_and_keep_off_what_is_dead(dead: tuple[str, ...]) -> None:
+    topology = fat_tree(4, rails=("ina",)) if "agg1" in dead else leaf_spine(3, 1, 3, rails=("ina",))
+    value, _ = of(topology)
+    plan = AddressPlan(value)
+    states = {s: desired.forwarding(value, s, plan.switches[s], dead) for s in names(value)}
+    ends = {(t.lower, t.lower_port): t.upper for t in value.trunks}
+    ends |= {(t.upper, t.upper_port): t.lower for t in value.trunks}
+    for nic in value.nics:
+        for start in {n.switch for n in value.nics}:
+            way = [start]
+            while way[-1] != nic.switch:
+                (port,) = (
+                    dict(entry.params)["port"]
+                    for entry in states[way[-1]].entries
+                    if dict(entry.match).get("destination") == tables.mac_number(nic.mac)
+                )
+                way.append(ends[way[-1], port])
+                assert len(way) <= len(states), way
+            assert not set(way) & set(dead)
+    flooded = nx.Graph()
+    for switch, state in states.items():
+        (flood,) = state.multicasts
+        flooded.add_edges_from((switch, ends[switch, p]) for p, _ in flood.replicas if (switch, p) in ends)
+    assert nx.is_tree(flooded)
+    assert all(nx.degree(flooded, switch) == 1 for switch in dead if switch.startswith("spine"))
