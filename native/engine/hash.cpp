@@ -31,6 +31,17 @@ T reflected_crc(Bytes input, T remainder) {
   return remainder;
 }
 
+std::uint8_t crc8(Bytes input) {
+  std::uint8_t remainder = 0;
+  for (const std::byte byte : input) {
+    remainder = static_cast<std::uint8_t>(remainder ^ static_cast<unsigned>(byte));
+    for (int bit = 0; bit < 8; ++bit) {
+      remainder = static_cast<std::uint8_t>((remainder << 1) ^ ((remainder & 0x80) ? 0x07 : 0));
+    }
+  }
+  return remainder;
+}
+
 std::uint16_t crc_ccitt(Bytes input) {
   std::uint16_t remainder = 0xffff;
   for (const std::byte byte : input) {
@@ -74,6 +85,21 @@ std::uint64_t identity(Bytes input) {
     result = (result << 8) | static_cast<std::uint64_t>(input[i]);
   }
   return result;
+}
+
+/// FNV-1 on signed bytes with an avalanche behind it, as BMv2's simple_switch has it.
+std::uint32_t hash_ex(Bytes input) {
+  std::uint32_t hash = 2166136261;
+  for (const std::byte byte : input) {
+    const auto extended = static_cast<std::uint32_t>(static_cast<std::int8_t>(byte));
+    hash = (hash ^ extended) * 16777619;
+  }
+  hash += hash << 13;
+  hash ^= hash >> 7;
+  hash += hash << 3;
+  hash ^= hash >> 17;
+  hash += hash << 5;
+  return hash;
 }
 
 /// XXH64 with seed 0 (Y. Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md).
@@ -142,6 +168,12 @@ std::uint64_t compute(Algorithm algorithm, Bytes input) {
     case Algorithm::xxh64:
     case Algorithm::bmv2_hash:
       return xxh64(input);
+    case Algorithm::crc8_custom:
+      return crc8(input);
+    case Algorithm::crc64_custom:
+      return reflected_crc<std::uint64_t, 0xd800000000000000>(input, 0);
+    case Algorithm::hash_ex:
+      return hash_ex(input);
     case Algorithm::kCount:
       break;
   }

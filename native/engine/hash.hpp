@@ -21,7 +21,10 @@ namespace railweave::engine {
   X(crc16_custom)                      \
   X(crc32_custom)                      \
   X(xxh64)                             \
-  X(bmv2_hash)
+  X(bmv2_hash)                         \
+  X(crc8_custom)                       \
+  X(crc64_custom)                      \
+  X(hash_ex)
 
 enum class Algorithm : std::uint32_t {
 #define X(name) name,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from vectors.packets import edges
 from vectors.steps import Packet
 
-IN, MORE, OUT = 33, 6, 46
+IN, MORE, OUT = 34, 6, 46
 
 
 def steps(rng: random.Random) -> Iterator[Packet]:
