@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import grpc
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 
 PROGRAM = "simple_switch_grpc"
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+COMPLAINT = re.compile(r"error|fail|invalid|cannot|not supported|exception|assert", re.IGNORECASE)
 _START_S = 20.0
 _STOP_S = 5.0
 
@@ -21,16 +26,22 @@ def command(options: SwitchOptions) -> list[str]:
     arguments = [PROGRAM, "--no-p4", "--device-id", str(options.device_id)]
     for port, interface in options.interfaces.items():
         arguments += ["--interface", f"{port}@{interface}"]
+    for folder in set(options.pcap.values()):
+        arguments += [f"--pcap={folder}"]
     return [*arguments, "--", "--grpc-server-addr", options.grpc]
 
 
 async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
     """Run BMv2 until SIGINT or SIGTERM, calling `ready` once with a line to print; or SwitchError."""
-    if options.program or options.p4info:
-        raise SwitchError("--program is for the embedded target; the controller pushes programs to bmv2")
+    check(options)
     stop = stop_on_signals()
+    for folder in options.pcap.values():
+        folder.mkdir(parents=True, exist_ok=True)
     # Our own output is the line that says ready.
-    child = await asyncio.create_subprocess_exec(*DIES_WITH_US, *command(options), stdout=sys.stderr)
+    child = await asyncio.create_subprocess_exec(
+        *DIES_WITH_US, *command(options), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    words = asyncio.ensure_future(_forward(child))
     ended = asyncio.ensure_future(child.wait())
     stopped = asyncio.ensure_future(stop.wait())
     serving = asyncio.ensure_future(_serves(options.grpc))
@@ -41,11 +52,63 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
             ready(options.ready_line())
             done, _ = await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if ended in done:
-            raise SwitchError(f"{PROGRAM} ended with status {ended.result()}; what it printed says why")
+            raise SwitchError(
+                f"{PROGRAM} ended with status {ended.result()}: {await words or 'without a word'}"
+            )
     finally:
         for future in (stopped, serving):
             future.cancel()
         await _end(child, ended)
+
+
+def check(options: SwitchOptions) -> None:
+    """SwitchError for what BMv2 cannot do, or would pass over in silence."""
+    if options.program or options.p4info:
+        raise SwitchError("--program is for the embedded target; the controller pushes programs to bmv2")
+    if options.impairments:
+        raise SwitchError("--impair is for the embedded target: BMv2's links are as good as the kernel's")
+    if len(set(options.pcap.values())) > 1 or set(options.pcap) not in (set(), set(options.interfaces)):
+        raise SwitchError("--pcap PORT@FOLDER is for the embedded target: BMv2 captures all ports or none")
+    known = {name for _, name in socket.if_nameindex()}
+    for port, interface in options.interfaces.items():
+        if interface not in known:  # BMv2 would go on without the port
+            raise SwitchError(
+                f"port {port}: there is no interface {interface}; `ip link` lists those there are"
+            )
+    _check_free(options.grpc)
+
+
+def _check_free(address: str) -> None:
+    """BMv2 goes on without a server when the address is in use: its controller would talk to another."""
+    if address.startswith("unix:"):
+        if Path(address.removeprefix("unix:").removeprefix("//")).exists():
+            raise SwitchError(f"{address} exists: another switch may serve it; see --grpc")
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        [(family, kind, _, _, where), *_] = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM
+        )
+        with closing(socket.socket(family, kind)) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(where)
+    except OSError as error:
+        raise SwitchError(f"cannot serve {address}: {error.strerror or error}; see --grpc") from None
+
+
+async def _forward(child: asyncio.subprocess.Process) -> str:
+    """Pass on what BMv2 prints, its complaints under our name; return its last word.
+
+    It refuses some programs on its standard output alone, and goes on with the one before.
+    """
+    assert child.stdout is not None  # noqa: S101 - asked for
+    last = complaint = ""
+    async for raw in child.stdout:
+        last = raw.decode(errors="replace").strip() or last
+        if COMPLAINT.search(last):
+            complaint = last
+        print(f"railweave switch: {PROGRAM}: {last}" if complaint == last else last, file=sys.stderr)
+    return complaint or last
 
 
 async def _serves(address: str) -> None:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BMv2 as a child: what it would pass over in silence is refused, and its last word is told."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from railweave.switch import bmv2
+from railweave.switch.impairment import Impairment
+from railweave.switch.options import SwitchError, SwitchOptions
+
+ONE: Mapping[int, str] = {1: "lo"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"interfaces": {1: "nowhere0"}}, "no interface nowhere0"),
+        ({"impairments": {(1, "out"): Impairment(loss=0.1)}}, "--impair is for the embedded target"),
+        ({"interfaces": {1: "lo", 2: "lo"}, "pcap": {1: Path("x")}}, "all ports or none"),
+        ({"program": Path("x.json")}, "--program is for the embedded target"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(SwitchError, match=words):
+        bmv2.check(SwitchOptions(**({"interfaces": ONE} | options)))
+
+
+def test_an_address_in_use_is_named() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SwitchError, match=f"cannot serve {address}: Address already in use"):
+            bmv2.check(SwitchOptions(ONE, grpc=address))
+
+
+def test_a_socket_file_in_use_is_named(tmp_path: Path) -> None:
+    (tmp_path / "grpc").write_text("")
+    with pytest.raises(SwitchError, match="another switch may serve it"):
+        bmv2.check(SwitchOptions(ONE, grpc=f"unix:{tmp_path}/grpc"))
+
+
+def test_it_captures_all_ports(tmp_path: Path) -> None:
+    options = SwitchOptions(ONE, pcap={1: tmp_path})
+    bmv2.check(SwitchOptions(ONE, grpc="127.0.0.1:0", pcap={1: tmp_path}))
+    assert f"--pcap={tmp_path}" in bmv2.command(options)
+
+
+def test_its_last_complaint_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "simple_switch_grpc"
+    program.write_text("#!/bin/sh\necho Adding interface\necho Invalid JSON\necho bye\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(bmv2, "PROGRAM", str(program))
+    with pytest.raises(SwitchError, match=r"ended with status 3: Invalid JSON"):
+        asyncio.run(bmv2.run(SwitchOptions(ONE, grpc=f"unix:{tmp_path}/grpc"), lambda _: None))
+    printed = capfd.readouterr().err
+    assert "Adding interface\n" in printed
+    assert f"railweave switch: {program}: Invalid JSON" in printed
