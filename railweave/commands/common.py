@@ -56,7 +56,7 @@ SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 pr
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 
 # Measured: the demo with 4 hosts on one ina rail of 256 lanes, 2 processors, load average 21. Of 31,000
-# contributions, sent again: 66 at 4 Mbit/s, 73 at 8, 126 at 12, where the goodput fell from 5.4 to 3.4 Mbit/s.
+# contributions, sent again: 66 at 4 Mbit/s, 73 at 8, 126 at 12: the goodput fell from 5.4 to 3.4 Mbit/s
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 110  # of tables in files and pipes
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
