@@ -35,9 +35,9 @@ def table(result: FaultsResult) -> Table:
 
 
 NOTE = (
-    "Times: median … greatest, in s, of the slowest rank. Pause: until the last call that took more than "
-    "100 ms ended; 0: none did. After repair: the same from the repair on, where there is no way round. "
-    "Formed again: from the start of a new process for the dead rank."
+    "Times: median … greatest, in s, of the slowest rank. Pause: of the longest call, from the fault on; 0: "
+    "none took more than 100 ms. After repair: the end of that call, from the repair on, where there is no "
+    "way round. Formed again: from the start of a new process for the dead rank."
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from railweave.experiments.errors import OptionError
 from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
-from railweave.experiments.faults.watch import RankLog, Watch
+from railweave.experiments.faults.watch import RankLog, Slow, Watch
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab import Lab, LabOptions
@@ -53,7 +53,7 @@ class Trial:
     outcome: str  # WENT_ON, HUNG, or the error
     expected: bool  # the outcome is the right one, on every rank
     error_s: float | None  # until the last rank had its error
-    pause_s: float | None  # until the last call that was held up ended; 0: none took longer than 100 ms
+    pause_s: float | None  # the longest call's, from the fault on; 0: none took longer than 100 ms
     repaired_s: float | None  # the same from the repair on, where there is no way round
     formed_s: float | None  # from the start of a new process until all ranks had joined again
     wrong: int  # elements
@@ -186,15 +186,15 @@ class Series:
             went_on = await self._progress_past(repaired + CLEAR_S)
         await self._whole_again()
         errors = {error.kind for log in self.watch.logs if (error := log.error_after(struck))}
-        pause = max(log.pause_after(struck) for log in self.watch.logs)
+        held_up = [slow for log in self.watch.logs if (slow := log.held_up_after(struck))]
         return Trial(
             fault=fault.name,
             where=where,
             outcome=", ".join(sorted(errors)) if errors else WENT_ON if went_on else HUNG,
             expected=went_on and not errors,
             error_s=_last_error(self.watch.logs, struck) if errors else None,
-            pause_s=pause if went_on else None,
-            repaired_s=max(0.0, struck + pause - repaired) if went_on and repaired else None,
+            pause_s=max((slow.end - slow.begin for slow in held_up), default=0.0) if went_on else None,
+            repaired_s=_last_end(held_up, repaired) if went_on and repaired is not None else None,
             formed_s=None,
             wrong=self.watch.wrong - wrong,
         )
@@ -238,6 +238,10 @@ class Series:
             formed_s=max(log.joined for log in self.watch.logs) - born if formed else None,
             wrong=self.watch.wrong - wrong,
         )
+
+
+def _last_end(held_up: Sequence[Slow], since: float) -> float:
+    return max((slow.end - since for slow in held_up), default=0.0)
 
 
 def _last_error(logs: Sequence[RankLog], since: float) -> float:

@@ -40,9 +40,10 @@ class RankLog:
     slow: list[Slow] = field(default_factory=list)
     errors: list[Ended] = field(default_factory=list)
 
-    def pause_after(self, since: float) -> float:
-        """Return how long after `since` calls were still held up; 0 if none was."""
-        return max((slow.end - since for slow in self.slow if slow.end > since), default=0.0)
+    def held_up_after(self, since: float) -> Slow | None:
+        """Return what has held up this rank for longest after `since`; None if no call was slow."""
+        later = [Slow(max(slow.begin, since), slow.end) for slow in self.slow if slow.end > since]
+        return max(later, key=lambda slow: slow.end - slow.begin, default=None)
 
     def error_after(self, since: float) -> Ended | None:
         """Return the first error after `since`."""
