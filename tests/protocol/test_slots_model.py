@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spin exhausts the model of the slot algorithm, and refutes each mutant of it: so the check can fail."""
+"""Spin exhausts the models of slots and of moves, and refutes each mutant of them: so the check can fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-MODEL = Path(__file__).parent / "models" / "slots.pml"
+MODELS = Path(__file__).parent / "models"
+SLOTS, MOVES = MODELS / "slots.pml", MODELS / "moves.pml"
 DEADLINE_S = 120
 MISSING = [tool for tool in ("spin", "gcc", "cpp") if shutil.which(tool) is None]
 
@@ -29,9 +30,9 @@ def _run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _search(folder: Path, definitions: list[str]) -> tuple[int, int]:
+def _search(folder: Path, definitions: list[str], model_of: Path = SLOTS) -> tuple[int, int]:
     """Return (errors, states stored) of a search of the whole state space."""
-    model = _run(["cpp", "-P", *(f"-D{d}" for d in definitions), str(MODEL)], folder)
+    model = _run(["cpp", "-P", *(f"-D{d}" for d in definitions), str(model_of)], folder)
     (folder / "model.pml").write_text(model)
     _run(["spin", "-a", "model.pml"], folder)
     _run(["gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"], folder)
@@ -73,4 +74,23 @@ def test_no_wrong_sum_and_nobody_waits_forever(
 )
 def test_mutant_is_refuted(mutant: str, definitions: list[str], tmp_path: Path) -> None:
     errors, _ = _search(tmp_path, [*definitions, f"MUTANT_{mutant}"])
+    assert errors > 0
+
+
+@pytest.mark.parametrize(
+    "definitions", [["HOSTS=2", "S=2", "CHUNKS=5"], ["HOSTS=3", "S=1", "CHUNKS=4"]], ids=" ".join
+)
+def test_a_group_that_moves_loses_nothing(
+    definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    errors, states = _search(tmp_path, definitions, MOVES)
+    assert errors == 0
+    record_property("summary", f"spin: moves with {' '.join(definitions)}: {states} states, exhausted")
+
+
+@pytest.mark.parametrize(
+    "mutant", ["NEVER_ENDS", "KEEP_ONE_WINDOW", "OWN_POSITION", "POSITION_OF_ONE", "SAME_GROUP"]
+)
+def test_mutant_of_moves_is_refuted(mutant: str, tmp_path: Path) -> None:
+    errors, _ = _search(tmp_path, ["HOSTS=2", "S=2", "CHUNKS=5", f"MUTANT_{mutant}"], MOVES)
     assert errors > 0

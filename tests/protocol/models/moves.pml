@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A group that moves to another tree, for exhaustive search by spin: hosts with windows of S slots, and the controller.
+//
+// slots.pml shows what a group does as long as it stays: here a group gives the result of its chunk g to any host at any
+// time once every host has contributed to g, and may lose it as often as it likes. Hosts contribute in order, so a
+// number says what each has sent. Groups of earlier epochs go on answering: their packets are still under way.
+//
+// A host is told to pause, reports its position (the lowest chunk without a result), and resumes, when all have
+// reported, in the next epoch from the least position, which is chunk 0 there. Hosts pause and resume at any time.
+//
+// What is asserted, at every step:
+//   sum     what a host takes for chunk k is the sum of all hosts' contributions to k;
+//   kept    whatever a host has to contribute again is among its last KEPT contributions (else others would wait forever);
+//   ahead   no host resumes beyond its own position (else it would wait forever itself).
+// Each MUTANT_* changes one rule; spin must then find a violation.
+
+#ifndef HOSTS
+#define HOSTS 2
+#endif
+#ifndef S
+#define S 2
+#endif
+#ifndef CHUNKS
+#define CHUNKS 6
+#endif
+#ifndef MOVES
+#define MOVES 2
+#endif
+#ifdef MUTANT_KEEP_ONE_WINDOW
+#define KEPT S
+#else
+#define KEPT (2 * S)
+#endif
+
+#define OF(e, h) ((e) * HOSTS + (h))
+
+byte epoch;                      // of the group that was placed last
+bool moving;                     // hosts are being paused
+byte in_epoch[HOSTS];            // which group a host is in
+bool paused[HOSTS];
+byte position[HOSTS];            // as reported
+byte built[HOSTS];               // contributions ever built: 0 .. built-1
+byte have[HOSTS];                // results in place, a bit per chunk
+byte done[HOSTS];                // results of the present group, a bit per chunk
+byte first[(MOVES + 1) * HOSTS]; // what a host calls chunk 0 in an epoch
+byte sent[(MOVES + 1) * HOSTS];  // how many chunks of an epoch's group a host has contributed to
+
+hidden byte host, other, k, g, least, all;
+
+inline choose_host() {
+  host = 0;
+  do
+  :: host < HOSTS - 1 -> host++
+  :: break
+  od
+}
+
+inline find_position() {
+  k = 0;
+  do
+  :: k < CHUNKS && (have[host] & (1 << k)) -> k++
+  :: else -> break
+  od
+}
+
+// Whether every host has contributed to chunk g of the group of epoch e.
+inline contributed(e) {
+  all = true;
+  other = 0;
+  do
+  :: other < HOSTS && sent[OF(e, other)] <= g -> all = false; break
+  :: other < HOSTS && sent[OF(e, other)] > g -> other++
+  :: else -> break
+  od
+}
+
+// The result of chunk g, of the group of epoch e, is taken for chunk k.
+inline take(e) {
+  other = 0;
+  do
+  :: other < HOSTS -> assert(first[OF(e, other)] + g == k); other++  // sum
+  :: else -> break
+  od;
+  done[host] = done[host] | (1 << k);
+  have[host] = have[host] | (1 << k)
+}
+
+init {
+end:
+  do
+#ifdef MUTANT_NEVER_ENDS
+  :: assert(have[0] != (1 << CHUNKS) - 1 || have[HOSTS - 1] != (1 << CHUNKS) - 1 || epoch < MOVES)
+#endif
+  :: atomic {  // a host contributes
+       choose_host();
+       k = first[OF(in_epoch[host], host)] + sent[OF(in_epoch[host], host)];
+       if
+       :: !paused[host] && k < CHUNKS && (sent[OF(in_epoch[host], host)] < S || (done[host] & (1 << (k - S)))) ->
+          sent[OF(in_epoch[host], host)] = sent[OF(in_epoch[host], host)] + 1;
+          if
+          :: k == built[host] -> built[host] = k + 1
+          :: else
+          fi
+       :: else
+       fi
+     }
+  :: atomic {  // a result arrives
+       choose_host();
+       g = 0;
+       do
+       :: g < CHUNKS - 1 -> g++
+       :: break
+       od;
+       k = first[OF(in_epoch[host], host)] + g;
+       contributed(in_epoch[host]);
+       if
+       :: !paused[host] && all -> take(in_epoch[host])
+       :: else
+       fi;
+#ifdef MUTANT_SAME_GROUP
+       if
+       :: in_epoch[host] > 0 ->
+          contributed(in_epoch[host] - 1);
+          if
+          :: !paused[host] && all -> take(in_epoch[host] - 1)
+          :: else
+          fi
+       :: else
+       fi
+#endif
+     }
+  :: atomic {  // the controller begins a move
+       if
+       :: epoch < MOVES && !moving -> moving = true
+       :: else
+       fi
+     }
+  :: atomic {  // a host pauses
+       choose_host();
+       if
+       :: moving && !paused[host] && in_epoch[host] == epoch ->
+          find_position();
+          position[host] = k;
+          paused[host] = true
+       :: else
+       fi
+     }
+  :: atomic {  // all have reported: the group is placed anew
+       all = moving;
+       least = CHUNKS;
+       host = 0;
+       do
+       :: host < HOSTS ->
+          if
+          :: !paused[host] -> all = false
+          :: else
+          fi;
+          if
+          :: position[host] < least -> least = position[host]
+          :: else
+          fi;
+          host++
+       :: else -> break
+       od;
+#ifdef MUTANT_POSITION_OF_ONE
+       least = position[0];
+#endif
+       if
+       :: all ->
+          epoch++;
+          moving = false;
+          host = 0;
+          do
+          :: host < HOSTS ->
+#ifdef MUTANT_OWN_POSITION
+             first[OF(epoch, host)] = position[host];
+#else
+             first[OF(epoch, host)] = least;
+#endif
+             host++
+          :: else -> break
+          od
+       :: else
+       fi
+     }
+  :: atomic {  // a host resumes
+       choose_host();
+       if
+       :: paused[host] && in_epoch[host] < epoch ->
+          in_epoch[host] = epoch;
+          assert(first[OF(epoch, host)] <= position[host]);               // ahead
+          assert(built[host] - first[OF(epoch, host)] <= KEPT);            // kept
+          done[host] = 0;
+          position[host] = 0;
+          paused[host] = false
+       :: else
+       fi
+     }
+  od
+}
