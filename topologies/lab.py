@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ class LabOptions:
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
     lanes: int | None = None  # int32 per packet; None is the controller's default
     controller: Sequence[str] = ()  # further options of `railweave controller`
+    impair: str = ""  # what P4 planes' links do to frames, once per direction: `railweave switch --impair`
 
 
 class Lab:
@@ -205,6 +206,14 @@ class Lab:
             await child.ready(READY_DEADLINE_S)
         await self._start_controller()
 
+    def _impairments(self, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
+        """What leaves a switch is impaired by it; what comes from a host, too, for nobody else would."""
+        if not self._options.impair:
+            return []
+        hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]
+        places = [*(f"{port}/out" for port in ports), *(f"{port}/in" for port in hosts)]
+        return [part for place in places for part in ("--impair", f"{place}:{self._options.impair}")]
+
     async def _start_controller(self) -> None:
         controller = await self._spawn("controller", CONTROLLER_NODE, self._controller_command(), {})
         self._services[CONTROLLER_NODE] = controller
@@ -223,7 +232,12 @@ class Lab:
                 if name == switch.name:
                     ports[port] = interface_of_port(name, port)
         target = TARGETS[self._options.switch_target]
-        command = target.command(interfaces=ports, grpc=switch.p4runtime, device_id=switch.device_id)
+        command = target.command(
+            interfaces=ports,
+            grpc=switch.p4runtime,
+            device_id=switch.device_id,
+            arguments=self._impairments(plane, switch, ports),
+        )
         self._services[switch.name] = await self._spawn(f"switch {switch.name}", switch.name, command, {})
 
     def _controller_command(self) -> list[str]:

@@ -234,7 +234,7 @@ def test_a_program_that_the_switch_refuses_is_named(run) -> None:
         async with running_switch() as switch:
             switch.refusal = "no such extern"
             with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ \(.*no such extern\)"):
-                async with controller_for(switch, switch_deadline_s=0.5):
+                async with controller_for(switch, switch_deadline_s=3):
                     pass
             switch.refusal = ""
             async with controller_for(switch):
