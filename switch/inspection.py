@@ -11,6 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 import grpc
+from railweave.switch.impairment import DIRECTIONS, parse_impairments
+from railweave.switch.options import SwitchError
 from railweave.switch.p4runtime.server import Extra
 from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports
@@ -48,6 +50,11 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         answer = switch_pb2.GetPortsResponse(time_ns=time.monotonic_ns())
         for port in self._ports.counters():
             answer.ports.append(switch_pb2.PortStatus(**asdict(port)))
+            for direction in DIRECTIONS:
+                counts = self._ports.impairment_counts(port.port, direction)
+                if counts is not None:
+                    status = switch_pb2.ImpairmentStatus(port=port.port, direction=direction, **asdict(counts))
+                    answer.impairments.append(status)
         if self._pipeline is not None:
             statistics = self._pipeline.native.statistics()
             fields = ("received", "emitted", "dropped", "aborted")
@@ -55,6 +62,26 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             for field in fields:
                 setattr(answer.pipeline, field, statistics[field])
         return answer
+
+    async def SetImpairments(  # noqa: N802 - gRPC's name
+        self,
+        request: switch_pb2.SetImpairmentsRequest,
+        context: grpc.aio.ServicerContext[
+            switch_pb2.SetImpairmentsRequest, switch_pb2.SetImpairmentsResponse
+        ],
+    ) -> switch_pb2.SetImpairmentsResponse:
+        """Change links; nothing is changed if part of it is wrong."""
+        numbers = [port.port for port in self._ports.counters()]
+        try:
+            mended = parse_impairments([f"{text}:loss=0" for text in request.good], numbers)
+            impaired = parse_impairments(request.bad, numbers)
+        except SwitchError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        for port, direction in mended:
+            self._ports.set_impairment(port, direction, None)
+        for (port, direction), impairment in impaired.items():
+            self._ports.set_impairment(port, direction, impairment)
+        return switch_pb2.SetImpairmentsResponse()
 
     async def Trace(  # noqa: N802 - gRPC's name
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -81,6 +81,12 @@ class SwitchClient:
             )
         return answer
 
+    def impair(self, bad: Sequence[str], good: Sequence[str]) -> None:
+        """Make links bad, or good again; Unsupported by other switches than the embedded one."""
+        with self._explained():
+            request = switch_pb2.SetImpairmentsRequest(bad=bad, good=good)
+            self._switch.SetImpairments(request, timeout=_ANSWER_S)
+
     def trace(self, port: int | None, count: int, timeout_s: float) -> Iterator[dict[str, Any]]:
         """The ways of the next packets as `railweave.switch.trace` has them; ends early after `timeout_s`."""
         request = switch_pb2.TraceRequest(port=port, count=count)
@@ -117,6 +123,8 @@ class SwitchClient:
                     raise SwitchError(f"{details}; see --device-id") from None
                 case grpc.StatusCode.FAILED_PRECONDITION:
                     raise self._no_program() from None
+                case grpc.StatusCode.INVALID_ARGUMENT:
+                    raise SwitchError(details) from None
                 case grpc.StatusCode.UNIMPLEMENTED:
                     raise Unsupported(details or "not served") from None
                 case grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -36,6 +36,7 @@ EPILOGS = {
     "counters": "Example: railweave switch counters arrivals",
     "meters": "Example: railweave switch meters rates 2",
     "groups": "Example: railweave switch groups --grpc 127.0.0.1:9560 --device-id 2",
+    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms'; railweave switch impair --mend 1/in",
     "trace": "Example: railweave switch trace --port 1 --count 3",
 }
 
@@ -150,6 +151,35 @@ def groups(
         _show(result, json_file, lambda console: text.print_groups(console, result))
 
 
+def impair(
+    *,
+    links: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,rate=100M,seed=7]…",
+            help="Links to make bad; * for all ports. Without a direction: what the switch sends.",
+        ),
+    ] = None,
+    mend: Annotated[
+        list[str] | None, typer.Option(metavar="PORT[/in|/out|/both]", help="A link to make good again.")
+    ] = None,
+    grpc: Grpc = "127.0.0.1:9559",
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Make links of a running switch bad, or good again; `stats` counts what that does."""
+    with _switch(grpc, 1, tls_ca, tls_cert, tls_key) as client:
+        from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
+
+        if not links and not mend:
+            raise SwitchError("name links, such as 1/in:loss=0.01, or --mend 1/in")
+        try:
+            client.impair(links or [], mend or [])
+        except Unsupported:
+            raise SwitchError("only the embedded switch makes links bad") from None
+
+
 def trace(
     *,
     port: Annotated[int | None, typer.Option(min=0, help="Only packets that come in here.")] = None,
@@ -183,7 +213,16 @@ def trace(
         _write({"traces": traces}, json_file)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (stats, tables, registers, counters, meters, groups, trace)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    stats,
+    tables,
+    registers,
+    counters,
+    meters,
+    groups,
+    trace,
+    impair,
+)
 
 
 @contextlib.contextmanager

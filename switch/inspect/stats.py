@@ -14,11 +14,12 @@ from railweave.v1 import switch_pb2
 Row = dict[str, Any]
 _PORT = [field.name for field in switch_pb2.PortStatus.DESCRIPTOR.fields]
 _PIPELINE = [field.name for field in switch_pb2.PipelineStatus.DESCRIPTOR.fields]
+_IMPAIRMENT = [field.name for field in switch_pb2.ImpairmentStatus.DESCRIPTOR.fields]
 _RATES = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
 
 
 def stats(client: SwitchClient, interval_s: float, sleep: Callable[[float], None] = time.sleep) -> Row:
-    """{"ports", "pipeline", "actions"}; ports and pipeline are null where only P4Runtime is served.
+    """{"ports", "impairments", "pipeline", "actions"}; ports and pipeline are null where only P4Runtime is served.
 
     With an interval, ports carry rates per second (`rx_packets_per_s` …) and actions `packets_per_s`.
     """
@@ -49,7 +50,9 @@ def _ports(client: SwitchClient) -> switch_pb2.GetPortsResponse | None:
 
 def _result(answer: switch_pb2.GetPortsResponse | None, actions: list[Row]) -> Row:
     ports = pipeline = None
+    impairments: list[Row] = []
     if answer is not None:
         ports = [{name: getattr(port, name) for name in _PORT} for port in answer.ports]
         pipeline = {name: getattr(answer.pipeline, name) for name in _PIPELINE}
-    return {"ports": ports, "pipeline": pipeline, "actions": actions}
+        impairments = [{name: getattr(one, name) for name in _IMPAIRMENT} for one in answer.impairments]
+    return {"ports": ports, "impairments": impairments, "pipeline": pipeline, "actions": actions}

@@ -34,6 +34,11 @@ def print_stats(console: Console, result: Row) -> None:
             rows.append(row)
         columns += ["rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s"] if rates else []
         _print(console, columns, rows, left=3)
+    if result["impairments"]:
+        console.print()
+        columns = list(result["impairments"][0])
+        rows = [[f"{v:,}" if isinstance(v, int) else v for v in one.values()] for one in result["impairments"]]
+        _print(console, columns, rows, left=2)
     if result["pipeline"] is not None and result["pipeline"]["program"]:
         pipeline = result["pipeline"]
         parts = [f"{name} {pipeline[name]:,}" for name in ("received", "emitted", "dropped", "aborted")]

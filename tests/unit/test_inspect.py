@@ -13,6 +13,7 @@ import pytest
 from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from railweave.switch.cli import app
+from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
@@ -29,6 +30,19 @@ class FakePorts:
 
     def use(self, pipeline: Pipeline | None) -> None:
         """Packets come from the test."""
+
+    def __init__(self) -> None:
+        self.bad: dict[tuple[int, Direction], Impairment] = {}
+
+    def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
+        if impairment is None:
+            self.bad.pop((port, direction), None)
+        else:
+            self.bad[port, direction] = impairment
+
+    def impairment_counts(self, port: int, direction: Direction) -> ImpairmentCounts | None:
+        zeros = {"duplicated": 0, "reordered": 0, "corrupted": 0, "overflowed": 0}
+        return ImpairmentCounts(packets=50, lost=3, **zeros) if (port, direction) in self.bad else None
 
     def counters(self) -> list[PortCounters]:
         zeros = dict.fromkeys(("rx_frames", "rx_missed", "rx_refused", "tx_frames", "tx_refused"), 0)
@@ -119,6 +133,28 @@ def test_as_text(served: Served, arguments: tuple[str, ...], words: list[str]) -
             assert word in done.output
 
     looked_into(served, look)
+
+
+def test_links_are_made_bad_and_good_again(served: Served) -> None:
+    async def test(server: Server) -> None:
+        ports = FakePorts()
+        await server.stop()
+        await server.start(extras=[Inspection(ports).extra()])  # type: ignore[arg-type]
+
+        async def impair(*arguments: str) -> Result:
+            return await asyncio.to_thread(CliRunner().invoke, app, ["impair", "--grpc", server.address, *arguments])
+
+        assert (await impair("1/in:loss=0.5", "2:delay=2ms")).exit_code == 0
+        assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
+        assert (await impair("--mend", "*/both", "2:loss=1")).exit_code == 0
+        assert ports.bad == {(2, "out"): Impairment(loss=1)}
+        for wrong, word in (("3:loss=1", "no port 3"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
+            done = await impair(wrong)
+            assert done.exit_code == 1
+            assert word in done.stderr
+        assert ports.bad == {(2, "out"): Impairment(loss=1)}
+
+    served(test)
 
 
 def test_packets_are_traced(served: Served) -> None:

@@ -6,6 +6,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SetImpairmentsRequest(_message.Message):
+    __slots__ = ("bad", "good")
+    BAD_FIELD_NUMBER: _ClassVar[int]
+    GOOD_FIELD_NUMBER: _ClassVar[int]
+    bad: _containers.RepeatedScalarFieldContainer[str]
+    good: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bad: _Optional[_Iterable[str]] = ..., good: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetImpairmentsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class TraceRequest(_message.Message):
     __slots__ = ("port", "count")
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -25,14 +37,16 @@ class GetPortsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPortsResponse(_message.Message):
-    __slots__ = ("ports", "pipeline", "time_ns")
+    __slots__ = ("ports", "pipeline", "time_ns", "impairments")
     PORTS_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    IMPAIRMENTS_FIELD_NUMBER: _ClassVar[int]
     ports: _containers.RepeatedCompositeFieldContainer[PortStatus]
     pipeline: PipelineStatus
     time_ns: int
-    def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ...) -> None: ...
+    impairments: _containers.RepeatedCompositeFieldContainer[ImpairmentStatus]
+    def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ..., impairments: _Optional[_Iterable[_Union[ImpairmentStatus, _Mapping]]] = ...) -> None: ...
 
 class PortStatus(_message.Message):
     __slots__ = ("port", "interface", "up", "rx_packets", "rx_bytes", "rx_frames", "rx_missed", "rx_refused", "tx_packets", "tx_bytes", "tx_frames", "tx_dropped", "tx_refused")
@@ -63,6 +77,26 @@ class PortStatus(_message.Message):
     tx_dropped: int
     tx_refused: int
     def __init__(self, port: _Optional[int] = ..., interface: _Optional[str] = ..., up: _Optional[bool] = ..., rx_packets: _Optional[int] = ..., rx_bytes: _Optional[int] = ..., rx_frames: _Optional[int] = ..., rx_missed: _Optional[int] = ..., rx_refused: _Optional[int] = ..., tx_packets: _Optional[int] = ..., tx_bytes: _Optional[int] = ..., tx_frames: _Optional[int] = ..., tx_dropped: _Optional[int] = ..., tx_refused: _Optional[int] = ...) -> None: ...
+
+class ImpairmentStatus(_message.Message):
+    __slots__ = ("port", "direction", "packets", "lost", "duplicated", "reordered", "corrupted", "overflowed")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATED_FIELD_NUMBER: _ClassVar[int]
+    REORDERED_FIELD_NUMBER: _ClassVar[int]
+    CORRUPTED_FIELD_NUMBER: _ClassVar[int]
+    OVERFLOWED_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    direction: str
+    packets: int
+    lost: int
+    duplicated: int
+    reordered: int
+    corrupted: int
+    overflowed: int
+    def __init__(self, port: _Optional[int] = ..., direction: _Optional[str] = ..., packets: _Optional[int] = ..., lost: _Optional[int] = ..., duplicated: _Optional[int] = ..., reordered: _Optional[int] = ..., corrupted: _Optional[int] = ..., overflowed: _Optional[int] = ...) -> None: ...
 
 class PipelineStatus(_message.Message):
     __slots__ = ("program", "received", "emitted", "dropped", "aborted")

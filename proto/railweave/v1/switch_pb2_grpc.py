@@ -39,6 +39,11 @@ class SwitchStub:
                 request_serializer=railweave_dot_v1_dot_switch__pb2.GetPortsRequest.SerializeToString,
                 response_deserializer=railweave_dot_v1_dot_switch__pb2.GetPortsResponse.FromString,
                 _registered_method=True)
+        self.SetImpairments = channel.unary_unary(
+                '/railweave.v1.Switch/SetImpairments',
+                request_serializer=railweave_dot_v1_dot_switch__pb2.SetImpairmentsRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_switch__pb2.SetImpairmentsResponse.FromString,
+                _registered_method=True)
         self.Trace = channel.unary_stream(
                 '/railweave.v1.Switch/Trace',
                 request_serializer=railweave_dot_v1_dot_switch__pb2.TraceRequest.SerializeToString,
@@ -51,6 +56,13 @@ class SwitchServicer:
 
     def GetPorts(self, request, context):
         """Counters of all ports, and what became of packets in the program.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetImpairments(self, request, context):
+        """Makes links bad, or good again, all or none of what is asked; INVALID_ARGUMENT says what is wrong.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,6 +83,11 @@ def add_SwitchServicer_to_server(servicer, server):
                     servicer.GetPorts,
                     request_deserializer=railweave_dot_v1_dot_switch__pb2.GetPortsRequest.FromString,
                     response_serializer=railweave_dot_v1_dot_switch__pb2.GetPortsResponse.SerializeToString,
+            ),
+            'SetImpairments': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetImpairments,
+                    request_deserializer=railweave_dot_v1_dot_switch__pb2.SetImpairmentsRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_switch__pb2.SetImpairmentsResponse.SerializeToString,
             ),
             'Trace': grpc.unary_stream_rpc_method_handler(
                     servicer.Trace,
@@ -105,6 +122,33 @@ class Switch:
             '/railweave.v1.Switch/GetPorts',
             railweave_dot_v1_dot_switch__pb2.GetPortsRequest.SerializeToString,
             railweave_dot_v1_dot_switch__pb2.GetPortsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetImpairments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Switch/SetImpairments',
+            railweave_dot_v1_dot_switch__pb2.SetImpairmentsRequest.SerializeToString,
+            railweave_dot_v1_dot_switch__pb2.SetImpairmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,
