@@ -53,7 +53,9 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             for direction in DIRECTIONS:
                 counts = self._ports.impairment_counts(port.port, direction)
                 if counts is not None:
-                    status = switch_pb2.ImpairmentStatus(port=port.port, direction=direction, **asdict(counts))
+                    status = switch_pb2.ImpairmentStatus(
+                        port=port.port, direction=direction, **asdict(counts)
+                    )
                     answer.impairments.append(status)
         if self._pipeline is not None:
             statistics = self._pipeline.native.statistics()

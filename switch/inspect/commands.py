@@ -36,7 +36,7 @@ EPILOGS = {
     "counters": "Example: railweave switch counters arrivals",
     "meters": "Example: railweave switch meters rates 2",
     "groups": "Example: railweave switch groups --grpc 127.0.0.1:9560 --device-id 2",
-    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms'; railweave switch impair --mend 1/in",
+    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms' --mend 2/in",
     "trace": "Example: railweave switch trace --port 1 --count 3",
 }
 

@@ -37,7 +37,9 @@ def print_stats(console: Console, result: Row) -> None:
     if result["impairments"]:
         console.print()
         columns = list(result["impairments"][0])
-        rows = [[f"{v:,}" if isinstance(v, int) else v for v in one.values()] for one in result["impairments"]]
+        rows = [
+            [f"{v:,}" if isinstance(v, int) else v for v in one.values()] for one in result["impairments"]
+        ]
         _print(console, columns, rows, left=2)
     if result["pipeline"] is not None and result["pipeline"]["program"]:
         pipeline = result["pipeline"]

@@ -142,7 +142,9 @@ def test_links_are_made_bad_and_good_again(served: Served) -> None:
         await server.start(extras=[Inspection(ports).extra()])  # type: ignore[arg-type]
 
         async def impair(*arguments: str) -> Result:
-            return await asyncio.to_thread(CliRunner().invoke, app, ["impair", "--grpc", server.address, *arguments])
+            return await asyncio.to_thread(
+                CliRunner().invoke, app, ["impair", "--grpc", server.address, *arguments]
+            )
 
         assert (await impair("1/in:loss=0.5", "2:delay=2ms")).exit_code == 0
         assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
