@@ -35,6 +35,14 @@ class Health:
             timer = loop.call_later(self._suspect_s, self._forget, plane, link)
             self._suspects[plane, link] = timer
 
+    def doubt(self, plane: str, within_s: float) -> None:
+        """Forget what is suspected of a plane soon: nothing is left that does not need these links."""
+        loop = asyncio.get_running_loop()
+        for (where, link), timer in list(self._suspects.items()):
+            if where == plane and timer.when() > loop.time() + within_s:
+                timer.cancel()
+                self._suspects[where, link] = loop.call_later(within_s, self._forget, where, link)
+
     def clear(self, switch: str) -> None:
         """A switch has come back: what was suspected of its links may have been its own death."""
         for plane, link in [known for known in self._suspects if switch in known[1]]:

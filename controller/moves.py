@@ -21,6 +21,7 @@ from railweave.controller.jobs import Group, Lease, Pause, RailTree
 from railweave.controller.placement import Placement
 from railweave.v1 import controller_pb2 as pb
 
+LAST_RESORT_S = 0.5  # until a plane without a tree tries the links again that its ranks suspect
 ATTEMPTS, RETRY_S = 10, 0.1  # to write a tree's entries, while switches do not do what they are told
 
 LOG = logging.getLogger(__name__)
@@ -190,7 +191,8 @@ class Moves:
             group.tell(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
 
     def _down(self, group: Group, tree: RailTree, pause: Pause, reason: str) -> None:
-        """There is no place now; the ranks learn it once."""
+        """There is no place now; the ranks learn it once. Suspected links are better than none."""
+        self._fabric.health.doubt(tree.plane, LAST_RESORT_S)
         if not pause.down:
             pause.down = True
             LOG.warning("job %s: plane %s is down: %s", group.job, tree.plane, reason)

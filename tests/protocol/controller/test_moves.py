@@ -156,6 +156,25 @@ def test_a_suspicion_is_forgotten_and_the_plane_tried_again(run: Callable[..., N
     run(body())
 
 
+def test_where_no_other_link_is_left_a_suspected_one_is_tried_again_soon(run: Callable[..., None]) -> None:
+    async def body() -> None:
+        async with network(ONE_SPINE, suspect_s=3600) as world:
+            watchers = await watched(world, RANKS)
+            group = 1
+            for position in (4, 7):
+                await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group))
+                for watcher in watchers:
+                    await watcher.paused(position)
+                for watcher in watchers:
+                    assert "h1 and leaf1" in (await watcher.event()).plane_down.reason
+                    moved = await watcher.moved()
+                    assert moved.resume_from == position
+                    assert (await watcher.event()).WhichOneof("event") == "plane_up"
+                group = moved.place.group
+
+    run(body())
+
+
 def test_a_late_rank_is_no_dead_path(run: Callable[..., None]) -> None:
     async def body() -> None:
         async with network() as world:
