@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -47,9 +48,11 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
         raise SwitchError(f"{error}; see --grpc") from None
     ports.start()
     await server.start()
+    watching = asyncio.create_task(inspection.keep_watching())
     try:
         yield ports
     finally:
+        watching.cancel()
         service.close()
         await server.stop(_GRACE_S)
         ports.stop()

@@ -20,6 +20,7 @@ from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 MAX_TRACED = 100_000
 _POLL_S = 0.02
+_LINKS_S = 0.1  # how late a group may notice that a link is down
 
 
 class Inspection(switch_pb2_grpc.SwitchServicer):
@@ -34,6 +35,19 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         """Run packets through this pipeline from now on."""
         self._ports.use(pipeline)
         self._pipeline = pipeline
+        self.watch_links()
+
+    def watch_links(self) -> None:
+        """Tell the program which links are down: groups leave out members that watch them."""
+        if self._pipeline is not None and self._pipeline.program.profiles:
+            for port in self._ports.counters():
+                self._pipeline.set_port_up(port.port, port.up)
+
+    async def keep_watching(self) -> None:
+        """Follow the links until cancelled."""
+        while True:
+            await asyncio.sleep(_LINKS_S)
+            self.watch_links()
 
     def extra(self) -> Extra:
         """The service, to be added to a server."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client
+from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from railweave.switch.cli import app
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
@@ -18,7 +18,7 @@ from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchError
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
 from typer.testing import CliRunner, Result
 
@@ -33,6 +33,7 @@ class FakePorts:
 
     def __init__(self) -> None:
         self.bad: dict[tuple[int, Direction], Impairment] = {}
+        self.down = 2
 
     def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
         if impairment is None:
@@ -47,7 +48,9 @@ class FakePorts:
     def counters(self) -> list[PortCounters]:
         zeros = dict.fromkeys(("rx_frames", "rx_missed", "rx_refused", "tx_frames", "tx_refused"), 0)
         counted = {"rx_packets": 1234, "rx_bytes": 99, "tx_packets": 0, "tx_bytes": 0, "tx_dropped": 7}
-        return [PortCounters(port=n, interface=f"s{n}", up=n == 1, **counted, **zeros) for n in (1, 2)]
+        return [
+            PortCounters(port=n, interface=f"s{n}", up=n != self.down, **counted, **zeros) for n in (1, 2)
+        ]
 
 
 def command(server: Server, *arguments: str, device: int = DEVICE) -> Awaitable[Result]:
@@ -157,6 +160,24 @@ def test_links_are_made_bad_and_good_again(served: Served) -> None:
         assert ports.bad == {(2, "out"): Impairment(loss=1)}
 
     served(test)
+
+
+def test_groups_leave_out_members_whose_link_is_down() -> None:
+    ports = FakePorts()
+    inspection = Inspection(ports)  # type: ignore[arg-type]
+    pipeline = Pipeline.load(files(ENTITIES)[1].read_bytes())
+    shares = [WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2)]
+    pipeline.insert("EntitiesIngress.spread", [lpm(0, 0)], action_set=shares)
+
+    def leaves() -> set[int]:
+        return {out for source in range(32) for out, _ in pipeline.inject(5, frame(source))}
+
+    assert leaves() == {1, 2}
+    inspection.use(pipeline)  # the second port is down
+    assert leaves() == {1}
+    ports.down = 1
+    inspection.watch_links()
+    assert leaves() == {2}
 
 
 def test_packets_are_traced(served: Served) -> None:
