@@ -14,7 +14,7 @@ from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import DTYPES, LANES, OPS
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers, start_job
-from railweave.experiments.messages import read
+from railweave.experiments.messages import RailCounts, read
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.lab import Lab, LabOptions
 from railweave.topologies.model import Plane, Topology
@@ -34,6 +34,7 @@ class BenchOptions:
     switch_target: str = "embedded"
     shares: Mapping[str, float] | None = None
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
+    impair: str = ""  # what befalls every link, as `railweave switch --impair` takes it
     each_alone: bool = False  # measure every rail alone before all together
     baselines: Sequence[str] = ()
     baseline_plane: str = ""
@@ -86,6 +87,8 @@ class BenchResult:
     options: BenchOptions
     rows: Sequence[Row]
     versions: Mapping[str, str]  # of baselines
+    # By the job's rails, and then by rail: sums over its ranks.
+    counts: Mapping[tuple[str, ...], Mapping[str, RailCounts]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -124,9 +127,10 @@ async def run(
     on_phase(
         f"making a network of {len(options.topology.hosts)} hosts and {len(options.topology.planes)} planes"
     )
-    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES)
+    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES, impair=options.impair)
     rows: list[Row] = []
     versions: dict[str, str] = {}
+    counts: dict[tuple[str, ...], dict[str, RailCounts]] = {}
     async with Lab(options.topology, lab_options) as lab:
         for job, rails in _jobs(options):
             on_phase(f"measuring {', '.join(rails)}")
@@ -137,8 +141,9 @@ async def run(
                     gathered.take(message)
             rows += gathered.rows
             versions |= gathered.versions
+            counts[rails] = gathered.counts
         on_phase("taking the network down")
-    return BenchResult(options, rows, versions)
+    return BenchResult(options, rows, versions, counts)
 
 
 def _jobs(options: BenchOptions) -> list[tuple[JobOptions, tuple[str, ...]]]:
@@ -171,11 +176,14 @@ class _Gathered:
         self._waiting: dict[int, list[dict[str, Any]]] = {}
         self.rows: list[Row] = []
         self.versions: dict[str, str] = {}
+        self.counts: dict[str, RailCounts] = {}
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of one rank."""
         if "version" in message:
             self.versions[self._rails[0]] = message["version"]
+        for rail, values in message.get("rails", {}).items():
+            self.counts[rail] = self.counts.get(rail, RailCounts()) + RailCounts(**values)
         if message["event"] != "row":
             return
         arrived = self._waiting.setdefault(message["bytes"], [])

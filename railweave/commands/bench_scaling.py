@@ -16,7 +16,6 @@ EPILOG = (
     "Examples: railweave bench scaling · railweave bench scaling --hosts 2,4,8 --sizes 16K --baseline gloo "
     "--plot scaling.png"
 )
-FORMATS = (".png", ".svg", ".pdf")
 
 
 def scaling(
@@ -29,7 +28,7 @@ def scaling(
     warmup: Annotated[int, typer.Option(help="Runs before these.")] = 20,
     switch: common.SwitchTarget = "embedded",
     baseline: Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")] = "",
-    plot: Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.")] = None,
+    plot: common.Plot = None,
     out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -40,8 +39,7 @@ def scaling(
         from railweave.experiments.scaling import plot as drawing  # noqa: PLC0415
         from railweave.experiments.scaling import run as curve  # noqa: PLC0415
 
-        if plot is not None and plot.suffix not in FORMATS:
-            raise OptionError(f"--plot {plot}: expected a name that ends in {', '.join(FORMATS)}")
+        common.check_plot(plot)
         baselines = [name.strip() for name in baseline.split(",") if name.strip()]
         measurement = Measurement(tuple(units.parse_sizes(sizes)), dtype, "sum", iters, warmup, check=True)
         benches = []
@@ -80,7 +78,6 @@ def scaling(
                 for plane in benches[0].topology.planes
             )
             note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} runs"
-            plot.parent.mkdir(parents=True, exist_ok=True)
             drawing.draw(result, note, plot)
         common.write_json(curve.as_json(result), json_file)
         if not result.ok:

@@ -54,6 +54,8 @@ Shares = Annotated[
 ]
 SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
+Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
+PLOT_FORMATS = (".png", ".svg", ".pdf")
 
 # Measured: the demo with 4 hosts on one ina rail of 256 lanes, 2 processors, load average 21. Of 31,000
 # contributions, sent again: 66 at 4 Mbit/s, 73 at 8, 126 at 12: the goodput fell from 5.4 to 3.4 Mbit/s
@@ -156,6 +158,18 @@ def console(json_file: Path | None) -> Console:
     if not chosen.is_terminal:
         chosen.width = PLAIN_WIDTH
     return chosen
+
+
+def check_plot(path: Path | None) -> None:
+    """Raise OptionError if nothing could be drawn to that file; makes its folder."""
+    if path is None:
+        return
+    if path.suffix not in PLOT_FORMATS:
+        raise OptionError(f"--plot {path}: expected a name that ends in {', '.join(PLOT_FORMATS)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--plot {path}: {error.strerror}") from error
 
 
 def write_json(value: Mapping[str, Any], path: Path | None) -> None:

@@ -47,6 +47,7 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "jobs", "--jobs", "0"), "--jobs 0"),
         (("bench", "jobs", "--seconds", "1"), "--seconds 1"),
         (("bench", "jobs", "--size", "1K,2K"), "expected one size"),
+        (("bench", "loss", "--loss", "1.5"), "--loss 1.5"),
         (("bench", "scaling", "--hosts", "2,many"), "--hosts '2,many'"),
         (("bench", "scaling", "--plot", "curve.gif"), "--plot curve.gif"),
         (("topo", "planes", "--out", "net.gif"), "cannot draw to 'net.gif'"),

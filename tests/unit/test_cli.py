@@ -41,6 +41,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         ("bench",),
         ("bench", "all-reduce"),
         ("bench", "jobs"),
+        ("bench", "loss"),
         ("bench", "scaling"),
         ("topo",),
         ("topo", "planes"),

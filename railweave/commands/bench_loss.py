@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench loss`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from railweave.experiments.loss.run import Point
+
+EPILOG = (
+    "Examples: railweave bench loss --chunks 20000 · railweave bench loss --topology planes --loss 0,0.01 "
+    "--plot loss.png"
+)
+TOPOLOGIES = ["planes", "leaf-spine:racks=2,hosts=4,spines=1"]
+HEADER = f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}  #wrong"
+
+
+def loss(
+    topology: Annotated[
+        list[str] | None, typer.Option(help=f"As for bench all-reduce; may repeat. Default: {TOPOLOGIES}.")
+    ] = None,
+    hosts: common.Hosts = 8,
+    rate: common.Rates = None,
+    losses: Annotated[
+        str, typer.Option("--loss", help="Probabilities that a link loses a packet, each way.")
+    ] = "0,0.001,0.01,0.05",
+    duplicate: Annotated[float, typer.Option(help="Probability that a link doubles a packet.")] = 0.01,
+    reorder: Annotated[float, typer.Option(help="Probability that a packet is overtaken.")] = 0.01,
+    chunks: Annotated[int, typer.Option(help="Chunks of every point, at least.")] = 100_000,
+    size: Annotated[str, typer.Option(help="Bytes of each tensor.")] = "4M",
+    seed: Annotated[int, typer.Option(help="Of the impairments.")] = 1,
+    plot: common.Plot = None,
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/loss"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
+    with common.one_line_errors():
+        from railweave.experiments.allreduce import run as bench  # noqa: PLC0415
+        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
+        from railweave.experiments.allreduce.problem import LANES  # noqa: PLC0415
+        from railweave.experiments.loss import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.loss import run as curve  # noqa: PLC0415
+
+        common.check_plot(plot)
+        (byte_count,) = units.parse_sizes(size)[:1]
+        iters = math.ceil(chunks / math.ceil(byte_count / 4 / LANES))
+        measurement = Measurement((byte_count,), "int32", "sum", iters, warmup=1, check=True)
+        benches = []
+        for text in topology or TOPOLOGIES:
+            chosen = common.topology_of(text, hosts, "ina", rate, "embedded")
+            for probability in _probabilities(losses):
+                weather = curve.Weather(probability, duplicate, reorder)
+                options = bench.BenchOptions(
+                    topology=chosen,
+                    measurement=measurement,
+                    out=out / f"{chosen.name}-{probability:g}",
+                    rails=[plane.name for plane in chosen.planes],
+                    impair=weather.settings(seed),
+                )
+                bench.check(options)
+                benches.append((curve.short_name(chosen), weather, options))
+        to_stderr = str(json_file) == "-"
+        typer.echo(
+            f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'again':>10}  #wrong", err=to_stderr
+        )
+        points = common.run(
+            curve.run(
+                benches,
+                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_point=lambda point: typer.echo(_line(point), err=to_stderr),
+            )
+        )
+        if plot is not None:
+            note = (
+                f"{duplicate:.1%} doubled, {reorder:.1%} overtaken; links of "
+                f"{benches[0][2].topology.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
+            )
+            drawing.draw(points, note, plot)
+        result = curve.as_json(points)
+        common.write_json(result, json_file)
+        if not result["ok"]:
+            raise OptionError("wrong elements: see the column #wrong")
+
+
+def _probabilities(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionError(f"--loss {text!r}: expected probabilities, such as 0,0.001,0.01") from None
+    for probability in found:
+        if not 0 <= probability < 1:
+            raise OptionError(f"--loss {probability:g}: a probability is from 0 to below 1")
+    return found
+
+
+def _line(point: Point) -> str:
+    use = "-" if point.utilisation is None else f"{point.utilisation:.1%}"
+    return (
+        f"{point.topology:<24}{point.loss:>8.1%}{point.time_s:>10.2f}{use:>9}{point.retransmissions:>10}"
+        f"  {point.wrong}"
+    )

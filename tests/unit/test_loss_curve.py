@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The curve of time against loss: what a point says, and its picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from railweave.experiments.allreduce.run import Row
+from railweave.experiments.loss import plot
+from railweave.experiments.loss.run import Point, Weather, as_json, chunks_of
+
+POINT = Point("planes, 8 hosts", 8, 0.01, 0.01, 0.01, 4096, 1.5, 0.9, 0, 321)
+
+
+def test_fair_weather_impairs_nothing() -> None:
+    assert Weather(0, 0, 0).settings(seed=3) == ""
+    assert Weather(0.001, 0.01, 0).settings(3) == "loss=0.001,duplicate=0.01,reorder=0,seed=3"
+
+
+def test_chunks_are_counted_with_the_last_partial_one() -> None:
+    row = Row(("ina",), 1028, "int32", "sum", [0.1, 0.1, 0.1], 0, 8, 1e8, {})
+    assert chunks_of(row) == 6
+
+
+def test_a_wrong_element_anywhere_is_not_ok() -> None:
+    assert as_json([POINT])["ok"]
+    assert not as_json([POINT, replace(POINT, wrong=1)])["ok"]
+
+
+def test_the_curve_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "loss.svg"
+    plot.draw([replace(POINT, loss=0), POINT], "links of 100 Mbit/s", path)
+    assert "<svg" in path.read_text()
