@@ -39,6 +39,7 @@ class LabOptions:
     lanes: int | None = None  # int32 per packet; None is the controller's default
     controller: Sequence[str] = ()  # further options of `railweave controller`
     impair: str = ""  # what P4 planes' links do to frames, once per direction: `railweave switch --impair`
+    seed: int = 1  # of impairments; every switch draws for itself
 
 
 class Lab:
@@ -212,7 +213,9 @@ class Lab:
             return []
         hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]
         places = [*(f"{port}/out" for port in ports), *(f"{port}/in" for port in hosts)]
-        return [part for place in places for part in ("--impair", f"{place}:{self._options.impair}")]
+        number = [other.name for other in plane.switches].index(switch.name)
+        settings = f"{self._options.impair},seed={1000 * self._options.seed + number}"
+        return [part for place in places for part in ("--impair", f"{place}:{settings}")]
 
     async def _start_controller(self) -> None:
         controller = await self._spawn("controller", CONTROLLER_NODE, self._controller_command(), {})

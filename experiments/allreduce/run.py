@@ -35,6 +35,7 @@ class BenchOptions:
     shares: Mapping[str, float] | None = None
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
     impair: str = ""  # what befalls every link, as `railweave switch --impair` takes it
+    seed: int = 1  # of the impairments
     each_alone: bool = False  # measure every rail alone before all together
     baselines: Sequence[str] = ()
     baseline_plane: str = ""
@@ -127,7 +128,9 @@ async def run(
     on_phase(
         f"making a network of {len(options.topology.hosts)} hosts and {len(options.topology.planes)} planes"
     )
-    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES, impair=options.impair)
+    lab_options = LabOptions(
+        options.out, options.switch_target, options.loss, LANES, impair=options.impair, seed=options.seed
+    )
     rows: list[Row] = []
     versions: dict[str, str] = {}
     counts: dict[tuple[str, ...], dict[str, RailCounts]] = {}

@@ -22,11 +22,11 @@ class Weather:
     duplicate: float
     reorder: float
 
-    def settings(self, seed: int) -> str:
+    def settings(self) -> str:
         """Return the impairment as switches take it; nothing if nothing happens."""
         if not (self.loss or self.duplicate or self.reorder):
             return ""
-        return f"loss={self.loss:g},duplicate={self.duplicate:g},reorder={self.reorder:g},seed={seed}"
+        return f"loss={self.loss:g},duplicate={self.duplicate:g},reorder={self.reorder:g}"
 
 
 @dataclass(frozen=True)

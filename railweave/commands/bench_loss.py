@@ -64,13 +64,14 @@ def loss(
                     measurement=measurement,
                     out=out / f"{chosen.name}-{probability:g}",
                     rails=[plane.name for plane in chosen.planes],
-                    impair=weather.settings(seed),
+                    impair=weather.settings(),
+                    seed=seed,
                 )
                 bench.check(options)
                 benches.append((curve.short_name(chosen), weather, options))
         to_stderr = str(json_file) == "-"
         typer.echo(
-            f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'again':>10}  #wrong", err=to_stderr
+            f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}  #wrong", err=to_stderr
         )
         points = common.run(
             curve.run(
