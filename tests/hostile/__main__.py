@@ -56,10 +56,11 @@ def packets(seed: int, seconds: float) -> Report:
         before = switch.memory_kib()
         sent += flood(sockets, frames, seconds * 9 / 10)
         switch.check_alive()
-        control = GrpcControl(switch.address, victim.DEVICE)
-        control.load(P4Schema(program.p4info, program.json))
-        control.close()
-        return Report("packets", seed, seconds, sent, {}, before, switch.memory_kib())
+        after = switch.memory_kib()
+        honest = GrpcControl(switch.address, victim.DEVICE)
+        honest.load(P4Schema(program.p4info, program.json))
+        honest.close()
+    return Report("packets", seed, seconds, sent, {}, before, after)
 
 
 def frame_of_aggregation(rng: random.Random) -> bytes:
