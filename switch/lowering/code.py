@@ -14,6 +14,7 @@ from railweave.switch.lowering.fields import Headers
 from railweave.switch.lowering.layout import Layout
 
 LOW64 = mask(64)
+MAX_INSTRUCTIONS = 1 << 20
 
 
 class Label:
@@ -62,6 +63,8 @@ class Code:
     def op(self, name: str, *operands: Operand) -> None:
         """One instruction: d, a, b, c; what is left out is 0."""
         assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
+        if len(self.code) >= MAX_INSTRUCTIONS:
+            raise InvalidProgram(f"{self.where}: the program has more than {MAX_INSTRUCTIONS} instructions")
         self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
 
     def place(self, label: Label) -> None:

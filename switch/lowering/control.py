@@ -139,7 +139,7 @@ class TableReader:
             raise InvalidProgram(f"{place}: entries of the program's own in a table with an action profile")
         size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
         size = max(size, len(entries)) if isinstance(entries, list) else size
-        meter_name = item.get("direct_meters")
+        meter_name = None if item.get("direct_meters") is None else get(item, "direct_meters", str, place)
         if meter_name is not None and meter_name not in self.meters:
             raise InvalidProgram(f"{place}: no direct meter {meter_name!r}")
         info = TableInfo(
@@ -230,9 +230,10 @@ class TableReader:
         if entries is None:
             return ()
         rows = [check(row, dict, place) for row in check(entries, list, place)]
-        lowest = max((row["priority"] for row in rows if isinstance(row.get("priority"), int)), default=0)
+        priorities = [natural(row, "priority", place) if "priority" in row else 0 for row in rows]
+        lowest = max(priorities, default=0)
         result = []
-        for row in rows:
+        for row, priority in zip(rows, priorities, strict=True):
             parts = get(row, "match_key", list, place)
             if len(parts) != len(key):
                 raise InvalidProgram(f"{place}: an entry with {len(parts)} key fields instead of {len(key)}")
@@ -243,10 +244,8 @@ class TableReader:
                 raise InvalidProgram(f"{place}: an entry with an action that the table does not have")
             action = self.actions[number]
             arguments = self._arguments(action, call.get("action_data", []), place)
-            priority = row.get("priority", 0)  # in BMv2 the least number wins, in P4Runtime the greatest
-            result.append(
-                ConstEntry(matches, action.name, arguments, lowest + 1 - check(priority, int, place))
-            )
+            # In BMv2 the least number wins, in P4Runtime the greatest.
+            result.append(ConstEntry(matches, action.name, arguments, lowest + 1 - priority))
         return tuple(result)
 
     @staticmethod

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from railweave.switch.errors import InvalidProgram
+
 Bound = int | None
 
 COMPARISONS = {"==", "<", "<="}
 BOOLEANS = COMPARISONS | {"and", "or", "not", "d2b", "header_eq"}
 MAX_SHIFT = 4096  # a left shift by a variable that may be greater has no useful bound
+MAX_NODES = 1 << 19  # far more than any sane program's expressions have
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,6 +31,7 @@ class Expr:
     low: Bound
     high: Bound
     number: int = field(default=0)
+    depth: int = field(default=0)
 
     @property
     def is_bool(self) -> bool:
@@ -129,7 +133,10 @@ class Graph:
         key = (op, tuple(arg.number for arg in args), leaf)
         found = self._nodes.get(key)
         if found is None:
-            found = self._nodes[key] = Expr(op, args, leaf, low, high, len(self._nodes))
+            if len(self._nodes) >= MAX_NODES:
+                raise InvalidProgram(f"the program's expressions have more than {MAX_NODES} parts")
+            depth = 1 + max((arg.depth for arg in args), default=0)
+            found = self._nodes[key] = Expr(op, args, leaf, low, high, len(self._nodes), depth)
         return found
 
     def const(self, value: int) -> Expr:
@@ -162,6 +169,8 @@ class Graph:
             for x, y in ((a, b), (b, a)):  # a mask that keeps every bit
                 if y.op == "const" and y.leaf >= 0 and y.leaf & (y.leaf + 1) == 0 and x.fits(0, y.leaf):
                     return x
+        if op in {"<<", ">>"} and b.high is not None and b.high < 0:
+            raise InvalidProgram(f"a shift by {b.high}, which is negative")
         low, high = _RANGES[op](a, b)
         return self._node(op, (a, b), None, low, high)
 

@@ -19,6 +19,7 @@ from railweave.switch.lowering.source import (
     name_of,
     natural,
     objects,
+    parts,
     unsupported,
     where,
 )
@@ -110,10 +111,4 @@ def _sample(element: Any, headers: Headers, item: Json, place: str) -> tuple[tup
 
 def mentions(item: Any, name: str) -> bool:
     """Whether a field of this name is named anywhere in a part of the program."""
-    if isinstance(item, dict):
-        return any(mentions(value, name) for value in item.values())
-    if isinstance(item, list):
-        if len(item) == 2 and item[1] == name:  # ["header", "field"]
-            return True
-        return any(mentions(value, name) for value in item)
-    return False
+    return any(part[1:] == [name] and len(part) == 2 for part in parts(item) if isinstance(part, list))

@@ -15,6 +15,7 @@ from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import get, unsupported
 
 Choices = list[tuple[Expr | None, Any]]
+MAX_ALTERNATIVES = 1 << 16  # of all statements together that an index at run time decides
 
 
 class HeaderPrimitives:
@@ -23,6 +24,7 @@ class HeaderPrimitives:
     def __init__(self, expressions: ExpressionReader) -> None:
         """Operands are read by `expressions`."""
         self.expressions = expressions
+        self._alternatives = 0
 
     # Operands.
 
@@ -48,6 +50,9 @@ class HeaderPrimitives:
         """What `make` gives for the one alternative, or a choice among what it gives for each."""
         if len(choices) == 1 and choices[0][0] is None:
             return make(choices[0][1])
+        self._alternatives += len(choices)
+        if self._alternatives > MAX_ALTERNATIVES:
+            raise InvalidProgram("indexes at run time have too many alternatives")
         always = self.expressions.graph.truth(value=True)
         return [Choice(tuple((when or always, tuple(make(what))) for when, what in choices))]
 
@@ -79,7 +84,9 @@ class HeaderPrimitives:
 
     def assign_header(self, args: list[Any], place: str) -> list[Statement]:
         """assign_header(to, from)."""
-        choices = (self.expressions.header_choices(arg, place) for arg in args)
+        choices = [self.expressions.header_choices(arg, place) for arg in args]
+        if len(choices[0]) * len(choices[1]) > MAX_ALTERNATIVES:
+            raise unsupported("an assignment between elements of stacks as large as these", args[0], place)
         both: Choices = [
             (self._both(when, also), (to, source)) for (when, to), (also, source) in product(*choices)
         ]

@@ -27,6 +27,7 @@ class Layout:
     banks: list[tuple[Register, ...]] = field(default_factory=list)
     _run_of: dict[Field, tuple[int, int]] = field(default_factory=dict)
     _bank_of: dict[Register, tuple[int, int]] = field(default_factory=dict)
+    _words_before: dict[Register, int] = field(default_factory=dict)  # in the rows of its bank
     offsets: dict[Field, int] = field(default_factory=dict)
     metadata_bytes: int = 0
     validity: dict[str, int] = field(default_factory=dict)
@@ -77,9 +78,17 @@ class Layout:
             if header.variable is not None:
                 self._place_field(header.variable)
         self.size += SLACK
+        self._finish_banks(registers)
+
+    def _finish_banks(self, registers: list[Register]) -> None:
         for register in registers:
             if register not in self._bank_of:
                 self.place_bank((register,))
+        for bank in self.banks:
+            words = 0
+            for register in bank:
+                self._words_before[register] = words
+                words += register_words(register)
 
     def _place_field(self, member: Field) -> None:
         """A metadata field, or a variable-length field of any header."""
@@ -109,8 +118,7 @@ class Layout:
 
     def bank_position(self, register: Register) -> tuple[int, int]:
         """Bank of a register and its word in the bank's rows."""
-        bank, position = self._bank_of[register]
-        return bank, sum(register_words(other) for other in self.banks[bank][:position])
+        return self._bank_of[register][0], self._words_before[register]
 
     def bank_shape(self, bank: int) -> tuple[int, int]:
         """Rows of a bank and 32-bit words per row."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
@@ -210,20 +211,20 @@ class ParserLowering:
     def _transitions(self, out: Emitter, state: Json, place: str, done: Label) -> None:
         key = self._key(state, place)
         default = done
-        for item in objects(state, "transitions"):
+        for position, item in enumerate(objects(state, "transitions")):
             following = item.get("next_state")
             if following is not None and (not isinstance(following, str) or following not in self.labels):
                 raise InvalidProgram(f"{place}: no state {following!r}")
             target = done if following is None else self.labels[following]
-            kind = item.get("type", "hexstr")
+            kind = check(item.get("type", "hexstr"), str, place)
             if kind == "default" or item.get("value") == "default":
                 default = target
-            elif kind == "hexstr":
-                self._case(out, key, item, target, place)
-            elif kind == "parse_vset":
-                self.value_sets.emit(out, key, item, target, place)
-            else:
+            elif kind not in {"hexstr", "parse_vset"}:
                 raise unsupported(f"a transition on a {kind!r}", item, place)
+            else:  # what the first case loads stays known; the others' temporaries are done with behind them
+                with out.apart() if position else nullcontext():
+                    case = self._case if kind == "hexstr" else self.value_sets.emit
+                    case(out, key, item, target, place)
         out.op("JMP", 0, default)
 
     def _case(self, out: Emitter, key: list[tuple[Expr, int]], item: Json, target: Label, place: str) -> None:

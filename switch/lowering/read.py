@@ -13,6 +13,7 @@ from railweave.switch.lowering.fields import Field, Header, Headers, Register, S
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
+MAX_CHAIN = 32  # alternatives one behind the other
 PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
 UNARY = {"not": Graph.negate, "~": Graph.invert, "d2b": Graph.to_bool, "b2d": Graph.to_data}
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
@@ -152,6 +153,9 @@ class ExpressionReader:
 
     def _chosen(self, choices: list[tuple[Expr | None, Expr]]) -> Expr:
         """The value whose guard holds; 0 if none does (BMv2 ends there)."""
+        if len(choices) > MAX_CHAIN:  # halves, or the expression would become too deep
+            halves = (choices[: len(choices) // 2], choices[len(choices) // 2 :])
+            return self.graph.binary("|", *(self._chosen(half) for half in halves))
         result = self.graph.const(0)
         for when, value in reversed(choices):
             result = value if when is None else self.graph.select(when, value, result)
@@ -199,11 +203,12 @@ class ExpressionReader:
             raise unsupported(f"a header named by a {kind!r}", item, place)
         if "op" not in content:
             return self.header_choices(content, place, depth + 1)
-        if content["op"] in {"dereference_header_stack", "dereference_stack"}:
+        op = get(content, "op", str, place)
+        if op in {"dereference_header_stack", "dereference_stack"}:
             return [(when, element[0]) for when, element in self._element_choices(content, place, depth + 1)]
-        if content["op"] == "access_union_header":
+        if op == "access_union_header":
             return self._union_header_choices(content, place, depth + 1)
-        raise unsupported(f"a header named by {content['op']!r}", item, place)
+        raise unsupported(f"a header named by {op!r}", item, place)
 
     def _union_header_choices(self, item: Any, place: str, depth: int) -> list[tuple[Expr | None, Header]]:
         inner = get(item.get("left"), "value", dict, place)
@@ -260,9 +265,9 @@ class ExpressionReader:
             if not isinstance(item, dict):
                 return False
             if "op" in item:
-                return item["op"] in AGGREGATES
+                return get(item, "op", str, "expression") in AGGREGATES
             if item.get("type") != "expression":
-                return item.get("type") in {"header", "header_union"}
+                return get(item, "type", str, "expression") in {"header", "header_union"}
             item = item.get("value")
         return False
 

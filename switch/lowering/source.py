@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
@@ -36,6 +37,18 @@ def parse_document(text: bytes) -> Json:
     if not isinstance(version, list) or not version or version[0] != 2:
         raise InvalidProgram(f"BMv2 JSON of version {version}; version 2 is expected")
     return root
+
+
+def parts(item: Any) -> Iterator[Any]:
+    """An object and all that it holds, at any depth."""
+    waiting = [item]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
 
 
 def get(item: Any, key: str, kind: type[T], place: str) -> T:

@@ -22,6 +22,9 @@ from railweave.switch.lowering.actions import (
 from railweave.switch.lowering.expr import Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
 
+MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
+MAX_WORK = 1 << 21  # fields looked at where ways part and meet: more takes longer than it can be worth
+
 
 @dataclass
 class Summary:
@@ -119,6 +122,7 @@ def summarise(graph: Graph, statements: list[Statement]) -> Summary | None:
 class _Execution:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.work = 0
         self.indexes: dict[tuple[Register, Expr], None] = {}
 
     def run(self, statements: list[Statement]) -> Summary:
@@ -140,6 +144,7 @@ class _Execution:
         return Summary(state.fields, state.registers, self.indexes)
 
     def _jump(self, state: _State, jump: Jump, pending: dict[int, list[_State]]) -> _State | None:
+        self._spend(state)
         waiting = pending.setdefault(jump.target, [])
         if jump.condition is None:
             waiting.append(state)
@@ -161,11 +166,12 @@ class _Execution:
         if a.path[-1].op == "not":
             a, b = b, a
         condition = a.path[-1]
+        self._spend(a, b)
         merged = _State(dict(a.fields), dict(a.registers), a.path[:-1])
         for member in {**a.fields, **b.fields}:
             x, y = (state.fields.get(member) or self._initial(member) for state in (a, b))
             if x is not y:
-                merged.fields[member] = self.graph.select(condition, x, y)
+                merged.fields[member] = self._bounded(self.graph.select(condition, x, y))
         for array in {**a.registers, **b.registers}:
             merged.registers[array] = self._merge_cell(condition, array, a, b)
         return merged
@@ -178,7 +184,18 @@ class _Execution:
             if cell[0] is not index:
                 raise _Inexpressible
             values.append(cell[1])
-        return index, self.graph.select(condition, values[0], values[1])
+        return index, self._bounded(self.graph.select(condition, values[0], values[1]))
+
+    @staticmethod
+    def _bounded(value: Expr) -> Expr:
+        if value.depth > MAX_DEPTH:
+            raise _Inexpressible
+        return value
+
+    def _spend(self, *states: _State) -> None:
+        self.work += sum(len(state.fields) + len(state.registers) for state in states)
+        if self.work > MAX_WORK:
+            raise _Inexpressible
 
     def _initial(self, member: Field) -> Expr:
         return self.graph.leaf("field", member, member.width, member.signed)
@@ -193,13 +210,13 @@ class _Execution:
             if array in state.registers and state.registers[array][0] is not index:
                 raise _Inexpressible
             value = self.graph.wrap(self._substitute(statement.value, state), array.width, signed=False)
-            state.registers[array] = (index, value)
+            state.registers[array] = (index, self._bounded(value))
             self.indexes[array, index] = None
             return
         else:
             raise _Inexpressible
         target = statement.target
-        state.fields[target] = self.graph.wrap(value, target.width, target.signed)
+        state.fields[target] = self._bounded(self.graph.wrap(value, target.width, target.signed))
 
     def _read(self, state: _State, array: Register, index: Expr) -> Expr:
         self.indexes[array, index] = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from railweave.switch.lowering.fields import Field
-from railweave.switch.lowering.source import Json, objects
+from railweave.switch.lowering.source import Json, objects, parts
 
 _WHOLE = {"header", "header_stack", "header_union", "header_union_stack", "stack_field"}
 
@@ -37,7 +37,9 @@ class Leftovers:
     def _note(self, op: Any, position: int, parameter: Any) -> None:
         if not isinstance(parameter, dict):
             return
-        kind, value = parameter.get("type"), parameter.get("value")
+        kind, value = parameter.get("type"), parameter.get("value") or [None]
+        if not isinstance(kind, str):
+            return  # whoever reads the primitive complains
         if kind == "field" and (position == 0 or op == "execute_meter") and isinstance(value, list):
             self._fields.add((str(value[0]), str(value[-1])))
         elif kind in _WHOLE and op != "add_header":
@@ -51,10 +53,6 @@ class Leftovers:
 
 
 def _primitives(item: Any) -> Iterator[tuple[Any, list[Any]]]:
-    if isinstance(item, dict):
-        if "op" in item and isinstance(item.get("parameters"), list):
-            yield item["op"], item["parameters"]
-        item = list(item.values())
-    if isinstance(item, list):
-        for part in item:
-            yield from _primitives(part)
+    for part in parts(item):
+        if isinstance(part, dict) and "op" in part and isinstance(part.get("parameters"), list):
+            yield part["op"], part["parameters"]

@@ -17,7 +17,18 @@ from railweave.switch.lowering.expr import Graph
 from railweave.switch.pipeline import Pipeline
 from vectors.case import case
 
-NAMES = ("arithmetic", "parsing", "tables", "state", "control", "lanes")
+NAMES = (
+    "arithmetic",
+    "parsing",
+    "tables",
+    "state",
+    "control",
+    "lanes",
+    "varbits",
+    "stacks",
+    "unions",
+    "flow",
+)
 
 
 def source(name: str) -> dict[str, Any]:
