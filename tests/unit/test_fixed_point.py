@@ -88,10 +88,10 @@ SUMS = arrays(np.int64, LENGTHS, elements=st.integers(-(2**31), 2**31 - 1))
 def test_dequantise(sums: NDArray[np.int64], exponent: int, world_size: int) -> None:
     headroom = oracle.headroom_bits(world_size)
     got = np.frombuffer(ina.dequantise(as_lanes(sums), exponent, headroom), np.uint32)
-    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, mean=False)
+    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, False, np.dtype(np.float32))
     np.testing.assert_array_equal(got, wanted.view(np.uint32))
     mean = np.frombuffer(ina.dequantise_mean(as_lanes(sums), exponent, headroom, world_size), np.uint32)
-    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, mean=True)
+    wanted = oracle.floats_of(sums, exponent - BIAS, world_size, True, np.dtype(np.float32))
     np.testing.assert_array_equal(mean, wanted.view(np.uint32))
 
 
