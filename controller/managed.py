@@ -145,16 +145,18 @@ class ManagedSwitch:
         return {index - first: packets for index, packets in cells.items()}
 
     async def _retire(self, actual: SwitchState) -> None:
-        """Take back the slots of groups that have ended, with what their counters say they can have used."""
-        staying = self.groups.keys() | self.orphans.keys()
-        ended = self.slots.taken.keys() - staying
-        if not ended:
-            return
+        """Take back the slots of groups that have ended, with what their counters say they can have used.
+
+        Entries go with their counters. So nothing may be awaited between the last look at who has ended and the
+        look at what is wanted: a group that ended in between would lose its entries uncounted, and the next user
+        of its slots would start at serial numbers that the registers have seen.
+        """
         present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
-        rounds = await self._rounds() if ended & present else {}
-        for group in ended:
-            self.slots.release(group, rounds.get(group, 0))
-            self._counted_from.pop(group, None)
+        while ended := self.slots.taken.keys() - self.groups.keys() - self.orphans.keys():
+            rounds = await self._rounds() if ended & present else {}
+            for group in ended:
+                self.slots.release(group, rounds.get(group, 0))
+                self._counted_from.pop(group, None)
 
     async def _rounds(self) -> Mapping[int, int]:
         """Per group, more rounds than any of its slots can have seen.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_code, rpc_status
@@ -25,6 +25,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.pushes = 0
         self.full = False  # refuse every INSERT
         self.refusal = ""  # of every pipeline
+        self.before_counting: Callable[[], Awaitable[None]] | None = None  # what happens, once, in the meantime
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()
 
@@ -128,6 +129,9 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     async def Read(self, request, context) -> AsyncIterator[p4r.ReadResponse]:
         await self._check_device(request, context)
         for wildcard in request.entities:
+            if wildcard.table_entry.HasField("counter_data") and self.before_counting:
+                event, self.before_counting = self.before_counting, None
+                await event()
             yield p4r.ReadResponse(entities=list(self._answers(wildcard)))
 
     def _answers(self, wildcard: p4r.Entity):

@@ -175,6 +175,28 @@ def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(
     run(body())
 
 
+def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too(run) -> None:
+    """Else its slots' next user would begin at serial numbers that the registers have seen: stale for ever."""
+
+    async def body() -> None:
+        async with new_world(hosts=2, slots=512) as world:
+            one, two = [await world.join(2, job) for job in ("one", "two")]
+            world.switch.count("members", packets=1024 * 1000)
+
+            async def leave(answers: list[pb.JoinGroupResponse]) -> None:
+                for answer in answers:
+                    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+
+            world.switch.before_counting = lambda: leave(two)
+            await leave(one)
+            await world.settled(lambda: serial_starts(world.switch) == [])
+            for job in ("three", "four"):
+                await world.join(2, job)
+            assert serial_starts(world.switch) == [1 + 1000 + ROUNDS_MARGIN] * 4
+
+    run(body())
+
+
 def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2) as world:
