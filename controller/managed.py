@@ -62,6 +62,7 @@ class ManagedSwitch:
         self._forwarding = SwitchState()
         self.keep_off((), ())
         self._changed = changed
+        self._gone: set[int] = set()  # groups that the switch has lost, until that is told
         self._known = False  # whether the switch's memory has been read in this life of the controller
         self._lock = asyncio.Lock()
 
@@ -106,21 +107,24 @@ class ManagedSwitch:
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
-            gone: frozenset[int] = frozenset()
-            lost = not actual.entries
-            if lost:
-                gone = frozenset(self.groups)
-                self.groups.clear()
-                self._counted_from.clear()
-                self.slots.reset()
-                self.orphans.clear()
+            if lost := self.link.wiped or not actual.entries:
+                self._lose()
             elif not self._known:
                 self._adopt(actual)
-            self._known = True
+            self.link.wiped, self._known = False, True
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %s, %d updates", self.name, "empty" if lost else "kept its state", len(updates))
         self.ready.set()
+        gone, self._gone = frozenset(self._gone), set()
         self._changed(self, gone)
+
+    def _lose(self) -> None:
+        """All registers are 0, and no group's sums are left; a session that breaks now does not change that."""
+        self._gone |= self.groups.keys()
+        self.groups.clear()
+        self._counted_from.clear()
+        self.slots.reset()
+        self.orphans.clear()
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         await self._retire(actual)

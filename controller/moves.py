@@ -160,6 +160,9 @@ class Moves:
                 if attempts := attempts - 1:
                     await asyncio.sleep(RETRY_S)  # until it is known to be dead, or answers again
                     continue
+                if pause.again:
+                    attempts = 1  # it may be the one that answers again
+                    continue
                 self._down(group, tree, pause, str(unavailable))
                 return
             except Refused as refused:

@@ -53,6 +53,7 @@ class SwitchLink:
         self._switch: fy.Switch | None = None
         self.problem = "not connected yet"
         self.sessions = 0  # how many have begun and been reconciled
+        self.wiped = False  # whether the switch has lost all its state, and `connected` has not dealt with it yet
 
     @property
     def up(self) -> bool:
@@ -122,6 +123,7 @@ class SwitchLink:
                 action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
                 config=self._program.get_pipeline_config(),
             )
+            self.wiped = True  # even if no answer comes
             await client.request(request)
 
     async def _cookie(self, client: fy.P4Client) -> int | None:

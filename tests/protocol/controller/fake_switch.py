@@ -23,7 +23,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.packets: dict[Key, int] = {}
         self.updates: list[p4r.Update] = []  # everything ever written
         self.pushes = 0
-        self.full = False  # refuse every INSERT
+        self.room: int | None = None  # how many INSERTs more are not refused
+        self.refused = 0
         self.refusal = ""  # of every pipeline
         self.before_counting: Callable[[], Awaitable[None]] | None = None  # what happens, once, in the meantime
         self._server: grpc.aio.Server | None = None
@@ -121,8 +122,11 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
                 continue
             if there != (update.type == p4r.Update.MODIFY):
                 await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there: {there}: {update.entity}")
-            if self.full and update.type == p4r.Update.INSERT:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "table full")
+            if self.room is not None and update.type == p4r.Update.INSERT:
+                if not self.room:
+                    self.refused += 1
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "table full")
+                self.room -= 1
             self.entities[key] = update.entity
         return p4r.WriteResponse()
 

@@ -192,10 +192,10 @@ def test_two_jobs_share_a_switch_without_a_common_slot_or_number(run) -> None:
 def test_a_switch_that_is_gone_or_full_costs_the_rail_only(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2) as world:
-            world.switch.full = True
+            world.switch.room = 0
             answers = await world.join(2, "a")
             assert "table full" in answers[0].refusals[0].reason
-            world.switch.full = False
+            world.switch.room = None
             assert (await world.join(2, "b"))[0].ina
             await world.switch.stop()
             await world.settled(lambda: not world.running.fabric.switches()[0].link.up)

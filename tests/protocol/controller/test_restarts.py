@@ -219,6 +219,41 @@ def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(run
     run(body())
 
 
+@pytest.mark.parametrize("room", [0, 2])
+def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_first(run, room: int) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            watchers = await watched(world, 2)
+            world.switch.room = room
+            await world.switch.restart(lose_state=True)
+            await world.settled(lambda: world.switch.refused > 0)
+            world.switch.room = None
+            for watcher in watchers:
+                assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+            assert {(await watcher.moved()).resume_from for watcher in watchers} == {3}
+
+    run(body())
+
+
+def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss(run) -> None:
+    """Entries that are there again do not bring back what the registers held."""
+
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            watchers = await watched(world, 2)
+            (switch,) = world.running.fabric.switches()
+            async with switch._lock:
+                early = asyncio.create_task(switch.reconcile())
+                await world.switch.restart(lose_state=True)
+                await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
+            assert await early
+            for watcher in watchers:
+                assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+            assert {(await watcher.moved()).place.group for watcher in watchers} == {2}
+
+    run(body())
+
+
 def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2) as world:
