@@ -119,7 +119,7 @@ class ManagedSwitch:
         self._changed(self, gone)
 
     def _lose(self) -> None:
-        """All registers are 0, and no group's sums are left; a session that breaks now does not change that."""
+        """Registers are 0 and no group's sums are left; a session that breaks now does not change that."""
         self._gone |= self.groups.keys()
         self.groups.clear()
         self._counted_from.clear()
@@ -151,9 +151,9 @@ class ManagedSwitch:
     async def _retire(self, actual: SwitchState) -> None:
         """Take back the slots of groups that have ended, with what their counters say they can have used.
 
-        Entries go with their counters. So nothing may be awaited between the last look at who has ended and the
-        look at what is wanted: a group that ended in between would lose its entries uncounted, and the next user
-        of its slots would start at serial numbers that the registers have seen.
+        Entries go with their counters. So nothing may be awaited between the last look at who has ended and
+        the look at what is wanted: a group that ended in between would lose its entries uncounted, and the
+        next user of its slots would start at serial numbers that the registers have seen.
         """
         present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
         while ended := self.slots.taken.keys() - self.groups.keys() - self.orphans.keys():

@@ -53,7 +53,7 @@ class SwitchLink:
         self._switch: fy.Switch | None = None
         self.problem = "not connected yet"
         self.sessions = 0  # how many have begun and been reconciled
-        self.wiped = False  # whether the switch has lost all its state, and `connected` has not dealt with it yet
+        self.wiped = False  # the switch has lost all its state, and `connected` has yet to deal with it
 
     @property
     def up(self) -> bool:

@@ -26,7 +26,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.room: int | None = None  # how many INSERTs more are not refused
         self.refused = 0
         self.refusal = ""  # of every pipeline
-        self.before_counting: Callable[[], Awaitable[None]] | None = None  # what happens, once, in the meantime
+        self.before_counting: Callable[[], Awaitable[None]] | None = None  # awaited once
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()
 

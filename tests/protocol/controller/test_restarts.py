@@ -176,7 +176,7 @@ def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(
 
 
 def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too(run) -> None:
-    """Else its slots' next user would begin at serial numbers that the registers have seen: stale for ever."""
+    """Else its slots' next user would begin at serial numbers that registers have seen: stale for ever."""
 
     async def body() -> None:
         async with new_world(hosts=2, slots=512) as world:
