@@ -30,11 +30,11 @@ import railweave
 
 ELEMENTS = 1 << 14  # 64 KiB
 STUCK_S, DEADLINE_S = 6.0, 20.0  # of a call: until its statistics are shown, until it has failed
-REGISTERS = ("tags", "seen")
+REGISTERS = ("slot_tag", "slot_seen")
 
 
 def rank() -> None:
-    """Sum for ever; print `round N` after every sum, and statistics while one is stuck."""
+    """Sum for ever; print `round N` after every sum, or `stuck N` and statistics when it takes long."""
     with railweave.init() as comm:
         for round_ in range(sys.maxsize):
             mine = numbers(comm.rank, round_, ELEMENTS)
@@ -56,7 +56,8 @@ def rank() -> None:
 
 
 def _tell(round_: int, comm: railweave.Communicator) -> None:
-    print(f"round {round_} is stuck: {comm.stats()}; {comm.why()}", file=sys.stderr, flush=True)
+    print(f"{comm.stats()}; {comm.why()}", file=sys.stderr, flush=True)
+    print(f"stuck {round_}", flush=True)
 
 
 class Faults:
@@ -149,6 +150,11 @@ async def run(seed: int, faults: int, hosts: int, slots: int, out: Path) -> None
 
         async def follow() -> None:
             async for line in lab.events():
+                if line.text.startswith("stuck"):
+                    print(f"seed {seed}: {line.child.name} is {line.text}", flush=True)
+                    if not (out / "stuck-why.txt").exists():
+                        await dump(lab, topology, out)
+                    continue
                 async with progress:
                     done[line.child.name] = int(line.text.split()[1])
                     progress.notify_all()
@@ -179,8 +185,6 @@ async def run(seed: int, faults: int, hosts: int, slots: int, out: Path) -> None
             task.cancel()
         failed = [error for task in finished if (error := task.exception())]
         if failed:
-            print(f"seed {seed}: {failed[0]}", flush=True)
-            await dump(lab, topology, out)
             raise failed[0]
 
 
