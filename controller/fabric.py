@@ -111,8 +111,13 @@ class Fabric:
             ]
             raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(missing)}") from None
 
-    def plan(self, plane_name: str, hosts: Mapping[int, Host], count: int = 1) -> list[Tree]:
-        """Up to `count` trees that join the hosts now; Refused names what is in the way of any."""
+    def plan(
+        self, plane_name: str, hosts: Mapping[int, Host], count: int = 1, *, last_resort: bool = False
+    ) -> list[Tree]:
+        """Up to `count` trees that join the hosts now; Refused names what is in the way of any.
+
+        As a last resort they go over links that are only suspected to be dead.
+        """
         plane = self.topology.plane(plane_name)
         members = self.switches(plane_name)
         if not members:
@@ -121,7 +126,12 @@ class Fabric:
         self._require_leaves(hosts.values(), usable)
         load = {switch.name: len(switch.groups) for switch in members}
         suspects = self.health.suspects(plane_name)
-        return trees.spread(plane, _nics(hosts), usable, count, load, suspects)
+        try:
+            return trees.spread(plane, _nics(hosts), usable, count, load, suspects)
+        except Refused:
+            if not (suspects and last_resort):
+                raise
+            return trees.spread(plane, _nics(hosts), usable, count, load)
 
     async def admit(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
         """Give a group number, address and slots on a tree, and write its entries.

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from railweave.controller import requests, resuming
 from railweave.controller.errors import (
@@ -61,9 +63,7 @@ class Groups:
         """Wait for the other ranks and return the group; RequestError says why there is none."""
         forming = self._enter(request)
         if not forming.missing:
-            task = asyncio.create_task(self._form(forming), name=f"form {request.job}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._soon(self._form(forming))
         try:
             async with asyncio.timeout(request.deadline_s):
                 group = await asyncio.shield(forming.done)
@@ -203,6 +203,7 @@ class Groups:
                 group.tell(pb.Event(member_lost=lost))
             self._end(group)
         self.fabric.close_claims()
+        self._soon(self._freed({plane.name for plane in self.fabric.topology.planes}))
 
     def _arm(self, lease: Lease) -> None:
         """Give a lease that no stream renews its time."""
@@ -280,3 +281,15 @@ class Groups:
                 self.fabric.end(tree.placed.group)
         for lease in group.leases.values():
             lease.events.put_nowait(None)
+        self._soon(self._freed({tree.plane for tree in group.trees}))
+
+    async def _freed(self, planes: Iterable[str]) -> None:
+        """What a job has held is free, as soon as the switches know: others may be waiting for it."""
+        await self.fabric.settled()
+        for plane in planes:
+            self.moves.plane_changed(plane)
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

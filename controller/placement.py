@@ -31,7 +31,7 @@ class Placement:
         """Give a rail its trees, as many as there is room for; Refused if there is none for any."""
         quota = self._quotas.share(group.job)
         hosts = self.hosts(group, rail.name)
-        trees = self._fabric.plan(rail.plane, hosts, quota.trees)
+        trees = self._fabric.plan(rail.plane, hosts, quota.trees, last_resort=True)
         slots = slots_per_tree(quota.slots, len(trees))
         for index, tree in enumerate(trees):
             try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from controller_world import World, controller_of, running_switches
+from railweave.controller.quotas import Quota, Quotas
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
@@ -171,6 +173,53 @@ def test_where_no_other_link_is_left_a_suspected_one_is_tried_again_soon(run: Ca
                     assert moved.resume_from == position
                     assert (await watcher.event()).WhichOneof("event") == "plane_up"
                 group = moved.place.group
+
+    run(body())
+
+
+def test_a_suspicion_alone_refuses_no_job(run: Callable[..., None]) -> None:
+    async def body() -> None:
+        async with network(suspect_s=3600) as world:
+            watchers = await watched(world, RANKS)
+            await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=1))
+            await watchers[0].paused(1)
+            watchers[0].call.cancel()
+            await world.settled(lambda: not world.running.groups.running())
+            assert world.running.fabric.health.suspects("ina") == {frozenset({"h1", "leaf1"})}
+            await world.join(RANKS, "later")
+            assert roots(world, "later") == ["spine1", "spine2"]
+
+    run(body())
+
+
+def test_a_tree_without_room_moves_when_another_job_ends(run: Callable[..., None]) -> None:
+    """Two jobs on two racks each, with a spine for each; one of the spines dies."""
+
+    async def body() -> None:
+        topology = leaf_spine(racks=4, hosts=1, spines=2, rails=("ina", "tcp"))
+        async with network(topology, quotas=Quotas(Quota(slots=8192, trees=1))) as world:
+
+            async def begin(job: str, *hosts: int) -> list[Watcher]:
+                requests = [
+                    world.request(rank, 2, job, rails=[world.offer(host)]) for rank, host in enumerate(hosts)
+                ]
+                answers = await asyncio.gather(*map(world.stub.JoinGroup, requests))
+                return [Watcher(world, answer) for answer in answers]
+
+            stays, leaves = await begin("stays", 1, 2), await begin("leaves", 3, 4)
+            assert [roots(world, job) for job in ("stays", "leaves")] == [["spine1"], ["spine2"]]
+            await world.switches["spine1"].stop()
+            for watcher in stays:
+                await watcher.paused(8)
+            for watcher in stays:
+                assert (
+                    "no 8192 slots in a row are free on switch spine2"
+                    in (await watcher.event()).plane_down.reason
+                )
+            for watcher in leaves:
+                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=watcher.lease))
+            assert {(await watcher.moved()).resume_from for watcher in stays} == {8}
+            assert roots(world, "stays") == ["spine2"]
 
     run(body())
 
