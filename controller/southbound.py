@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
 import finsy as fy
+from finsy.gnmiclient import GNMIClientError
 from finsy.p4entity import P4Entity
 from finsy.proto import p4r
 from railweave.controller import wire
@@ -21,6 +23,8 @@ KNOCK_S = 1.0  # for a switch to take a connection
 CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 E = TypeVar("E", bound=P4Entity)
@@ -61,16 +65,19 @@ class SwitchLink:
         return self._switch is not None and self._switch.is_up
 
     async def run(self) -> None:
-        """Hold sessions one after another until cancelled."""
+        """Hold sessions one after another until cancelled, whatever they end by."""
         pause = FIRST_PAUSE_S
         known = 0
         while True:
             try:
-                await self._session()
+                await self._guard(self._session())
                 pause = FIRST_PAUSE_S
                 continue  # at once: who answers now was not dead
             except SwitchUnavailable as unavailable:
                 self.problem = str(unavailable)
+            except Exception as error:
+                LOG.exception("session with switch %s", self.name)
+                self.problem = f"switch {self.name}: the controller failed: {error}"
             if known < self.sessions:
                 known = self.sessions
                 self._unreachable()
@@ -188,7 +195,7 @@ class SwitchLink:
         """
         try:
             return await work
-        except (fy.P4ClientError, TimeoutError, ValueError, RuntimeError) as error:
+        except (fy.P4ClientError, GNMIClientError, TimeoutError, ValueError, RuntimeError) as error:
             text = getattr(error, "message", None) or str(error) or "no answer in time"
             raise SwitchUnavailable(f"switch {self.name} at {self.address}: {text}") from error
         except asyncio.CancelledError:

@@ -27,12 +27,19 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.refused = 0
         self.refusal = ""  # of every pipeline
         self.before_counting: Callable[[], Awaitable[None]] | None = None  # awaited once
+        self.gnmi = [
+            grpc.StatusCode.UNIMPLEMENTED
+        ]  # what gNMI requests are answered with; the last one stays
         self._server: grpc.aio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         p4r_grpc.add_P4RuntimeServicer_to_server(self, self._server)
+        get = grpc.unary_unary_rpc_method_handler(self._gnmi_get)
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})]
+        )
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 
@@ -90,6 +97,10 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
 
     async def Capabilities(self, request, context) -> p4r.CapabilitiesResponse:
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
+
+    async def _gnmi_get(self, request: bytes, context) -> bytes:
+        await context.abort(self.gnmi.pop(0) if self.gnmi[1:] else self.gnmi[0], "no gNMI here")
+        return b""
 
     async def SetForwardingPipelineConfig(self, request, context) -> p4r.SetForwardingPipelineConfigResponse:
         await self._check_device(request, context)

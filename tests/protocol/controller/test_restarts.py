@@ -270,6 +270,20 @@ def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(run) -> None:
     run(body())
 
 
+def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(run) -> None:
+    """finsy asks for them by gNMI, and has other errors there."""
+
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            (switch,) = world.running.fabric.switches()
+            world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
+            await world.switch.restart(lose_state=False)
+            await world.settled(lambda: switch.link.sessions == 2)
+            assert len(world.switch.gnmi) == 1
+
+    run(body())
+
+
 def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2) as world:
