@@ -147,13 +147,14 @@ async def run(seed: int, faults: int, hosts: int, slots: int, out: Path) -> None
             await lab.start_worker(host, f"rank {number}", [job.module, *job.arguments], environment)
         done = collections.Counter[str]()
         progress = asyncio.Condition()
+        dumps: list[asyncio.Task[None]] = []
 
         async def follow() -> None:
             async for line in lab.events():
                 if line.text.startswith("stuck"):
                     print(f"seed {seed}: {line.child.name} is {line.text}", flush=True)
-                    if not (out / "stuck-why.txt").exists():
-                        await dump(lab, topology, out)
+                    if not dumps:
+                        dumps.append(asyncio.create_task(dump(lab, topology, out)))
                     continue
                 async with progress:
                     done[line.child.name] = int(line.text.split()[1])
@@ -183,6 +184,7 @@ async def run(seed: int, faults: int, hosts: int, slots: int, out: Path) -> None
         finished, _ = await asyncio.wait((following, harming), return_when=asyncio.FIRST_COMPLETED)
         for task in (following, harming):
             task.cancel()
+        await asyncio.gather(*dumps)
         failed = [error for task in finished if (error := task.exception())]
         if failed:
             raise failed[0]
