@@ -6,17 +6,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from railweave.experiments.scaling.run import ScalingResult
 
 PANEL_INCHES = (4.6, 3.6)
+LEAST_WIDTH_INCHES = 6.4  # for the note below
 
 
 def draw(result: ScalingResult, note: str, path: Path) -> None:
     """Write PNG, SVG or PDF, as the name says. Lines are medians, bars reach to the 99th percentile."""
     curves = result.curves()
     sizes = sorted({size for _, size in curves})
-    figure = Figure((PANEL_INCHES[0] * len(sizes), PANEL_INCHES[1] + 0.3), layout="constrained")
+    figure = Figure(
+        (max(LEAST_WIDTH_INCHES, PANEL_INCHES[0] * len(sizes)), PANEL_INCHES[1] + 0.3), layout="constrained"
+    )
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]
     for panel, size in zip(panels, sizes, strict=True):
         for (contender, of), points in curves.items():
@@ -33,9 +36,10 @@ def draw(result: ScalingResult, note: str, path: Path) -> None:
         panel.set_xlabel("hosts")
         panel.set_ylabel("time (ms)")
         panel.set_yscale("log")
-        for formatted in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
-            formatted(StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.grid(alpha=0.3, which="both")
         panel.legend(frameon=False)
-    figure.supxlabel(note, fontsize=8, color="0.4")
+    figure.supxlabel(note, fontsize=7, color="0.4", wrap=True)
     figure.savefig(path, dpi=150)
