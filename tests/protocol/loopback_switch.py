@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 
@@ -11,6 +12,12 @@ from railweave._native import ina
 
 GROUP, SLOTS, LANES = 9, 64, 16
 POLL_S = 0.05
+
+
+def own_address() -> str:
+    """Return a loopback address that no other process that runs tests at the same time takes."""
+    high, low = divmod(os.getpid() % (240 * 240), 240)
+    return f"127.52.{high + 1}.{low + 1}"
 
 
 class LoopbackSwitch:

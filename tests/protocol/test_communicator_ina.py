@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import os
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from railweave._native import ina
 from railweave._native.agent import Failure, FailureKind
 from railweave.hosts.communicator import Communicator
@@ -34,7 +33,7 @@ from railweave.hosts.events import GroupPaused, InaGroup, PlaneDown
 RANKS = 3
 
 
-ADDRESS = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.57"  # tests may run side by side
+ADDRESS = own_address()
 PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
 
 

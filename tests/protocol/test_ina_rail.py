@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
 from railweave._native import ina
+
+ADDRESS = own_address()
 
 
 @pytest.fixture
 def switch(request: pytest.FixtureRequest) -> Iterator[LoopbackSwitch]:
     hosts, refuse_every = request.param
-    served = LoopbackSwitch("127.0.52.57", hosts, refuse_every)
+    served = LoopbackSwitch(ADDRESS, hosts, refuse_every)
     yield served
     served.close()
 
@@ -24,7 +26,7 @@ def attached_rails(hosts: int, rate_bps: int = 0) -> ina.Rails:
     rails = ina.Rails()
     for host in range(hosts):
         rail = rails.open("127.0.0.1", rate_bps=rate_bps)
-        rails.attach(rail, [(GROUP, "127.0.52.57", host)], slots=SLOTS, lanes=LANES, world_size=hosts)
+        rails.attach(rail, [(GROUP, ADDRESS, host)], slots=SLOTS, lanes=LANES, world_size=hosts)
     return rails
 
 
@@ -65,4 +67,4 @@ def test_errors_say_what_is_wrong() -> None:
         rails.open("127.0.0.1", "nowhere0")
     rail = rails.open("127.0.0.1")
     with pytest.raises(ValueError, match="power of two"):
-        rails.attach(rail, [(GROUP, "127.0.52.57", 0)], slots=100, lanes=LANES, world_size=2)
+        rails.attach(rail, [(GROUP, ADDRESS, 0)], slots=100, lanes=LANES, world_size=2)

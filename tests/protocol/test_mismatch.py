@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from railweave._native import ina
 from railweave.hosts.arrays import DTYPES
 from railweave.hosts.capabilities import INA_DTYPES, INA_OPS, OPS
@@ -21,7 +20,7 @@ from railweave.hosts.errors import CollectiveMismatch
 from railweave.hosts.events import InaGroup
 
 RANKS = 3
-ADDRESS = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.61"  # tests may run side by side
+ADDRESS = own_address()
 ODD_ONE = 1
 
 
