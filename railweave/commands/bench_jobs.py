@@ -40,14 +40,11 @@ def jobs(
         from railweave.experiments.jobs import report, run  # noqa: PLC0415
 
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
-        sizes = units.parse_sizes(size)
-        if len(sizes) != 1:
-            raise OptionError(f"--size {size}: expected one size")
         options = run.JobsOptions(
             topology=chosen,
             out=out,
             jobs=count,
-            bytes=sizes[0],
+            bytes=units.parse_size(size),
             seconds=seconds,
             switch_target=common.check_target(switch, chosen),
             loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),

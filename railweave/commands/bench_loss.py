@@ -51,7 +51,11 @@ def loss(
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
-        (byte_count,) = units.parse_sizes(size)[:1]
+        byte_count = units.parse_size(size)
+        if chunks < 1:
+            raise OptionError(f"--chunks {chunks}: expected at least 1")
+        for name, probability in (("--duplicate", duplicate), ("--reorder", reorder)):
+            _check_probability(name, probability)
         iters = math.ceil(chunks / math.ceil(byte_count / 4 / LANES))
         measurement = Measurement((byte_count,), "int32", "sum", iters, warmup=1, check=True)
         benches = []
@@ -70,9 +74,7 @@ def loss(
                 bench.check(options)
                 benches.append((curve.short_name(chosen), weather, options))
         to_stderr = str(json_file) == "-"
-        typer.echo(
-            f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}  #wrong", err=to_stderr
-        )
+        typer.echo(HEADER, err=to_stderr)
         points = common.run(
             curve.run(
                 benches,
@@ -98,9 +100,13 @@ def _probabilities(text: str) -> list[float]:
     except ValueError:
         raise OptionError(f"--loss {text!r}: expected probabilities, such as 0,0.001,0.01") from None
     for probability in found:
-        if not 0 <= probability < 1:
-            raise OptionError(f"--loss {probability:g}: a probability is from 0 to below 1")
+        _check_probability("--loss", probability)
     return found
+
+
+def _check_probability(option: str, probability: float) -> None:
+    if not 0 <= probability < 1:
+        raise OptionError(f"{option} {probability:g}: a probability is from 0 to below 1")
 
 
 def _line(point: Point) -> str:

@@ -211,6 +211,8 @@ def trace(
         if len(traces) < count:
             console.print(f"{len(traces)} of {count} packets came within {timeout:g} s")
         _write({"traces": traces}, json_file)
+        if len(traces) < count:
+            raise typer.Exit(1)
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
