@@ -82,6 +82,10 @@ def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
     _check_addresses(where, rail, plane)
     if not 1 <= rail.port <= 65535:
         raise InvalidRequest(f"{where}: port {rail.port}: expected 1 to 65535")
+    if rail.control_port > 65535:
+        raise InvalidRequest(
+            f"{where}: control port {rail.control_port}: expected 1 to 65535, or 0 for no recovery"
+        )
     pairs = rail.queue_pairs
     if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
         raise InvalidRequest(

@@ -374,6 +374,7 @@ def _offers(rails: Sequence[Opening]) -> list[RailOffer]:
             port=rail.port,
             queue_pairs=rail.queue_pairs,
             rate_bps=rail.spec.rate_bps,
+            control_port=rail.control_port,
         )
         for rail in rails
     ]

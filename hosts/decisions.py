@@ -15,6 +15,7 @@ class Reason(enum.StrEnum):
 
     REFUSED = "refused"  # the controller did not admit the rail: quota, slots, tree
     TREE_DOWN = "tree-down"  # the rail's plane has no aggregation tree now: its calls wait
+    RAIL_DOWN = "rail-down"  # the rail has failed; the others carry its part until it is back
     DTYPE = "dtype"  # the rail cannot reduce this type
     OP = "op"  # the rail cannot do this operation
     SHARE_ZERO = "share-zero"  # the shares give the rail nothing

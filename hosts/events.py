@@ -19,6 +19,7 @@ class RailOffer:
     port: int = 0
     queue_pairs: Sequence[int] = ()
     rate_bps: int = 0
+    control_port: int = 0  # 0: a rank without recovery
 
 
 @dataclass(frozen=True)

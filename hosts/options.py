@@ -16,6 +16,7 @@ RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/
 _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
 )
+SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -63,6 +64,8 @@ class Options:
     # controller and by TCP.
     peer_timeout_s: float = 5.0
     metrics: str = ""  # HOST:PORT for Prometheus, port 0 for any; empty: none
+    deterministic: bool = False  # the split never follows measurements, so that results repeat bit for bit
+    costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -126,6 +129,8 @@ def options_from(
     timeout_s: float | None = None,
     peer_timeout_s: float | None = None,
     metrics: str | None = None,
+    deterministic: bool | None = None,
+    costs: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_* (the names here, in capitals)."""
@@ -145,7 +150,18 @@ def options_from(
         timeout_s=timeout_s,
         peer_timeout_s=peer_timeout_s,
         metrics=environment.get("RAILWEAVE_METRICS", "") if metrics is None else metrics,
+        deterministic=_switch(environment, "RAILWEAVE_DETERMINISTIC")
+        if deterministic is None
+        else deterministic,
+        costs=environment.get("RAILWEAVE_COSTS", "") if costs is None else costs,
     )
+
+
+def _switch(environment: Mapping[str, str], variable: str) -> bool:
+    text = environment.get(variable, "")
+    if text.lower() not in SWITCHES:
+        raise InvalidOption(f"{variable} is {text!r}: expected 1 or 0, true or false")
+    return SWITCHES[text.lower()]
 
 
 Number = TypeVar("Number", int, float)

@@ -44,6 +44,7 @@ class Opening:
     at: Interface
     port: int
     queue_pairs: tuple[int, ...] = ()
+    control_port: int = 0  # UDP and TCP, for recovery; 0: none
 
 
 def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:

@@ -74,15 +74,19 @@ def init(
     timeout_s: float | None = None,
     peer_timeout_s: float | None = None,
     metrics: str | None = None,
+    deterministic: bool | None = None,
+    costs: str | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
     What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them), RAILWEAVE_JOB,
     RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
-    the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow) and
+    the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
     RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:
     without a sign of life from a rank's process). With `metrics` or RAILWEAVE_METRICS (HOST:PORT), Prometheus
-    finds this rank's counts there.
+    finds this rank's counts there. With `deterministic` or RAILWEAVE_DETERMINISTIC=1 results repeat bit for
+    bit from run to run: the split follows no measurements. `costs` or RAILWEAVE_COSTS names a JSON file that
+    keeps what is learnt of the rails from one job to the next.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -99,6 +103,8 @@ def init(
             timeout_s=timeout_s,
             peer_timeout_s=peer_timeout_s,
             metrics=metrics,
+            deterministic=deterministic,
+            costs=costs,
         )
     )
 

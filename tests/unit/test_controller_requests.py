@@ -75,6 +75,7 @@ def test_bad_requests_are_named(changes: dict[str, Any], message: str) -> None:
         ({"mac": "02-00"}, "'02-00' is no MAC address"),
         ({"port": 0}, "port 0: expected 1 to 65535"),
         ({"port": 65536}, "port 65536"),
+        ({"control_port": 65536}, "control port 65536: expected 1 to 65535, or 0 for no recovery"),
         ({"queue_pairs": [1, 2]}, "2 queue pairs; expected none or 4"),
         ({"queue_pairs": [1, 2, 3, 2**24]}, "each up to 16777215"),
     ],

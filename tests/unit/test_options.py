@@ -13,6 +13,7 @@ ENVIRONMENT = {
     "RAILWEAVE_RAILS": "ina=ina@h3-ina/100000000, fast=tcp@h3-fast/10G,rdma@h3-rdma",
     "RAILWEAVE_SHARES": "ina=0.5,fast=0.25,rdma=0.25",
     "RAILWEAVE_TIMEOUT_S": "7.5",
+    "RAILWEAVE_COSTS": "costs.json",
 }
 
 
@@ -29,7 +30,15 @@ def test_everything_from_the_environment() -> None:
         controller="10.255.0.250:9600",
         shares={"ina": 0.5, "fast": 0.25, "rdma": 0.25},
         timeout_s=7.5,
+        costs="costs.json",
     )
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", False), ("0", False), ("1", True), ("True", True)])
+def test_switches_are_read(text: str, expected: bool) -> None:
+    environment = {**ENVIRONMENT, "RAILWEAVE_DETERMINISTIC": text}
+    assert options_from(environment=environment).deterministic is expected
+    assert options_from(deterministic=True, environment=environment).deterministic
 
 
 def test_arguments_win() -> None:
@@ -37,7 +46,8 @@ def test_arguments_win() -> None:
         rank=0, world_size=3, rails=["tcp@eth1"], shares={}, timeout_s=1, job="a", environment=ENVIRONMENT
     )
     assert options == Options(
-        0, 3, (RailSpec("tcp", "tcp", "eth1"),), "a", "10.255.0.250:9600", shares={}, timeout_s=1
+        *(0, 3, (RailSpec("tcp", "tcp", "eth1"),), "a", "10.255.0.250:9600"),
+        **{"shares": {}, "timeout_s": 1, "costs": "costs.json"},
     )
 
 
@@ -62,6 +72,7 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_SHARES": "ina=nan"}, "0 or greater"),
         ({"RAILWEAVE_SHARES": "ina=0"}, "all shares are 0"),
         ({"RAILWEAVE_TIMEOUT_S": "0"}, "positive"),
+        ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
 )
 def test_nonsense_is_named(changed: dict[str, str], message: str) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RailOffer(_message.Message):
-    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps")
+    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps", "control_port")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class RailOffer(_message.Message):
     PORT_FIELD_NUMBER: _ClassVar[int]
     QUEUE_PAIRS_FIELD_NUMBER: _ClassVar[int]
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_PORT_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     plane: str
@@ -24,7 +25,8 @@ class RailOffer(_message.Message):
     port: int
     queue_pairs: _containers.RepeatedScalarFieldContainer[int]
     rate_bps: int
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ...) -> None: ...
+    control_port: int
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
     __slots__ = ("job", "rank", "size", "rails", "deadline_s")

@@ -22,7 +22,10 @@ Events = queue.Queue[tuple[int, bootstrap.Event]]
 
 def offers(rank: int, kind: str = "ina") -> list[RailOffer]:
     host = rank + 1
-    ina = RailOffer("ina", "ina", "ina", f"10.1.0.{host}", f"02:00:00:01:00:{host:02x}", 4000 + rank)
+    ina = RailOffer(
+        *("ina", "ina", "ina", f"10.1.0.{host}", f"02:00:00:01:00:{host:02x}", 4000 + rank),
+        control_port=4100 + rank,
+    )
     tcp = RailOffer("tcp", "tcp", "tcp", f"10.2.0.{host}", port=5000, rate_bps=10**8)
     return [ina, tcp] if kind == "ina" else [tcp]
 
