@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recovery machine and the agent say to each other. docs/recovery.md describes the protocol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/time.hpp"
+
+namespace railweave::recovery {
+
+using RailSet = std::uint64_t;  // bit i: rail i
+
+inline constexpr std::size_t kMaxRails = 16;
+inline constexpr int kMaxRanks = 1024;
+inline constexpr std::size_t kMaxMarks = 32;  // of one rail
+
+constexpr RailSet bit(std::size_t rail) { return RailSet{1} << rail; }
+constexpr bool has(RailSet set, std::size_t rail) { return (set & bit(rail)) != 0; }
+constexpr RailSet all_of(std::size_t rails) { return bit(rails) - 1; }
+
+struct Options {
+  int rank;
+  int world_size;       // 2 … kMaxRanks
+  std::size_t rails;    // 1 … kMaxRails
+  std::uint64_t token;  // of the communicator; strangers cannot guess it
+  Duration beat = 10 * kMillisecond;
+  Duration least_silence = 40 * kMillisecond;  // before a rail is suspected, whatever has been learnt of it
+  Duration most_silence = 150 * kMillisecond;
+  Duration hold = 250 * kMillisecond;        // a dead rail is fit for so long before it is tried
+  Duration most_hold = 1500 * kMillisecond;  // doubles up to this with each failure
+  Duration health = 10 * kSecond;            // up for so long, a rail's earlier failures are forgotten
+  Duration trial = 400 * kMillisecond;       // for a restart with its trial, on all ranks
+  Duration peer_timeout = 5 * kSecond;       // silence on all rails after which a rank is dead
+};
+
+/// How far a rank has come, by rail: all pieces of calls before that op index are complete on the lane.
+struct Position {
+  std::uint32_t submitted = 0;  // calls that this rank has submitted
+  std::vector<std::uint32_t> main{};
+  std::vector<std::uint32_t> repair{};
+
+  bool operator==(const Position&) const = default;
+};
+
+/// The furthest position that any rank has on a lane, and the lowest rank that has it.
+struct Reach {
+  std::uint32_t done = 0;
+  int rank = 0;
+
+  bool operator==(const Reach&) const = default;
+};
+
+/// Submit nothing. Halt the main lane of each rail that is not in `alive`, also one that is being restarted,
+/// telling `halted` of each that was not halted before; halt all repair lanes; then `frozen`. May come again
+/// with a later attempt and fewer rails, before or after the answer.
+struct Freeze {
+  std::uint32_t epoch;
+  std::uint32_t attempt;
+  RailSet alive;
+
+  bool operator==(const Freeze&) const = default;
+};
+
+/// The decision, the same on all ranks, in the same order. Calls from `boundary` on are cut among `alive`;
+/// go on. Of main lanes that are still alive, the reach says nothing.
+struct Commit {
+  std::uint32_t epoch;
+  RailSet alive;
+  std::uint32_t boundary;
+  std::vector<Reach> main{};  // by rail
+  std::vector<Reach> repair{};
+
+  bool operator==(const Commit&) const = default;
+};
+
+/// Start the rail's main lane anew and try it, then `restarted`. `bases`: for each mark that ranks told when
+/// they halted, the greatest.
+struct Restart {
+  std::size_t rail;
+  std::uint32_t incarnation;
+  std::vector<std::uint64_t> bases{};
+};
+
+/// Halt that incarnation, whatever has become of it, then `halted`.
+struct Abandon {
+  std::size_t rail;
+  std::uint32_t incarnation;
+};
+
+/// Ends the communicator: nothing but farewells is sent from here on.
+struct PeerLost {
+  int rank;
+  std::string reason;
+};
+
+/// Every rank has completed all calls before this one.
+struct AllCompleted {
+  std::uint32_t op;
+};
+
+enum class State : std::uint8_t { kUp, kDown, kRecovering };
+
+/// For reports; the same text on all ranks.
+struct RailChanged {
+  std::size_t rail;
+  State state;
+  std::string reason;
+};
+
+using Event = std::variant<Freeze, Commit, Restart, Abandon, PeerLost, AllCompleted, RailChanged>;
+
+/// A datagram to send. The bytes stay until the next one is asked for.
+struct Outgoing {
+  std::size_t rail;
+  int rank;
+  Bytes bytes;
+};
+
+struct Stats {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;    // those that were understood
+  std::uint64_t strangers = 0;   // of another communicator, or of nobody's
+  std::uint64_t malformed = 0;   // with the token, but short, of another version or with impossible fields
+  std::uint64_t suspicions = 0;  // silences on a rail that made this rank suspect it
+  std::uint64_t rounds = 0;      // decisions applied
+  std::uint64_t violations = 0;  // orders that the protocol does not allow in the present state
+};
+
+}  // namespace railweave::recovery
