@@ -14,11 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from railweave.topologies import counters
+from railweave.topologies import counters, services
 from railweave.topologies.counters import InterfaceCounters
 from railweave.topologies.errors import LabError
+from railweave.topologies.faults import Step, link_steps, rate_steps
 from railweave.topologies.model import Plane, Switch, Topology
-from railweave.topologies.namespaces import CONTROLLER_NODE, Namespaces, interface_of_port, require_tools
+from railweave.topologies.namespaces import (
+    CONTROLLER_NODE,
+    Namespaces,
+    Primed,
+    require_tools,
+)
 from railweave.topologies.planes import CONTROLLER_ADDRESS, CONTROLLER_PORT
 from railweave.topologies.processes import Child, Event, Exit, Line
 from railweave.topologies.record import RunRecord, sweep
@@ -107,9 +113,8 @@ class Lab:
 
     def interface_counters(self, plane: str) -> dict[str, InterfaceCounters]:
         """Return the kernel's counts of each host's interface on a plane."""
-        assert self._namespaces is not None  # noqa: S101 - within `async with`
         return {
-            nic.host: counters.parse(self._namespaces.feed(nic.host, [*counters.COMMAND], ""))[nic.interface]
+            nic.host: counters.parse(self.read(nic.host, counters.COMMAND))[nic.interface]
             for nic in self.topology.plane(plane).nics
         }
 
@@ -153,24 +158,44 @@ class Lab:
         await self._services[name].ready(READY_DEADLINE_S)
 
     def cut(self, node: str, other: str) -> None:
-        """Cut the links between two neighbours: switches, or a host and a switch."""
-        self._set_links(node, other, "down")
+        """Cut the links between two neighbours: switches, or a host and a switch.
+
+        At the switch's end: a host's own interface keeps its addresses and routes.
+        """
+        self.do(link_steps(self.topology, node, other, "down"))
 
     def mend(self, node: str, other: str) -> None:
         """Join what was cut."""
-        self._set_links(node, other, "up")
+        self.do(link_steps(self.topology, node, other, "up"))
 
-    def _set_links(self, node: str, other: str, state: str) -> None:
-        """At the switch's end: a host's own interface keeps its addresses and routes."""
-        assert self._namespaces is not None  # noqa: S101 - within `async with`
-        pair, ends = {node, other}, []
-        for plane in self.topology.planes:
-            ends += [(nic.switch, nic.port) for nic in plane.nics if {nic.host, nic.switch} == pair]
-            ends += [(t.upper, t.upper_port) for t in plane.trunks if {t.lower, t.upper} == pair]
-        if not ends:
-            raise LabError(f"no link joins {node} and {other} in topology {self.topology.name!r}")
-        for switch, port in ends:
-            self._namespaces.feed(switch, ["ip", "link", "set", interface_of_port(switch, port), state], "")
+    def set_rate(self, plane: str, rate_bps: int, host: str = "") -> None:
+        """Give every link of a plane, or one host's, another rate in bit/s; 0 is unshaped."""
+        self.do(rate_steps(self.topology.plane(plane), rate_bps, host))
+
+    def freeze(self, switch: str) -> None:
+        """Stop a P4 switch's process; it stays stopped until `thaw`, or until the lab ends."""
+        self._services[switch].freeze()
+
+    def thaw(self, switch: str) -> None:
+        """Let a frozen switch go on."""
+        self._services[switch].thaw()
+
+    def prime(self, step: Step) -> Primed:
+        """Start a step's tool, which waits for the word to act."""
+        return self._nodes.prime(step.node, step.tool.value, step.orders)
+
+    def pid(self, node: str) -> int:
+        """Return the process that holds a node's namespace."""
+        return self._nodes.pid(node)
+
+    def read(self, node: str, command: Sequence[str]) -> str:
+        """Run a short command inside a node to its end; return what it prints."""
+        return self._nodes.feed(node, [*command], "")
+
+    def do(self, steps: Iterable[Step]) -> None:
+        """Carry out steps, one after the other."""
+        for step in steps:
+            self._nodes.feed(step.node, list(step.tool.value), step.orders)
 
     def _switch(self, name: str) -> tuple[Plane, Switch]:
         for plane in self.topology.planes:
@@ -180,14 +205,18 @@ class Lab:
         raise LabError(f"topology {self.topology.name!r} has no P4 switch {name!r}")
 
     @property
+    def _nodes(self) -> Namespaces:
+        assert self._namespaces is not None  # noqa: S101 - within `async with`
+        return self._namespaces
+
+    @property
     def controller(self) -> str:
         """The controller's address, as hosts reach it."""
         return f"{CONTROLLER_ADDRESS}:{CONTROLLER_PORT}"
 
     def run_in(self, node: str, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` inside a node."""
-        assert self._namespaces is not None  # noqa: S101
-        return self._namespaces.enter(node, command)
+        return self._nodes.enter(node, command)
 
     async def _start(self) -> None:
         bridged = {
@@ -207,51 +236,15 @@ class Lab:
             await child.ready(READY_DEADLINE_S)
         await self._start_controller()
 
-    def _impairments(self, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
-        """What leaves a switch is impaired by it; what comes from a host, too, for nobody else would."""
-        if not self._options.impair:
-            return []
-        hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]
-        places = [*(f"{port}/out" for port in ports), *(f"{port}/in" for port in hosts)]
-        number = [other.name for other in plane.switches].index(switch.name)
-        settings = f"{self._options.impair},seed={1000 * self._options.seed + number}"
-        return [part for place in places for part in ("--impair", f"{place}:{settings}")]
-
     async def _start_controller(self) -> None:
-        controller = await self._spawn("controller", CONTROLLER_NODE, self._controller_command(), {})
+        command = services.controller_command(self._options, self.topology, self.controller)
+        controller = await self._spawn("controller", CONTROLLER_NODE, command, {})
         self._services[CONTROLLER_NODE] = controller
         await controller.ready(READY_DEADLINE_S)
 
     async def _start_switch(self, plane: Plane, switch: Switch) -> None:
-        from railweave.switch.targets import TARGETS  # noqa: PLC0415 - not needed for planes of bridges
-
-        ports = {
-            nic.port: interface_of_port(switch.name, nic.port)
-            for nic in plane.nics
-            if nic.switch == switch.name
-        }
-        for trunk in plane.trunks:
-            for name, port in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
-                if name == switch.name:
-                    ports[port] = interface_of_port(name, port)
-        target = TARGETS[self._options.switch_target]
-        command = target.command(
-            interfaces=ports,
-            grpc=switch.p4runtime,
-            device_id=switch.device_id,
-            arguments=self._impairments(plane, switch, ports),
-        )
+        command = services.switch_command(self._options, plane, switch)
         self._services[switch.name] = await self._spawn(f"switch {switch.name}", switch.name, command, {})
-
-    def _controller_command(self) -> list[str]:
-        command = [sys.executable, "-m", "railweave", "controller"]
-        command += ["--topology", str(self._options.out / "topology.yaml"), "--listen", self.controller]
-        if self._options.lanes is not None:
-            command += ["--lanes", str(self._options.lanes)]
-        for name, probability in self._options.loss.items():
-            if self.topology.plane(name).kind == "ina":
-                command += ["--loss", f"{name}={probability:g}"]
-        return [*command, *self._options.controller]
 
     async def _spawn(
         self, name: str, node: str, command: Sequence[str], environment: Mapping[str, str]

@@ -8,17 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
-from railweave.topologies.shaping import TokenBucket, bridge_loss_rules, counting_queue
+from railweave.topologies.shaping import bridge_loss_rules, queue_command
 
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
 MANAGEMENT_PREFIX = 16
+BRIDGE = "br0"  # in the namespace of a switch that is one
 
 
 def require_tools() -> None:
@@ -53,6 +54,38 @@ def require_tools() -> None:
 def interface_of_port(switch: str, port: int) -> str:
     """Return the name of a switch's interface."""
     return f"{switch}-eth{port}"
+
+
+class Primed:
+    """A command that has started, and waits for its input before it does anything."""
+
+    def __init__(self, node: str, command: Sequence[str], text: str) -> None:
+        """Start it; made by `Namespaces.prime`."""
+        self._node = node
+        self._text = text
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    def fire(self) -> None:
+        """Let it act."""
+        assert self._process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        self._process.stdin.write(self._text)
+        self._process.stdin.close()
+
+    def wait(self) -> None:
+        """Return when it has acted; LabError if it could not."""
+        assert self._process.stderr is not None  # noqa: S101
+        complaint = self._process.stderr.read()
+        self._process.stderr.close()
+        if self._process.wait():
+            raise LabError(f"{self._text!r} failed in namespace {self._node}: {complaint.strip()}")
+
+    def dismiss(self) -> None:
+        """Let it end without input, which is nothing to do."""
+        self._text = ""
+        self.fire()
+        self.wait()
 
 
 class Namespaces:
@@ -111,6 +144,10 @@ class Namespaces:
             )
         return done.stdout
 
+    def prime(self, node: str, command: Sequence[str], text: str) -> Primed:
+        """Start a command inside a node that reads its input to the end first, and hold the input back."""
+        return Primed(node, self.enter(node, command), text)
+
     def close(self) -> None:
         """End the shells that hold the namespaces; links and bridges go with them."""
         for node in self._net.hosts:
@@ -134,9 +171,9 @@ class Namespaces:
             port = interface_of_port(nic.switch, nic.port)
             self._add_link(nic.host, nic.interface, nic.switch, port, mac=nic.mac, rate_bps=plane.rate_bps)
             self._ip[nic.host].append(f"address add {nic.address}/{prefix} dev {nic.interface}")
-            self._ip[nic.host] += _neighbours(nic, plane.nics)
+            self._ip[nic.host] += neighbours(nic, plane.nics)
             self._ip[nic.switch].append(
-                f"link set {port} up" + ("" if plane.switches[0].p4runtime else " master br0")
+                f"link set {port} up" + ("" if plane.switches[0].p4runtime else f" master {BRIDGE}")
             )
             if plain_frames:
                 switch_off = [sys.executable, "-m", "railweave.topologies.offloads", nic.interface]
@@ -161,12 +198,14 @@ class Namespaces:
             port = interface_of_port(MANAGEMENT_NODE, number)
             self._add_link(node, "mgmt", MANAGEMENT_NODE, port)
             self._ip[node] += [f"address add {address}/{MANAGEMENT_PREFIX} dev mgmt", "link set mgmt up"]
-            self._ip[MANAGEMENT_NODE].append(f"link set {port} up master br0")
+            self._ip[MANAGEMENT_NODE].append(f"link set {port} up master {BRIDGE}")
 
     def _add_bridge(self, node: str) -> None:
         """No spanning tree and no delay: a port forwards from the moment it is up."""
-        self._ip[node].append("link add name br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
-        self._ip[node].append("link set br0 up")
+        self._ip[node].append(
+            f"link add name {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+        )
+        self._ip[node].append(f"link set {BRIDGE} up")
 
     def _add_link(
         self, node: str, interface: str, other: str, port: str, mac: str | None = None, rate_bps: int = 0
@@ -182,11 +221,9 @@ class Namespaces:
         if mac is not None:
             self._ip[node].append(f"link set {interface} address {mac} up")
         if rate_bps:
-            bucket = TokenBucket.of(rate_bps)
-            self._tc[node].append(bucket.command(interface))
-            self._tc[other].append(bucket.command(port))
-        elif mac is not None:
-            self._tc[node].append(counting_queue(interface))
+            self._tc[other].append(queue_command(port, rate_bps))
+        if rate_bps or mac is not None:
+            self._tc[node].append(queue_command(interface, rate_bps, counted=True))
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():
@@ -195,8 +232,11 @@ class Namespaces:
                     self.feed(switch.name, ["nft", "-f", "-"], bridge_loss_rules(probability))
 
 
-def _neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:
-    """Peers are known beforehand, so that a benchmark's first packet does not wait for ARP."""
+def neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:
+    """Return lines for `ip -batch` by which a host knows its peers before it asks them.
+
+    So no benchmark's first packet waits for ARP.
+    """
     return [
         f"neighbour replace {peer.address} lladdr {peer.mac} dev {nic.interface} nud permanent"
         for peer in nics

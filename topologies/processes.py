@@ -113,6 +113,17 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
+    def freeze(self) -> None:
+        """Stop the child, with all its threads; returns when they stand still."""
+        self.signal(signal.SIGSTOP)
+        if self.running:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let a frozen child go on."""
+        self.signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """End the child by SIGKILL, as a crash would; returns when it is gone."""
         await self.stop(0)
@@ -121,6 +132,7 @@ class Child:
         """End the child: SIGTERM, then SIGKILL after `grace_s`, or at once if that is 0."""
         if grace_s:
             self.signal(signal.SIGTERM)
+            self.thaw()  # or it would not hear
         try:
             await asyncio.wait_for(self._process.wait(), grace_s)
         except TimeoutError:

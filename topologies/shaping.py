@@ -45,6 +45,17 @@ def counting_queue(interface: str) -> str:
     return f"qdisc replace dev {interface} root pfifo limit {UNSHAPED_LIMIT_PACKETS}"
 
 
+def queue_command(interface: str, rate_bps: int, *, counted: bool = False) -> str:
+    """Return the line for `tc -batch` that makes an interface send at `rate_bps`; 0 is unshaped.
+
+    A token bucket that gets another rate keeps the frames that wait in it. An interface without a rate has
+    no queue, unless its frames are to be `counted`.
+    """
+    if rate_bps:
+        return TokenBucket.of(rate_bps).command(interface)
+    return counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"
+
+
 def bridge_loss_rules(loss: float) -> str:
     """Return an nft script by which a bridge drops UDP frames at random, and counts them."""
     threshold = round(loss * NFT_SCALE)

@@ -90,6 +90,26 @@ while True:
     asyncio.run(check())
 
 
+def test_a_frozen_child_stands_still_and_ends_in_good_order(tmp_path: Path) -> None:
+    async def check() -> None:
+        polite = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready")
+while True:
+    signal.pause()
+"""
+        child, events = await start(polite, tmp_path)
+        await child.ready(20)
+        child.freeze()
+        assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        await child.stop(grace_s=20)
+        await events.get()
+        assert await events.get() == Exit(child, 7)
+
+    asyncio.run(check())
+
+
 def test_children_die_with_their_parent(tmp_path: Path) -> None:
     """The parent is killed in a way that gives it no chance to clean up."""
     grandchild = python("print('ready'); import signal; signal.pause()")

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every fault of a lab stops what it says it stops, on planes of either kind; its repair brings it back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from railweave.topologies import faults
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.faults import Fault
+from railweave.topologies.injection import Injection
+from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.model import Plane
+from railweave.topologies.planes import planes
+from system.namespaces import inside
+
+DEADLINE_S = 60.0
+SILENCE_S = 0.02  # what has not come by then was lost: the way takes microseconds
+ALL_LOST, ALL_THROUGH = (False, False), (True, True)
+
+# What passes from h1 to h2, and from h2 to h1, while the fault lasts.
+FAULTS: list[tuple[Callable[[Plane], Fault], tuple[bool, bool]]] = [
+    (lambda plane: faults.host_down(plane, "h1"), ALL_LOST),
+    (lambda plane: faults.port_down(plane, "h1"), ALL_LOST),
+    (lambda plane: faults.lossy(plane, "h1"), ALL_LOST),
+    (lambda plane: faults.lossy(plane, "h1", to_host=False), (False, True)),
+    (lambda plane: faults.lossy(plane, "h1", to_switch=False), (True, False)),
+    (faults.switch_frozen, ALL_LOST),
+    (faults.switch_killed, ALL_LOST),
+]
+NO_CARRIER = {"host link down", "switch port down"}
+
+
+class Link:
+    """A socket on either host's interface on a plane."""
+
+    def __init__(self, lab: Lab, plane: Plane) -> None:
+        self._lab = lab
+        self.sockets = [self._socket(nic.host, nic.address) for nic in plane.nics]
+
+    def _socket(self, host: str, address: str) -> socket.socket:
+        with _within(self._lab, host):
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind((address, 0))
+        return made
+
+    def passes(self, deadline_s: float) -> tuple[bool, bool]:
+        """Whether a datagram comes through, each way; it is sent again as long as it has not."""
+        near, far = self.sockets
+        return _arrives(near, far, deadline_s), _arrives(far, near, deadline_s)
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+def _arrives(sender: socket.socket, receiver: socket.socket, deadline_s: float) -> bool:
+    receiver.settimeout(SILENCE_S)
+    for _ in range(max(1, round(deadline_s / SILENCE_S))):
+        word = os.urandom(8)
+        try:
+            sender.sendto(word, receiver.getsockname())
+            while receiver.recv(64) != word:
+                pass
+        except (TimeoutError, OSError):
+            continue
+        return True
+    return False
+
+
+@contextmanager
+def _within(lab: Lab, node: str) -> Iterator[None]:
+    descriptor = os.open(f"/proc/{lab.pid(node)}/ns/net", os.O_RDONLY)
+    try:
+        with inside(descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
+def _carrier(lab: Lab, interface: str) -> bool:
+    """Whether the host h1 sees one; an interface that is down has none."""
+    shown = lab.read("h1", ["ip", "-j", "link", "show", interface])
+    return "LOWER_UP" in json.loads(shown)[0]["flags"]
+
+
+def _run(kind: str, out: Path, work: Callable[[Lab, Plane, Link], object]) -> None:
+    """Run `work`, a coroutine function, in a lab of two hosts and one plane."""
+
+    async def run() -> None:
+        topology = planes(2, [kind])
+        (plane,) = topology.planes
+        async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(out)) as lab:
+            link = Link(lab, plane)
+            try:
+                assert link.passes(DEADLINE_S) == ALL_THROUGH
+                await work(lab, plane, link)  # type: ignore[misc]
+            finally:
+                link.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["ina", "tcp"])
+def test_every_fault_stops_traffic_and_every_repair_restores_it(kind: str, tmp_path: Path) -> None:
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        interface = plane.nics[0].interface
+        for make, left in FAULTS:
+            fault = make(plane)
+            async with Injection(lab, fault) as injection:
+                assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: before"
+                span = await injection.strike()
+                assert span.begin <= span.end
+                assert link.passes(SILENCE_S) == left, fault.name
+                assert _carrier(lab, interface) == (fault.name not in NO_CARRIER), fault.name
+                await injection.repair()
+                assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: repaired"
+                await injection.strike()
+            assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: undone at the end"
+        assert _leftovers(lab) == []
+
+    _run(kind, tmp_path, work)
+
+
+def _leftovers(lab: Lab) -> list[str]:
+    tables = lab.read("h1", ["nft", "list", "ruleset"]).split("\n")
+    links = [link["ifname"] for link in json.loads(lab.read("h1", ["ip", "-j", "link", "show"]))]
+    return [line for line in tables if line] + [name for name in links if name == faults.SINK]
+
+
+def test_a_link_flaps_until_it_is_repaired(tmp_path: Path) -> None:
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        interface, seen = plane.nics[0].interface, [True]
+        async with Injection(lab, faults.flapping(plane, "h1", flap_s=0.05)) as injection:
+            await injection.strike()
+            while len(seen) < 5:
+                carrier = await asyncio.to_thread(_carrier, lab, interface)
+                seen += [carrier] if carrier != seen[-1] else []
+            await injection.repair()
+            assert link.passes(DEADLINE_S) == ALL_THROUGH
+
+    _run("tcp", tmp_path, work)
+
+
+def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Path) -> None:
+    frames, size = 20, 1400
+
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        near, far = link.sockets
+        lab.set_rate(plane.name, 50_000)  # what is sent now would take four seconds
+        for number in range(frames):
+            near.sendto(bytes([number]) * size, far.getsockname())
+        lab.set_rate(plane.name, plane.rate_bps)
+        far.settimeout(DEADLINE_S)
+        assert [far.recv(size)[0] for _ in range(frames)] == list(range(frames))
+        assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
+        async with Injection(lab, faults.rate_changed(plane, 10**6, "h2")) as injection:
+            await injection.strike()
+            assert _rate(lab, "h2", plane.nics[1].interface) == 10**6
+            assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
+        assert _rate(lab, "h2", plane.nics[1].interface) == plane.rate_bps
+        lab.set_rate(plane.name, 0)
+        assert _rate(lab, "h1", plane.nics[0].interface) is None
+        assert link.passes(DEADLINE_S) == ALL_THROUGH
+
+    _run("tcp", tmp_path, work)
+
+
+def _rate(lab: Lab, host: str, interface: str) -> int | None:
+    """Bit/s of the interface's token bucket, if it has one."""
+    (queue,) = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface]))
+    return int(queue["options"]["rate"]) * 8 if queue["kind"] == "tbf" else None
+
+
+def test_a_frozen_switch_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        lab.freeze(plane.switches[0].name)
+        assert link.passes(SILENCE_S) == ALL_LOST
+
+    _run("ina", tmp_path, work)
+    assert not (tmp_path / "switch-s-ina.log").read_text().count("Traceback")
+
+
+def test_faults_of_what_is_not_there_are_refused() -> None:
+    (plane,) = planes(2, ["tcp"]).planes
+    with pytest.raises(TopologyError, match=r"host 'h3' is not on plane 'tcp'; it has \['h1', 'h2'\]"):
+        faults.host_down(plane, "h3")
+    with pytest.raises(TopologyError, match="neither direction"):
+        faults.lossy(plane, "h1", to_switch=False, to_host=False)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of a running network as values: what is done to which node, and what undoes it.
+
+Every kind of plane can have every fault. `injection` makes them happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Nic, Plane, Switch, Topology
+from railweave.topologies.namespaces import BRIDGE, interface_of_port, neighbours
+from railweave.topologies.shaping import queue_command
+
+FLAP_S = 0.3
+CHAINS = "railweave_loss"  # nft's table on an interface that loses
+SINK = "sink"  # a bridge without ports: frames that go there are gone
+
+
+class Tool(Enum):
+    """What reads its orders from stdin to the end, and then carries them out."""
+
+    IP = ("ip", "-batch", "-")
+    TC = ("tc", "-batch", "-")
+    BRIDGE = ("bridge", "-batch", "-")
+    NFT = ("nft", "-f", "-")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Orders for a tool inside a node."""
+
+    node: str
+    tool: Tool
+    orders: str
+
+
+class Deed(Enum):
+    """What happens to the process of a P4 switch: it dies, or stands still."""
+
+    KILL = "kill"
+    FREEZE = "freeze"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault and its repair: steps, or a deed done to a switch's process."""
+
+    name: str
+    where: str  # in words
+    strike: tuple[Step, ...] = ()
+    repair: tuple[Step, ...] = ()
+    before: tuple[Step, ...] = ()  # what strike and repair need; traffic notices nothing
+    after: tuple[Step, ...] = ()
+    deed: tuple[Deed, str] | None = None  # with the switch's name
+    flap_s: float = 0.0  # strike and repair in turn, each time for so long, until repaired; 0: strike once
+
+
+def host_down(plane: Plane, host: str) -> Fault:
+    """The host's interface goes down: no carrier at either end, and neighbours and routes are forgotten.
+
+    The kernel keeps an interface's IPv4 address and makes its route again; neighbours are ours to restore.
+    """
+    nic = nic_of(plane, host)
+    again = [f"link set {nic.interface} up", *neighbours(nic, plane.nics)]
+    return Fault(
+        "host link down",
+        nic.interface,
+        strike=(Step(host, Tool.IP, f"link set {nic.interface} down\n"),),
+        repair=(Step(host, Tool.IP, "\n".join([*again, ""])),),
+    )
+
+
+def port_down(plane: Plane, host: str) -> Fault:
+    """The switch's port goes down: no carrier at either end, the host's interface stays configured."""
+    nic = nic_of(plane, host)
+    port = interface_of_port(nic.switch, nic.port)
+    return Fault(
+        "switch port down",
+        port,
+        strike=(Step(nic.switch, Tool.IP, f"link set {port} down\n"),),
+        repair=(Step(nic.switch, Tool.IP, f"link set {port} up\n"),),
+    )
+
+
+def flapping(plane: Plane, host: str, flap_s: float = FLAP_S) -> Fault:
+    """The switch's port goes down and up in turn, each time for `flap_s`."""
+    down = port_down(plane, host)
+    return Fault("flapping", down.where, strike=down.strike, repair=down.repair, flap_s=flap_s)
+
+
+def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = True) -> Fault:
+    """All frames of a host's link are lost, in one direction or both; the carrier stays.
+
+    Frames to the switch are not dropped but sent elsewhere, since the kernel tells a sender of frames that
+    its own hooks drop, as no cable does. They are taken before the interface's queue: what waits in it
+    still arrives.
+    """
+    nic = nic_of(plane, host)
+    hooks = []
+    if to_switch:
+        hooks.append(("out", "egress", f'fwd to "{SINK}"'))
+    if to_host:
+        hooks.append(("in", "ingress", "drop"))
+    if not hooks:
+        raise TopologyError("a link that loses frames in neither direction: expected one or both")
+    chains = "".join(
+        f'  chain {chain} {{ type filter hook {hook} device "{nic.interface}" priority 0; }}\n'
+        for chain, hook, _ in hooks
+    )
+    rules = "".join(f"add rule netdev {CHAINS} {chain} {verdict}\n" for chain, _, verdict in hooks)
+    way = "both ways" if len(hooks) > 1 else "to the switch" if to_switch else "to the host"
+    return Fault(
+        f"loss {way}",
+        nic.interface,
+        before=(
+            Step(host, Tool.IP, f"link add name {SINK} type bridge\nlink set {SINK} up\n"),
+            Step(host, Tool.NFT, f"table netdev {CHAINS} {{\n{chains}}}\n"),
+        ),
+        strike=(Step(host, Tool.NFT, rules),),
+        repair=(Step(host, Tool.NFT, f"flush table netdev {CHAINS}\n"),),
+        after=(
+            Step(host, Tool.NFT, f"delete table netdev {CHAINS}\n"),
+            Step(host, Tool.IP, f"link del {SINK}\n"),
+        ),
+    )
+
+
+def switch_killed(plane: Plane, switch: Switch | None = None) -> Fault:
+    """A switch dies: its process, or the bridge; the links keep their carrier."""
+    switch = switch or plane.switches[0]
+    if switch.p4runtime:
+        return Fault("switch killed", switch.name, deed=(Deed.KILL, switch.name))
+    return Fault(
+        "switch killed",
+        switch.name,
+        strike=(Step(switch.name, Tool.IP, f"link set {BRIDGE} down\n"),),
+        repair=(Step(switch.name, Tool.IP, f"link set {BRIDGE} up\n"),),
+    )
+
+
+def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
+    """A switch stands still: its process is stopped, or all ports of the bridge are; carriers stay."""
+    switch = switch or plane.switches[0]
+    if switch.p4runtime:
+        return Fault("switch frozen", switch.name, deed=(Deed.FREEZE, switch.name))
+    ports = [interface_of_port(nic.switch, nic.port) for nic in plane.nics if nic.switch == switch.name]
+
+    def state(number: int) -> tuple[Step, ...]:
+        orders = "".join(f"link set dev {port} state {number}\n" for port in ports)
+        return (Step(switch.name, Tool.BRIDGE, orders),)
+
+    disabled, forwarding = 0, 3
+    return Fault("switch frozen", switch.name, strike=state(disabled), repair=state(forwarding))
+
+
+def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
+    """Every link of a plane, or one host's, gets another rate; the repair gives back the plane's own."""
+    return Fault(
+        "rate changed",
+        f"{plane.name} {host}".strip(),
+        strike=rate_steps(plane, rate_bps, host),
+        repair=rate_steps(plane, plane.rate_bps, host),
+    )
+
+
+def rate_steps(plane: Plane, rate_bps: int, host: str = "") -> tuple[Step, ...]:
+    """Set the rate of both ends of all links of a plane, or of one host's; 0 is unshaped.
+
+    Trunks with a rate of their own keep it. A queue that is shaped before and after keeps its frames.
+    """
+    lines: dict[str, list[str]] = {}
+    for nic in [nic_of(plane, host)] if host else plane.nics:
+        port = interface_of_port(nic.switch, nic.port)
+        lines.setdefault(nic.host, []).append(queue_command(nic.interface, rate_bps, counted=True))
+        lines.setdefault(nic.switch, []).append(queue_command(port, rate_bps))
+    for trunk in plane.trunks if not host else ():
+        for switch, number in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
+            if trunk.rate_bps is None:
+                line = queue_command(interface_of_port(switch, number), rate_bps)
+                lines.setdefault(switch, []).append(line)
+    return tuple(Step(node, Tool.TC, "\n".join([*orders, ""])) for node, orders in lines.items())
+
+
+def link_steps(topology: Topology, node: str, other: str, state: str) -> tuple[Step, ...]:
+    """Set the links between two neighbours `up` or `down`, at the end of the switch, or the upper switch."""
+    pair, ends = {node, other}, []
+    for plane in topology.planes:
+        ends += [(nic.switch, nic.port) for nic in plane.nics if {nic.host, nic.switch} == pair]
+        ends += [(t.upper, t.upper_port) for t in plane.trunks if {t.lower, t.upper} == pair]
+    if not ends:
+        raise TopologyError(f"no link joins {node} and {other} in topology {topology.name!r}")
+    return tuple(
+        Step(switch, Tool.IP, f"link set {interface_of_port(switch, port)} {state}\n")
+        for switch, port in ends
+    )
+
+
+def nic_of(plane: Plane, host: str) -> Nic:
+    """Return a host's interface on a plane; TopologyError if it has none."""
+    for nic in plane.nics:
+        if nic.host == host:
+            return nic
+    raise TopologyError(
+        f"host {host!r} is not on plane {plane.name!r}; it has {[n.host for n in plane.nics]}"
+    )

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of a lab's switches and controller."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from railweave.topologies.model import Plane, Switch, Topology
+from railweave.topologies.namespaces import interface_of_port
+
+if TYPE_CHECKING:
+    from railweave.topologies.lab import LabOptions
+
+
+def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[str]:
+    """Return the command that runs one P4 switch of a plane on its interfaces."""
+    from railweave.switch.targets import TARGETS  # noqa: PLC0415 - not needed for planes of bridges
+
+    ports = {
+        nic.port: interface_of_port(switch.name, nic.port) for nic in plane.nics if nic.switch == switch.name
+    }
+    for trunk in plane.trunks:
+        for name, port in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
+            if name == switch.name:
+                ports[port] = interface_of_port(name, port)
+    return TARGETS[options.switch_target].command(
+        interfaces=ports,
+        grpc=switch.p4runtime,
+        device_id=switch.device_id,
+        arguments=_impairments(options, plane, switch, ports),
+    )
+
+
+def _impairments(options: LabOptions, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
+    """What leaves a switch is impaired by it; what comes from a host, too, for nobody else would."""
+    if not options.impair:
+        return []
+    hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]
+    places = [*(f"{port}/out" for port in ports), *(f"{port}/in" for port in hosts)]
+    number = [other.name for other in plane.switches].index(switch.name)
+    settings = f"{options.impair},seed={1000 * options.seed + number}"
+    return [part for place in places for part in ("--impair", f"{place}:{settings}")]
+
+
+def controller_command(options: LabOptions, topology: Topology, listen: str) -> list[str]:
+    """Return the command that runs the controller; it reads the topology file in the lab's folder."""
+    command = [sys.executable, "-m", "railweave", "controller"]
+    command += ["--topology", str(options.out / "topology.yaml"), "--listen", listen]
+    if options.lanes is not None:
+        command += ["--lanes", str(options.lanes)]
+    for name, probability in options.loss.items():
+        if topology.plane(name).kind == "ina":
+            command += ["--loss", f"{name}={probability:g}"]
+    return [*command, *options.controller]
