@@ -70,10 +70,13 @@ std::uint32_t Agent::submit(const CallDescription& call, const std::byte* input,
   pending_[indexed.op_index] = {
       .call = indexed, .submitted = EventLoop::now(), .parts = {parts.begin(), parts.end()}};
   for (const Part& part : parts) {
-    const Slice slice{.call = indexed,
+    const Slice slice{.id = indexed.op_index,
+                      .call = indexed,
                       .input = input + part.offset * item,
                       .output = output + part.offset * item,
                       .count = part.count,
+                      .stride = 0,
+                      .rank = rank_,
                       .world_size = world_size_};
     submitted_.push_back({.slice = slice, .rail = part.rail});
   }
@@ -168,7 +171,8 @@ std::optional<Failure> Agent::failure() const {
   return failure_;
 }
 
-void Agent::slice_done(std::size_t rail, std::uint32_t op_index, Time now) {
+void Agent::slice_done(std::size_t rail, std::uint64_t id, Time now) {
+  const auto op_index = static_cast<std::uint32_t>(id);
   const std::lock_guard lock(mutex_);
   const auto found = pending_.find(op_index);
   if (found == pending_.end()) return;

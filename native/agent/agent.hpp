@@ -109,7 +109,7 @@ class Agent final : private RailListener {
   // turn.
   enum class Seat { kFree, kBackground, kForeground };
 
-  void slice_done(std::size_t rail, std::uint32_t op_index, Time now) override;
+  void slice_done(std::size_t rail, std::uint64_t id, Time now) override;
   void rail_failed(std::size_t rail, const Failure& failure, Time now) override;
   void stalled(std::size_t rail, const Stall& stall, Time now) override;
   std::optional<CallDescription> pending_call(std::uint32_t op_index) const override;

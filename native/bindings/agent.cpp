@@ -283,14 +283,17 @@ void bind_values(nb::module_& sub) {
   nb::class_<CallDescription>(sub, "Call", "A collective call; the agent gives it its index")
       .def(
           "__init__",
-          [](CallDescription* self, DType dtype, ReduceOp op, std::uint64_t count) {
+          [](CallDescription* self, DType dtype, ReduceOp op, std::uint64_t count, Collective collective,
+             std::uint16_t root) {
             new (self) CallDescription{.op_index = 0,
-                                       .collective = Collective::kAllReduce,
+                                       .collective = collective,
                                        .dtype = dtype,
                                        .op = op,
+                                       .root = root,
                                        .count = count};
           },
-          nb::arg("dtype"), nb::arg("op"), nb::arg("count"));
+          nb::arg("dtype"), nb::arg("op"), nb::arg("count"), nb::arg("collective") = Collective::kAllReduce,
+          nb::arg("root") = 0);
 }
 
 }  // namespace

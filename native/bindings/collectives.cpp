@@ -46,7 +46,7 @@ struct Call {
 class SimulatedRank final : public RailListener {
  public:
   SimulatedRank(SimulatedNetwork& network, int rank, RingRailOptions options)
-      : rail_(0, network.transport(rank), *this, options) {}
+      : rank_(rank), rail_(0, network.transport(rank), *this, options) {}
 
   void submit(const std::vector<Call>& calls, int world_size) {
     std::uint32_t index = 0;
@@ -56,11 +56,15 @@ class SimulatedRank final : public RailListener {
                                         .collective = Collective::kAllReduce,
                                         .dtype = call.dtype,
                                         .op = call.op,
+                                        .root = 0,
                                         .count = count};
-      rail_.start({.call = description,
+      rail_.start({.id = description.op_index,
+                   .call = description,
                    .input = bytes_of(call.input),
                    .output = bytes_of(call.output),
                    .count = count,
+                   .stride = 0,
+                   .rank = rank_,
                    .world_size = world_size},
                   0);
     }
@@ -70,7 +74,9 @@ class SimulatedRank final : public RailListener {
     return {done_, failure_};
   }
 
-  void slice_done(std::size_t, std::uint32_t op_index, Time) override { done_.push_back(op_index); }
+  void slice_done(std::size_t, std::uint64_t id, Time) override {
+    done_.push_back(static_cast<std::uint32_t>(id));
+  }
   void rail_failed(std::size_t, const Failure& failure, Time now) override {
     failure_ = failure.message;
     rail_.announce(failure, now);
@@ -78,6 +84,7 @@ class SimulatedRank final : public RailListener {
   }
 
  private:
+  const int rank_;
   RingRail rail_;
   std::vector<std::uint32_t> done_;
   std::optional<std::string> failure_;
@@ -118,6 +125,11 @@ void bind_collectives(nb::module_& m) {
       .value("MIN", ReduceOp::kMin)
       .value("AVG", ReduceOp::kAvg)
       .value("PROD", ReduceOp::kProd);
+  nb::enum_<Collective>(sub, "Collective")
+      .value("ALL_REDUCE", Collective::kAllReduce)
+      .value("REDUCE_SCATTER", Collective::kReduceScatter)
+      .value("ALL_GATHER", Collective::kAllGather)
+      .value("BROADCAST", Collective::kBroadcast);
   nb::class_<Call>(sub, "Call", "One all_reduce of one rank")
       .def(nb::init<DType, ReduceOp, ConstArray, Array>(), nb::arg("dtype"), nb::arg("op"), nb::arg("input"),
            nb::arg("output"));

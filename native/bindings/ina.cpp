@@ -40,19 +40,23 @@ DType carried_dtype(const ConstArray& array) {
 class PyEndpoint {
  public:
   explicit PyEndpoint(const ina::EndpointOptions& options)
-      : endpoint_(options), world_size_(options.world_size) {}
+      : endpoint_(options), rank_(options.child), world_size_(options.world_size) {}
 
   void start(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
              std::optional<std::uint64_t> count) {
     check_alike(input, output);
-    endpoint_.start({.call = {.op_index = op_index,
+    endpoint_.start({.id = op_index,
+                     .call = {.op_index = op_index,
                               .collective = Collective::kAllReduce,
                               .dtype = carried_dtype(input),
                               .op = op_of(op),
+                              .root = 0,
                               .count = count.value_or(input.size())},
                      .input = bytes_of(input),
                      .output = bytes_of(output),
                      .count = input.size(),
+                     .stride = 0,
+                     .rank = rank_,
                      .world_size = world_size_});
     held_.emplace(op_index, std::pair(input, output));
   }
@@ -75,7 +79,7 @@ class PyEndpoint {
     }
     if (const auto* stalled = std::get_if<ina::Stalled>(&*event))
       return nb::make_tuple("stalled", stalled->first_switch_ok, stalled->root_ok);
-    const std::uint32_t op_index = std::get<ina::SliceDone>(*event).op_index;
+    const auto op_index = static_cast<std::uint32_t>(std::get<ina::SliceDone>(*event).id);
     held_.erase(op_index);
     return nb::int_(op_index);
   }
@@ -113,6 +117,7 @@ class PyEndpoint {
 
  private:
   ina::Endpoint endpoint_;
+  int rank_;
   int world_size_;
   std::multimap<std::uint32_t, std::pair<ConstArray, Array>> held_;
 };

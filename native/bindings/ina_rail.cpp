@@ -60,14 +60,18 @@ class PyRails final : public RailListener {
   void start(std::size_t rail, std::uint32_t op_index, std::string_view op, ConstArray input, Array output) {
     check_alike(input, output);
     held_.emplace_back(input, output);
-    rails_.at(rail)->start({.call = {.op_index = op_index,
+    rails_.at(rail)->start({.id = op_index,
+                            .call = {.op_index = op_index,
                                      .collective = Collective::kAllReduce,
                                      .dtype = dtype_of(input),
                                      .op = op_of(op),
+                                     .root = 0,
                                      .count = input.size()},
                             .input = bytes_of(input),
                             .output = bytes_of(output),
                             .count = input.size(),
+                            .stride = 0,
+                            .rank = static_cast<int>(rail),
                             .world_size = world_size_},
                            EventLoop::now());
     ++pending_;
@@ -115,7 +119,7 @@ class PyRails final : public RailListener {
     return all;
   }
 
-  void slice_done(std::size_t, std::uint32_t, Time) override { --pending_; }
+  void slice_done(std::size_t, std::uint64_t, Time) override { --pending_; }
   void stalled(std::size_t, const Stall&, Time) override { ++stalls_; }
   void rail_failed(std::size_t rail, const Failure& failure, Time) override {
     failure_ = "rail " + std::to_string(rail) + ": " + failure.message;

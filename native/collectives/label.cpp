@@ -7,7 +7,8 @@
 namespace railweave {
 namespace {
 
-constexpr std::array<std::string_view, 1> kCollectives{"all_reduce"};
+constexpr std::array<std::string_view, 4> kCollectives{"all_reduce", "reduce_scatter", "all_gather",
+                                                       "broadcast"};
 constexpr std::array<std::string_view, 8> kDTypes{"float32", "int32", "float16", "bfloat16",
                                                   "float64", "int8",  "uint8",   "int64"};
 constexpr std::array<std::string_view, 5> kOps{"sum", "max", "min", "avg", "prod"};
@@ -25,8 +26,10 @@ void store_label(std::byte* to, const MessageLabel& label) {
   to[5] = static_cast<std::byte>(label.call.dtype);
   to[6] = static_cast<std::byte>(label.call.op);
   to[7] = std::byte{0};
-  store_be(to + 8, label.call.count);
-  store_be(to + 16, label.slice_count);
+  store_be(to + 8, label.call.root);
+  store_be(to + 10, label.part);
+  store_be(to + 12, label.call.count);
+  store_be(to + 20, label.slice_count);
 }
 
 std::optional<MessageLabel> load_label(const std::byte* from) {
@@ -39,13 +42,26 @@ std::optional<MessageLabel> load_label(const std::byte* from) {
                                .collective = static_cast<Collective>(collective),
                                .dtype = static_cast<DType>(dtype),
                                .op = static_cast<ReduceOp>(op),
-                               .count = load_be<std::uint64_t>(from + 8)},
-                      .slice_count = load_be<std::uint64_t>(from + 16)};
+                               .root = load_be<std::uint16_t>(from + 8),
+                               .count = load_be<std::uint64_t>(from + 12)},
+                      .slice_count = load_be<std::uint64_t>(from + 20),
+                      .part = load_be<std::uint16_t>(from + 10)};
 }
 
 std::string describe(const CallDescription& call) {
-  return name(kCollectives, call.collective) + " #" + std::to_string(call.op_index) + " of " +
-         std::to_string(call.count) + " " + name(kDTypes, call.dtype) + ", " + name(kOps, call.op);
+  const std::string what = name(kCollectives, call.collective) + " #" + std::to_string(call.op_index) +
+                           " of " + std::to_string(call.count) + " " + name(kDTypes, call.dtype);
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return what + ", " + name(kOps, call.op);
+    case Collective::kReduceScatter:
+      return what + " per rank, " + name(kOps, call.op);
+    case Collective::kAllGather:
+      return what + " per rank";
+    case Collective::kBroadcast:
+      return what + " from rank " + std::to_string(call.root);
+  }
+  __builtin_unreachable();
 }
 
 std::string describe(const MessageLabel& label) {

@@ -3,6 +3,7 @@
 // say so.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,22 +15,35 @@
 
 namespace railweave {
 
-/// The call that a message belongs to, and how many of its elements this rail carries.
+/// The slice that a message belongs to. A rail may carry several of one call, one after the other.
 struct MessageLabel {
   CallDescription call;
-  std::uint64_t slice_count;
+  std::uint64_t slice_count;  // elements of the slice
+  std::uint16_t part = 0;     // which of the call's slices on this rail, from 0
 
   bool operator==(const MessageLabel&) const = default;
 };
 
-inline constexpr std::size_t kLabelSize = 24;
+inline constexpr std::size_t kLabelSize = 28;
 
-/// Network order: op index 32, collective 8, dtype 8, op 8, zero 8, count 64, slice count 64.
+/// Which slice a label speaks of: ranks whose labels are equal in this must agree in all the rest.
+struct SliceKey {
+  std::uint32_t op_index;
+  std::uint16_t part;
+
+  auto operator<=>(const SliceKey&) const = default;
+};
+
+inline SliceKey key_of(const MessageLabel& label) { return {label.call.op_index, label.part}; }
+
+/// Network order: op index 32, collective 8, dtype 8, op 8, zero 8, root 16, part 16, count 64, slice count
+/// 64.
 void store_label(std::byte* to, const MessageLabel& label);
 /// Nothing if a field has no meaning: a hostile or foreign sender.
 std::optional<MessageLabel> load_label(const std::byte* from);
 
-/// "all_reduce #7 of 1024 float32, sum"
+/// "all_reduce #7 of 1024 float32, sum", "broadcast #8 of 1024 float32 from rank 2", "all_gather #9 of 1024
+/// float32 per rank"
 std::string describe(const CallDescription& call);
 /// `describe` and, where it differs from the whole, the slice: "all_reduce #7 of 1024 float32, sum, 512 on
 /// this rail"

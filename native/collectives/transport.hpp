@@ -27,9 +27,9 @@ class TransportListener {
   virtual void received(int peer, Time now) = 0;
   /// The peer has said goodbye: it will post nothing more. What it is still to send or take will fail.
   virtual void left(int, Time) {}
-  /// The label under which this rank takes part in a call of that index, 0 elements if it does so on other
-  /// rails only; nothing if it has not come to the call, or is past it.
-  virtual std::optional<MessageLabel> pending_label(std::uint32_t) const { return std::nullopt; }
+  /// The label under which this rank takes part in that slice, 0 elements if it takes part in the call on
+  /// other rails only; nothing if it has not come to the slice, or is past it.
+  virtual std::optional<MessageLabel> pending_label(const SliceKey&) const { return std::nullopt; }
   /// The transport has given up, once and for all; nothing completes after this. `failure.rank` is the peer
   /// concerned.
   virtual void failed(const Failure& failure, Time now) = 0;

@@ -7,7 +7,7 @@
 
 namespace railweave {
 
-enum class Collective : std::uint8_t { kAllReduce = 0 };
+enum class Collective : std::uint8_t { kAllReduce = 0, kReduceScatter = 1, kAllGather = 2, kBroadcast = 3 };
 enum class DType : std::uint8_t {
   kFloat32 = 0,
   kInt32 = 1,
@@ -43,8 +43,11 @@ struct CallDescription {
   std::uint32_t op_index;  // counts up from 0 in a communicator
   Collective collective;
   DType dtype;
-  ReduceOp op;
-  std::uint64_t count;  // elements of the whole tensor, not of one rail's slice
+  ReduceOp op;         // of all_reduce and reduce_scatter; else kSum
+  std::uint16_t root;  // of broadcast; else 0
+  // Elements of the whole tensor, not of one rail's slice, for all_reduce and broadcast; of one rank's shard
+  // for reduce_scatter and all_gather.
+  std::uint64_t count;
 
   bool operator==(const CallDescription&) const = default;
 };
@@ -61,6 +64,7 @@ constexpr std::uint32_t mark_of(const CallDescription& call) {
   mix(static_cast<std::uint8_t>(call.collective), 1);
   mix(static_cast<std::uint8_t>(call.dtype), 1);
   mix(static_cast<std::uint8_t>(call.op), 1);
+  mix(call.root, 2);
   mix(call.count, 8);
   return hash;
 }

@@ -37,14 +37,18 @@ struct Play {
   }
 
   void start() {
-    endpoint.start({.call = {.op_index = calls++,
+    endpoint.start({.id = calls,
+                    .call = {.op_index = calls++,
                              .collective = Collective::kAllReduce,
                              .dtype = static_cast<DType>(script.next() % 2),
                              .op = static_cast<ReduceOp>(script.next() % 4),
+                             .root = 0,
                              .count = kMaxElements},
                     .input = reinterpret_cast<const std::byte*>(values.data()),
                     .output = reinterpret_cast<std::byte*>(values.data()),
                     .count = std::size_t{1} + script.next() % kMaxElements,
+                    .stride = 0,
+                    .rank = 1,
                     .world_size = 2});
   }
 

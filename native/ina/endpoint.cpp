@@ -273,8 +273,8 @@ void Endpoint::learn(const Flight& flight, Time now) {
 
 void Endpoint::finish_calls(std::uint64_t number) {
   if (!call(number).complete()) return;
-  events_.emplace_back(SliceDone{call(number).slice().call.op_index});
   while (!calls_.empty() && calls_.front().complete()) {
+    events_.emplace_back(SliceDone{calls_.front().slice().id});
     calls_.pop_front();
     ++first_call_;
   }

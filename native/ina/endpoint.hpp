@@ -89,9 +89,10 @@ struct EndpointStats {
   std::uint64_t refused_in_all() const;
 };
 
-/// The slice of call `op_index` is complete: its output holds the result, its input is the caller's again.
+/// That slice is complete: its output holds the result, its input is the caller's again. They complete in the
+/// order in which they were started.
 struct SliceDone {
-  std::uint32_t op_index;
+  std::uint64_t id;
 };
 
 using Event = std::variant<SliceDone, Stalled, Failure>;

@@ -53,14 +53,18 @@ EndpointCost measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std
   EndpointCost cost{};
   Time clock = 0;
   for (int round = 0; round < rounds; ++round) {
-    endpoint.start({.call = {.op_index = static_cast<std::uint32_t>(round),
+    endpoint.start({.id = static_cast<std::uint64_t>(round),
+                    .call = {.op_index = static_cast<std::uint32_t>(round),
                              .collective = Collective::kAllReduce,
                              .dtype = dtype,
                              .op = op,
+                             .root = 0,
                              .count = count},
                     .input = reinterpret_cast<const std::byte*>(values.data()),
                     .output = reinterpret_cast<std::byte*>(results.data()),
                     .count = count,
+                    .stride = 0,
+                    .rank = 0,
                     .world_size = 1});
     while (turn_round(endpoint, wire, cost, clock)) {
     }

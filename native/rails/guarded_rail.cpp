@@ -22,20 +22,20 @@ void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> c
 
 void GuardedRail::start(const Slice& slice, Time now) {
   if (ended_ || show_until_ != kNever) return;
-  labels_.push_back({.call = slice.call, .slice_count = slice.count});
+  slices_.push_back({.id = slice.id, .label = {.call = slice.call, .slice_count = slice.count}});
   if (left_ >= 0) grace_until_ = std::min(grace_until_, now + kLeftGrace);
   rail_->start(slice, now);
 }
 
-void GuardedRail::slice_done(std::size_t, std::uint32_t op_index, Time now) {
-  std::erase_if(labels_, [op_index](const MessageLabel& label) { return label.call.op_index == op_index; });
-  if (labels_.empty()) grace_until_ = kNever;
-  listener_.slice_done(index_, op_index, now);
+void GuardedRail::slice_done(std::size_t, std::uint64_t id, Time now) {
+  std::erase_if(slices_, [id](const Shown& slice) { return slice.id == id; });
+  if (slices_.empty()) grace_until_ = kNever;
+  listener_.slice_done(index_, id, now);
 }
 
 void GuardedRail::rail_failed(std::size_t, const Failure& failure, Time now) {
   const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
-  if (other_side_unknown && !labels_.empty() && !ended_) return show_labels(failure, now);
+  if (other_side_unknown && !slices_.empty() && !ended_) return show_labels(failure, now);
   failed(failure, now);
 }
 
@@ -47,9 +47,9 @@ void GuardedRail::show_labels(const Failure& failure, Time now) {
   rail_->abort();
   const int ranks = control_->world_size();
   unseen_ = ranks - 1;
-  const auto concerned = [&](const MessageLabel& label) { return label.call.op_index == failure.op_index; };
-  const auto found = std::find_if(labels_.begin(), labels_.end(), concerned);
-  control_->begin(found == labels_.end() ? labels_.front() : *found, now);
+  const auto concerned = [&](const Shown& slice) { return slice.label.call.op_index == failure.op_index; };
+  const auto found = std::find_if(slices_.begin(), slices_.end(), concerned);
+  control_->begin(found == slices_.end() ? slices_.front().label : found->label, now);
   for (int peer = 0; peer < ranks && !ended_; ++peer) {
     if (peer == control_->rank()) continue;
     control_->post_receive(peer, in_, now);
@@ -57,10 +57,10 @@ void GuardedRail::show_labels(const Failure& failure, Time now) {
   }
 }
 
-std::optional<MessageLabel> GuardedRail::pending_label(std::uint32_t op_index) const {
-  const auto found = std::find_if(labels_.begin(), labels_.end(),
-                                  [=](const MessageLabel& label) { return label.call.op_index == op_index; });
-  return found == labels_.end() ? std::nullopt : std::optional(*found);
+std::optional<MessageLabel> GuardedRail::pending_label(const SliceKey& key) const {
+  const auto found = std::find_if(slices_.begin(), slices_.end(),
+                                  [&](const Shown& slice) { return key_of(slice.label) == key; });
+  return found == slices_.end() ? std::nullopt : std::optional(found->label);
 }
 
 void GuardedRail::received(int, Time now) {
@@ -69,7 +69,7 @@ void GuardedRail::received(int, Time now) {
 
 void GuardedRail::left(int peer, Time now) {
   if (left_ < 0) left_ = peer;
-  if (!labels_.empty()) grace_until_ = std::min(grace_until_, now + kLeftGrace);
+  if (!slices_.empty()) grace_until_ = std::min(grace_until_, now + kLeftGrace);
 }
 
 void GuardedRail::failed(const Failure& failure, Time now) {
@@ -96,7 +96,7 @@ void GuardedRail::abort() {
   show_until_ = grace_until_ = kNever;
   rail_->abort();
   control_->abort();
-  labels_.clear();
+  slices_.clear();
 }
 
 void GuardedRail::close(Time now) {

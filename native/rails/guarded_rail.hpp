@@ -37,7 +37,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   std::vector<GroupStats> groups() const override { return rail_->groups(); }
 
  private:
-  void slice_done(std::size_t, std::uint32_t op_index, Time now) override;
+  void slice_done(std::size_t, std::uint64_t id, Time now) override;
   void stalled(std::size_t, const Stall& stall, Time now) override { listener_.stalled(index_, stall, now); }
   std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
     return listener_.pending_call(op_index);
@@ -46,16 +46,21 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void sent(int, Time) override {}
   void received(int peer, Time now) override;
   void left(int peer, Time now) override;
-  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override;
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
   void failed(const Failure& failure, Time now) override;
   void show_labels(const Failure& failure, Time now);
+
+  struct Shown {
+    std::uint64_t id;
+    MessageLabel label;
+  };
 
   const std::size_t index_;
   RailListener& listener_;
   std::unique_ptr<Rail> rail_;
   std::unique_ptr<Transport> control_;
-  std::deque<MessageLabel> labels_;  // of the slices in progress, in order
-  Failure mismatch_{};               // what the rail has found, while the ranks show their labels
+  std::deque<Shown> slices_;  // in progress, in order
+  Failure mismatch_{};        // what the rail has found, while the ranks show their labels
   Time show_until_ = kNever;
   int unseen_ = 0;  // peers whose label has not come yet
   int left_ = -1;   // the first peer that has said goodbye

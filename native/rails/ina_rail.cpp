@@ -206,21 +206,26 @@ void InaRail::report(Time now) {
                           .root_ok = stalled->root_ok};
         listener_.stalled(index_, stall, now);
       } else {
-        part_done(std::get<ina::SliceDone>(*event).op_index, now);
+        part_done(std::get<ina::SliceDone>(*event).id, now);
       }
     }
   }
 }
 
-void InaRail::part_done(std::uint32_t op_index, Time now) {
-  const auto done = std::find_if(slices_.begin(), slices_.end(),
-                                 [&](const Progress& p) { return p.slice.call.op_index == op_index; });
-  if (done == slices_.end() || --done->trees_left > 0) return;
-  ++stats_.slices;
-  stats_.payload_bytes += done->slice.count * item_size(done->slice.call.dtype);
-  slices_.erase(done);
-  if (slices_.empty()) stats_.busy += now - busy_since_;
-  listener_.slice_done(index_, op_index, now);
+void InaRail::part_done(std::uint64_t id, Time now) {
+  const auto done =
+      std::find_if(slices_.begin(), slices_.end(), [&](const Progress& p) { return p.slice.id == id; });
+  if (done == slices_.end()) return;
+  --done->trees_left;
+  // A slice that is cut among fewer trees may be quicker than one before it.
+  while (!slices_.empty() && slices_.front().trees_left == 0) {
+    const Slice slice = slices_.front().slice;
+    slices_.pop_front();
+    ++stats_.slices;
+    stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
+    if (slices_.empty()) stats_.busy += now - busy_since_;
+    listener_.slice_done(index_, slice.id, now);
+  }
 }
 
 RailStats InaRail::stats() const {

@@ -81,7 +81,7 @@ class InaRail final : public Rail, private ReadyHandler {
   void connect();
   std::size_t tree_of(std::uint16_t group) const;
   void report(Time now);
-  void part_done(std::uint32_t op_index, Time now);
+  void part_done(std::uint64_t id, Time now);
 
   const std::size_t index_;
   EventLoop& loop_;

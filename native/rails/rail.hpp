@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +16,19 @@
 
 namespace railweave {
 
-/// The part of one tensor that one rail carries in one collective. `output` may equal `input`, else they do
-/// not overlap.
+/// A part of one tensor that one rail carries in one collective. The sharded side, `input` of reduce_scatter
+/// and `output` of all_gather, is world_size shards that lie `stride` elements apart; the slice is `count`
+/// elements of each, from where the pointer shows. The own shard's place on that side may be what lies on the
+/// other one, and `input` may be `output` where neither is sharded; else they do not overlap. Of a broadcast
+/// only the root reads its input; all write their output, the root too.
 struct Slice {
+  std::uint64_t id;  // comes back with slice_done; unique among the slices in progress
   CallDescription call;
   const std::byte* input;
   std::byte* output;
-  std::size_t count;  // elements in this slice, at least 1
+  std::size_t count;   // elements in this slice, per shard, at least 1
+  std::size_t stride;  // elements between two shards of the sharded side: call.count; 0 where none is sharded
+  int rank;            // this rank's, which is also its shard's place
   int world_size;
 };
 
@@ -86,7 +93,8 @@ struct Stall {
 class RailListener {
  public:
   virtual ~RailListener() = default;
-  virtual void slice_done(std::size_t rail, std::uint32_t op_index, Time now) = 0;
+  /// In the order in which the rail's slices were started, always.
+  virtual void slice_done(std::size_t rail, std::uint64_t id, Time now) = 0;
   virtual void rail_failed(std::size_t rail, const Failure& failure, Time now) = 0;
   /// The rail waits for a tree and goes on trying; told once per silence.
   virtual void stalled(std::size_t, const Stall&, Time) {}
@@ -97,6 +105,12 @@ class RailListener {
 
 class Rail : public Timed {
  public:
+  /// What the members agree upon before a rail that was halted is used again.
+  struct Restart {
+    std::uint32_t incarnation;         // of the connections; greater than all before
+    std::vector<std::uint64_t> bases;  // per aggregation tree the greatest of all ranks' marks; else empty
+  };
+
   virtual std::string_view kind() const = 0;
   /// Starts a slice, or queues it behind those that run. Slices are started in the same order on every rank.
   virtual void start(const Slice& slice, Time now) = 0;
@@ -106,6 +120,18 @@ class Rail : public Timed {
   virtual bool hears(int, Time) const { return false; }
   /// Drops all slices in progress without completing them: the communicator is being closed or has failed.
   virtual void abort() = 0;
+  /// Drops all slices in progress without completing them and without a word to the peers; their memory is
+  /// the caller's again. Nothing is reported any more until `restart`. May be repeated.
+  virtual void halt(Time) { abort(); }
+  /// A halted rail joins its peers anew; what still comes of older incarnations is dropped. Peers may be
+  /// late; what goes wrong is told by `rail_failed`. Throws std::logic_error if the rail is not halted, or
+  /// was in that incarnation before.
+  virtual void restart(const Restart&, Time) { throw std::logic_error("this rail cannot be restarted"); }
+  /// Joined with all peers: slices may start.
+  virtual bool ready() const { return true; }
+  /// Per aggregation tree the next chunk number that this rank would use, in the order of the trees; else
+  /// empty.
+  virtual std::vector<std::uint64_t> marks() const { return {}; }
   /// Tells the peers, where this rail can, why this rank gives up.
   virtual void announce(const Failure&, Time) {}
   /// Says goodbye; no slice is in progress. `closed` is true once no peer needs anything from this rank any

@@ -7,7 +7,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kClearToSendSize = kControlHeaderSize + kLabelSize + 8 + 8 + 4;
 
 void store_header(std::byte* to, ControlType type, std::uint32_t sequence) {

@@ -119,8 +119,8 @@ bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time n
 void RdmaPeer::check_waiting_clearance(Time now) {
   if (failed_ || let_go_ || clearances_.empty() || written_ < sends_.size()) return;
   const MessageLabel& theirs = clearances_.front().label;
-  const bool come = begun_ && theirs.call.op_index <= label_.call.op_index;
-  const auto own = come ? label_ : listener_.pending_label(theirs.call.op_index);
+  const bool come = begun_ && key_of(theirs) <= key_of(label_);
+  const auto own = come ? label_ : listener_.pending_label(key_of(theirs));
   if (own && *own != theirs) fail(mismatch(options_.own_rank, *own, options_.rank, theirs), now);
 }
 

@@ -62,8 +62,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
  private:
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
-  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override {
-    return listener_->pending_label(op_index);
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return listener_->pending_label(key);
   }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;

@@ -40,7 +40,11 @@ RingRail::RingRail(std::size_t index, std::unique_ptr<Transport> transport, Rail
 void RingRail::start(const Slice& slice, Time now) {
   if (failed_) return;
   if (slices_.empty()) busy_since_ = now;
-  slices_.push_back(slice);
+  const bool same_call = last_ && last_->op_index == slice.call.op_index;
+  const auto part = static_cast<std::uint16_t>(same_call ? last_->part + 1 : 0);
+  last_ = {.op_index = slice.call.op_index, .part = part};
+  slices_.push_back(
+      {.slice = slice, .label = {.call = slice.call, .slice_count = slice.count, .part = part}});
   advance(now);
 }
 
@@ -60,11 +64,11 @@ void RingRail::received(int peer, Time now) {
   advance(now);
 }
 
-std::optional<MessageLabel> RingRail::pending_label(std::uint32_t op_index) const {
+std::optional<MessageLabel> RingRail::pending_label(const SliceKey& key) const {
   const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                  [=](const Slice& slice) { return slice.call.op_index == op_index; });
-  if (found != slices_.end()) return MessageLabel{.call = found->call, .slice_count = found->count};
-  const auto call = listener_.pending_call(op_index);
+                                  [&](const Pending& pending) { return key_of(pending.label) == key; });
+  if (found != slices_.end()) return found->label;
+  const auto call = key.part == 0 ? listener_.pending_call(key.op_index) : std::nullopt;
   if (!call) return std::nullopt;
   return MessageLabel{.call = *call, .slice_count = 0};
 }
@@ -91,13 +95,12 @@ void RingRail::advance(Time now) {
 }
 
 void RingRail::begin(Time now) {
-  const Slice& slice = slices_.front();
-  transport_->begin({.call = slice.call, .slice_count = slice.count}, now);
-  machine_ = algorithm_for(slice);
+  transport_->begin(slices_.front().label, now);
+  machine_ = algorithm_for(slices_.front().slice);
 }
 
 void RingRail::finish(Time now) {
-  const Slice slice = slices_.front();
+  const Slice slice = slices_.front().slice;
   slices_.pop_front();
   if (!machine_->finished()) retired_.push_back(std::move(machine_));
   machine_.reset();
@@ -105,7 +108,7 @@ void RingRail::finish(Time now) {
   ++stats_.slices;
   stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
   if (slices_.empty()) stats_.busy += now - busy_since_;
-  listener_.slice_done(index_, slice.call.op_index, now);
+  listener_.slice_done(index_, slice.id, now);
 }
 
 std::unique_ptr<Algorithm> RingRail::algorithm_for(const Slice& slice) const {

@@ -47,7 +47,7 @@ class RingRail final : public Rail, private TransportListener {
  private:
   void sent(int peer, Time now) override;
   void received(int peer, Time now) override;
-  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override;
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
   void failed(const Failure& failure, Time now) override;
 
   void advance(Time now);
@@ -59,7 +59,13 @@ class RingRail final : public Rail, private TransportListener {
   const std::unique_ptr<Transport> transport_;
   RailListener& listener_;
   const RingRailOptions options_;
-  std::deque<Slice> slices_;            // in order; the first is in progress if there is a machine
+  struct Pending {
+    Slice slice;
+    MessageLabel label;
+  };
+
+  std::deque<Pending> slices_;          // in order; the first is in progress if there is a machine
+  std::optional<SliceKey> last_;        // of the slice started last
   std::unique_ptr<Algorithm> machine_;  // of the first slice
   std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way
   bool advancing_ = false;

@@ -271,8 +271,7 @@ bool TcpConnection::begin_payload(Time now) {
   if (in_payload_) return true;
   const MessageLabel& theirs = header_->label;
   if (posted_.empty()) {
-    const bool same_op = begun_ && theirs.call.op_index == label_.call.op_index;
-    const auto own = same_op ? label_ : listener_.pending_label(theirs.call.op_index);
+    const auto own = own_label(key_of(theirs));
     parked_ = !own || *own == theirs;
     if (!parked_) fail(mismatch(rank_, *own, peer_, theirs), now);
     return false;
@@ -296,8 +295,12 @@ bool TcpConnection::begin_payload(Time now) {
 // Of this rank's calls the one of the same index, which says more than the one that the message has met.
 MessageLabel TcpConnection::counterpart(const MessageLabel& met, const MessageLabel& theirs) const {
   if (met.call.op_index == theirs.call.op_index) return met;
-  const auto same_index = listener_.pending_label(theirs.call.op_index);
-  return same_index && *same_index != theirs ? *same_index : met;
+  const auto same_slice = listener_.pending_label(key_of(theirs));
+  return same_slice && *same_slice != theirs ? *same_slice : met;
+}
+
+std::optional<MessageLabel> TcpConnection::own_label(const SliceKey& key) const {
+  return begun_ && key_of(label_) == key ? label_ : listener_.pending_label(key);
 }
 
 void TcpConnection::take_staged() {
@@ -366,9 +369,7 @@ void TcpConnection::beat(Time now) {
 
 void TcpConnection::take_heartbeat(const MessageLabel& awaited, Time now) {
   if (awaited.slice_count == 0) return;
-  const auto own = begun_ && label_.call.op_index == awaited.call.op_index
-                       ? label_
-                       : listener_.pending_label(awaited.call.op_index);
+  const auto own = own_label(key_of(awaited));
   if (own && *own != awaited) fail(mismatch(rank_, *own, peer_, awaited), now);
 }
 

@@ -64,6 +64,7 @@ class TcpConnection final : public ReadyHandler {
   bool parse_header(Time now);
   bool begin_payload(Time now);
   MessageLabel counterpart(const MessageLabel& met, const MessageLabel& theirs) const;
+  std::optional<MessageLabel> own_label(const SliceKey& key) const;
   void end_frame(Time now);
   void take_staged();
 

@@ -7,7 +7,7 @@ namespace railweave {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
 
 bool all_zero(const std::byte* from, std::size_t size) {

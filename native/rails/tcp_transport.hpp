@@ -94,8 +94,8 @@ class TcpTransport final : public Transport,
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
   void left(int peer, Time now) override { listener_->left(peer, now); }
-  std::optional<MessageLabel> pending_label(std::uint32_t op_index) const override {
-    return listener_->pending_label(op_index);
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return listener_->pending_label(key);
   }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;

@@ -21,7 +21,7 @@ from railweave._native.collectives import DType, ReduceOp
 
 DEADLINE_S = 30.0
 TOKEN = 0x1122334455667788
-MAGIC, VERSION = 0x52575450, 1
+MAGIC, VERSION = 0x52575450, 2
 DATA, ABORT, GOODBYE = 1, 2, 3
 COUNT = 100  # elements of the call that the peer disturbs
 
@@ -31,10 +31,10 @@ def hello(rank: int, token: int = TOKEN, size: int = 2, magic: int = MAGIC, vers
 
 
 def label(op_index: int = 0, dtype: int = 0, op: int = 0, count: int = COUNT) -> bytes:
-    return struct.pack("!IBBBBQQ", op_index, 0, dtype, op, 0, count, count)
+    return struct.pack("!IBBBBHHQQ", op_index, 0, dtype, op, 0, 0, 0, count, count)
 
 
-def frame(kind: int, payload: bytes, about: bytes = bytes(24), length: int | None = None) -> bytes:
+def frame(kind: int, payload: bytes, about: bytes = bytes(28), length: int | None = None) -> bytes:
     return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
 
 
@@ -75,7 +75,7 @@ def host() -> Iterator[Host]:
 def test_a_peer_that_behaves(host: Host) -> None:
     with host.connect() as peer:
         op = host.start()
-        sent = peer.recv(32 + 4 * COUNT, socket.MSG_WAITALL)
+        sent = peer.recv(36 + 4 * COUNT, socket.MSG_WAITALL)
         assert sent == frame(DATA, np.ones(COUNT, np.float32).tobytes(), label())
         for byte in frame(DATA, np.full(COUNT, 2, np.float32).tobytes(), label()):
             peer.send(bytes([byte]))  # streams may be cut anywhere
@@ -90,7 +90,7 @@ def test_a_peer_that_behaves(host: Host) -> None:
         b"GET / HTTP/1.1\r\nHost: rail\r\n\r\n....",
         hello(1, token=TOKEN + 1),
         hello(1, magic=MAGIC + 1),
-        hello(1, version=2),
+        hello(1, version=VERSION + 1),
         hello(1, size=3),
         hello(0),
         hello(2),
@@ -142,7 +142,7 @@ def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
 ) -> None:
     with host.connect() as peer:
         op = host.start()
-        peer.recv(32 + 4 * COUNT, socket.MSG_WAITALL)
+        peer.recv(36 + 4 * COUNT, socket.MSG_WAITALL)
         peer.sendall(sent)
         peer.shutdown(socket.SHUT_WR)
         assert host.agent.wait(op, DEADLINE_S)
