@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from railweave._native.agent import Agent, Failure, FailureKind
-from railweave._native.collectives import ReduceOp
-from railweave.hosts.arrays import Array, as_bits, input_array, output_array
-from railweave.hosts.capabilities import OPS
+from railweave._native.collectives import Collective, ReduceOp
+from railweave.hosts.arrays import Array
+from railweave.hosts.collectives import Collectives
 from railweave.hosts.decisions import Ledger, Reason, Verdict
 from railweave.hosts.errors import GroupRefused, InvalidOption
 from railweave.hosts.events import (
@@ -25,48 +25,25 @@ from railweave.hosts.events import (
     MemberLost,
     PlaneDown,
     PlaneUp,
-    RailOffer,
 )
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
 from railweave.hosts.plans import planner
-from railweave.hosts.rails import Opening, connect_rail, open_rail
-from railweave.hosts.reports import RailReport, Record, Stats, group_report
+from railweave.hosts.rails import Opening, connect_rail, offer, open_rail
+from railweave.hosts.reports import Record, Stats, rail_report
+from railweave.hosts.sequence import CallSequence
 from railweave.hosts.striper import FixedStriper, StripedRail, default_shares, normalised
 from railweave.hosts.trees import Trees
+from railweave.hosts.work import Done, Work
 
 if TYPE_CHECKING:
     from railweave.hosts.metrics import MetricsServer
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
-KEPT = 64  # calls in flight before finished ones are looked for
 
 
-class Work:
-    """A collective under way."""
-
-    def __init__(self, comm: Communicator, op_index: int, result: Any) -> None:
-        """Communicators make these."""
-        self._comm = comm
-        self._op_index = op_index
-        self._result = result
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Wait and return the result: `out`, or the new array.
-
-        TimeoutError after `timeout` seconds: the call goes on, and can be waited for again. Without a
-        timeout, the communicator's own holds, and ends the communicator.
-        """
-        self._comm._wait(self._op_index, timeout)
-        return self._result
-
-    def done(self) -> bool:
-        """Whether `wait` would return at once."""
-        return self._comm._agent.done(self._op_index)
-
-
-class Communicator:
+class Communicator(Collectives):
     """This rank's place in a job. Made by `railweave.init`; use it as a context manager, or close it.
 
     All ranks make the same calls in the same order. After an error of a rail or a rank the communicator is of
@@ -79,7 +56,6 @@ class Communicator:
         self.rank = options.rank
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
-        self._buffers: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
         self._refused: dict[str, Verdict] = {}
         self._ledger = Ledger()
         self._rails: list[Opening] = []
@@ -109,7 +85,7 @@ class Communicator:
             job=options.job,
             rank=options.rank,
             size=options.world_size,
-            rails=_offers(self._rails),
+            rails=[offer(rail) for rail in self._rails],
             deadline_s=options.timeout_s,
             on_event=_handler(self),
             decisions=_decisions(self),
@@ -133,7 +109,7 @@ class Communicator:
                 for rail in used
             ]
         )
-        self._plan = planner(striper, self._ledger, self._refused)
+        self._calls = CallSequence(self._agent, planner(striper, self._ledger, self._refused))
 
     def _serve_metrics(self) -> MetricsServer:
         from railweave.hosts.metrics import MetricsServer, RankCollector  # noqa: PLC0415 - few ask for it
@@ -157,63 +133,40 @@ class Communicator:
             raise InvalidOption(f"the rails that have a share are refused: {reasons}")
         return normalised(shares)
 
-    # ------------------------------------------------------------ collectives
+    # ------------------------------------------------------------ calls
 
-    def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
-        """Reduce `x` element by element over all ranks; every rank gets the same result, bit for bit.
-
-        `x` is a numpy array or anything with the buffer protocol or DLPack on the CPU, of float16, bfloat16
-        (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64; it is read in place if
-        contiguous, else packed. `op` is sum, prod, max, min or avg. Results are numpy's: integers wrap, max
-        and min pass NaN on; an average is the sum, divided, of integers cut towards zero. Rails of hosts add
-        and multiply halves as float32 and round once per rank; an in-network rail sums floats as fixed point.
-        What that cannot carry goes by the other rails. The result goes to `out`, which may be `x`, else to a
-        new array of x's shape.
-
-        Returns the result or, with `async_op`, a Work whose `wait` does; leave both arrays alone until then.
-        Raises UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
-        """
-        source = input_array(x)
-        result = np.empty(np.shape(x), source.dtype) if out is None else out
-        flat = source.reshape(-1)
-        target = output_array(result, flat)
-        reduce_op = OPS.get(op)
-        if reduce_op is None:
-            raise InvalidOption(f"op is {op!r}: expected one of {', '.join(OPS)}")
-        if self.world_size == 1 or flat.size == 0:
-            np.copyto(target, flat)
-            return _Done(self, -1, result) if async_op else result
-        op_index = self._submit(flat, target, reduce_op, start_now=async_op)
+    def _run(
+        self,
+        collective: Collective,
+        source: Array,
+        target: Array,
+        *,
+        op: ReduceOp = ReduceOp.SUM,
+        root: int = 0,
+        count: int,
+        result: Any,
+        async_op: bool,
+    ) -> Any:
+        if self.world_size == 1 or count == 0:
+            np.copyto(target, source)
+            return Done(self, -1, result) if async_op else result
+        op_index = self._calls.submit(
+            collective, source, target, op=op, root=root, count=count, start_now=async_op
+        )
         if async_op:
             return Work(self, op_index, result)
         self._wait(op_index, None)
         return result
 
-    def barrier(self) -> None:
-        """Return when all ranks have called it."""
-        self.all_reduce(np.zeros(1, np.int32))
-
-    def _submit(self, source: Array, target: Array, op: ReduceOp, start_now: bool) -> int:
-        plan = self._plan(source.dtype.char, op, source.size)
-        if len(self._buffers) > KEPT:
-            self._buffers = {
-                index: held for index, held in self._buffers.items() if not self._agent.done(index)
-            }
-        try:
-            op_index = self._agent.submit(plan.call, as_bits(source), as_bits(target), plan.parts, start_now)
-        except ValueError as error:
-            raise InvalidOption(str(error)) from None
-        plan.tally.calls += 1
-        self._buffers[op_index] = (source, target)
-        return op_index
-
     def _wait(self, op_index: int, timeout: float | None) -> None:
-        if not self._agent.wait(op_index, self.options.timeout_s if timeout is None else timeout):
+        if not self._calls.wait(op_index, self.options.timeout_s if timeout is None else timeout):
             if timeout is not None:
                 raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
-            self._agent.fail(self._overdue(op_index))
-        self._buffers.pop(op_index, None)
+            self._calls.fail(op_index, self._overdue(op_index))
         raise_failure(self._agent.failure_of(op_index))
+
+    def _done(self, op_index: int) -> bool:
+        return self._calls.done(op_index)
 
     def _overdue(self, op_index: int) -> Failure:
         """Return why a call has not completed by its deadline, as far as this rank knows."""
@@ -253,25 +206,15 @@ class Communicator:
         """Return the rails' counts."""
         natives, groups = self._agent.stats(), self._agent.groups()
         return Stats(
-            tuple(self._report(rail, natives[rail.index], groups[rail.index]) for rail in self._rails)
-        )
-
-    def _report(self, rail: Opening, native: Any, groups: Sequence[Any]) -> RailReport:
-        return RailReport(
-            name=rail.spec.name,
-            kind=rail.spec.kind,
-            share=self._shares.get(rail.spec.name, 0.0),
-            slices=native.slices,
-            payload_bytes=native.payload_bytes,
-            bytes_sent=native.bytes_sent,
-            bytes_received=native.bytes_received,
-            packets_sent=native.packets_sent,
-            packets_received=native.packets_received,
-            retransmissions=native.retransmissions,
-            duplicates=native.duplicates,
-            malformed=native.malformed,
-            busy_s=native.busy_ns / 1e9,
-            groups=tuple(group_report(group) for group in groups),
+            tuple(
+                rail_report(
+                    rail.spec,
+                    self._shares.get(rail.spec.name, 0.0),
+                    natives[rail.index],
+                    groups[rail.index],
+                )
+                for rail in self._rails
+            )
         )
 
     def drain_records(self) -> list[Record]:
@@ -316,19 +259,6 @@ class Communicator:
         self.close()
 
 
-class _Done(Work):
-    """What had nothing to do."""
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Return the result."""
-        del timeout
-        return self._result
-
-    def done(self) -> bool:
-        """It is."""
-        return True
-
-
 def _close(agent: Agent, trees: Trees, held: list[Membership], servers: list[MetricsServer]) -> None:
     """Close an agent and give up its membership, without a reference to the communicator."""
     for server in servers:
@@ -361,20 +291,3 @@ def _decisions(comm: Communicator) -> Callable[[], Sequence[Decision]]:
         return alive.why() if alive is not None else ()
 
     return decisions
-
-
-def _offers(rails: Sequence[Opening]) -> list[RailOffer]:
-    return [
-        RailOffer(
-            name=rail.spec.name,
-            kind=rail.spec.kind,
-            plane=rail.spec.name,
-            address=rail.at.address,
-            mac=rail.at.mac,
-            port=rail.port,
-            queue_pairs=rail.queue_pairs,
-            rate_bps=rail.spec.rate_bps,
-            control_port=rail.control_port,
-        )
-        for rail in rails
-    ]

@@ -6,15 +6,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from railweave._native.agent import Agent
 from railweave.hosts.errors import InvalidOption, JoinTimeout
+from railweave.hosts.events import InaGroup, RailOffer
 from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
-
-if TYPE_CHECKING:
-    from railweave.hosts.events import InaGroup, RailOffer
 
 ROCE_PORT = 4791
 
@@ -66,6 +64,21 @@ def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
     raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")
+
+
+def offer(rail: Opening) -> RailOffer:
+    """Return what the other ranks have to know of an open rail."""
+    return RailOffer(
+        name=rail.spec.name,
+        kind=rail.spec.kind,
+        plane=rail.spec.name,
+        address=rail.at.address,
+        mac=rail.at.mac,
+        port=rail.port,
+        queue_pairs=rail.queue_pairs,
+        rate_bps=rail.spec.rate_bps,
+        control_port=rail.control_port,
+    )
 
 
 def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:

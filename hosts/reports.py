@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+
+from railweave.hosts.options import RailSpec
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,26 @@ class Stats:
     """Counts of all rails."""
 
     rails: tuple[RailReport, ...]
+
+
+def rail_report(spec: RailSpec, share: float, native: Any, groups: Sequence[Any]) -> RailReport:
+    """Return a native RailStats, with those of the rail's trees, in seconds and by name."""
+    return RailReport(
+        name=spec.name,
+        kind=spec.kind,
+        share=share,
+        slices=native.slices,
+        payload_bytes=native.payload_bytes,
+        bytes_sent=native.bytes_sent,
+        bytes_received=native.bytes_received,
+        packets_sent=native.packets_sent,
+        packets_received=native.packets_received,
+        retransmissions=native.retransmissions,
+        duplicates=native.duplicates,
+        malformed=native.malformed,
+        busy_s=native.busy_ns / 1e9,
+        groups=tuple(group_report(group) for group in groups),
+    )
 
 
 def group_report(native: Any) -> GroupReport:

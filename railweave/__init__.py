@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from railweave.hosts.communicator import Communicator, Work
+    from railweave.hosts.communicator import Communicator
     from railweave.hosts.errors import (
         CollectiveMismatch,
         ControllerUnreachable,
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
         UnsupportedDType,
     )
     from railweave.hosts.options import RailSpec
+    from railweave.hosts.work import Work
 
 __version__ = version("railweave")
 
 # Imported when they are asked for, so that the command line is quick.
 _HOMES = {
     "Communicator": "railweave.hosts.communicator",
-    "Work": "railweave.hosts.communicator",
+    "Work": "railweave.hosts.work",
     "RailSpec": "railweave.hosts.options",
     "CollectiveMismatch": "railweave.hosts.errors",
     "ControllerUnreachable": "railweave.hosts.errors",

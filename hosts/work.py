@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives under way."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Waits(Protocol):
+    """What a Work needs of its communicator, which lives as long as the work does."""
+
+    def _wait(self, op_index: int, timeout: float | None) -> None: ...
+
+    def _done(self, op_index: int) -> bool: ...
+
+
+class Work:
+    """A collective under way."""
+
+    def __init__(self, comm: Waits, op_index: int, result: Any) -> None:
+        """Communicators make these."""
+        self._comm = comm
+        self._op_index = op_index
+        self._result = result
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait and return the result: `out`, or the new array.
+
+        TimeoutError after `timeout` seconds: the call goes on, and can be waited for again. Without a
+        timeout, the communicator's own holds, and ends the communicator.
+        """
+        self._comm._wait(self._op_index, timeout)
+        return self._result
+
+    def done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._comm._done(self._op_index)
+
+
+class Done(Work):
+    """What had nothing to do."""
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the result."""
+        del timeout
+        return self._result
+
+    def done(self) -> bool:
+        """It is."""
+        return True
