@@ -12,7 +12,7 @@ from enum import Enum
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Nic, Plane, Switch, Topology
 from railweave.topologies.namespaces import BRIDGE, interface_of_port, neighbours
-from railweave.topologies.shaping import queue_command
+from railweave.topologies.shaping import queue_commands
 
 FLAP_S = 0.3
 CHAINS = "railweave_loss"  # nft's table on an interface that loses
@@ -174,13 +174,13 @@ def rate_steps(plane: Plane, rate_bps: int, host: str = "") -> tuple[Step, ...]:
     lines: dict[str, list[str]] = {}
     for nic in [nic_of(plane, host)] if host else plane.nics:
         port = interface_of_port(nic.switch, nic.port)
-        lines.setdefault(nic.host, []).append(queue_command(nic.interface, rate_bps, counted=True))
-        lines.setdefault(nic.switch, []).append(queue_command(port, rate_bps))
+        lines.setdefault(nic.host, []).extend(queue_commands(nic.interface, rate_bps, counted=True))
+        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps))
     for trunk in plane.trunks if not host else ():
         for switch, number in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
             if trunk.rate_bps is None:
-                line = queue_command(interface_of_port(switch, number), rate_bps)
-                lines.setdefault(switch, []).append(line)
+                queue = queue_commands(interface_of_port(switch, number), rate_bps)
+                lines.setdefault(switch, []).extend(queue)
     return tuple(Step(node, Tool.TC, "\n".join([*orders, ""])) for node, orders in lines.items())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
-from railweave.topologies.shaping import bridge_loss_rules, queue_command
+from railweave.topologies.shaping import TokenBucket, bridge_loss_rules, queue_commands, urgent_rules
 
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
@@ -107,6 +107,7 @@ class Namespaces:
         self._net = Mininet(topo=None, build=False, controller=None)
         self._ip: dict[str, list[str]] = defaultdict(list)  # lines for `ip -batch` by node
         self._tc: dict[str, list[str]] = defaultdict(list)
+        self._shaped: dict[str, list[str]] = defaultdict(list)  # interfaces by node
         try:
             self._add_nodes()
             for plane in topology.planes:
@@ -116,6 +117,8 @@ class Namespaces:
                 self.feed(name, ["ip", "-batch", "-"], "\n".join([*self._ip[name], ""]))
                 if self._tc[name]:
                     self.feed(name, ["tc", "-batch", "-"], "\n".join([*self._tc[name], ""]))
+                if self._shaped[name]:
+                    self.feed(name, ["nft", "-f", "-"], urgent_rules(self._shaped[name]))
             self._add_loss(loss)
         except BaseException:
             self.close()
@@ -221,9 +224,12 @@ class Namespaces:
         if mac is not None:
             self._ip[node].append(f"link set {interface} address {mac} up")
         if rate_bps:
-            self._tc[other].append(queue_command(port, rate_bps))
+            self._tc[other] += queue_commands(port, rate_bps)
+            for end, name in ((node, interface), (other, port)):
+                self._shaped[end].append(name)
+                self._ip[end].append(f"link set {name} txqueuelen {TokenBucket.of(rate_bps).limit_frames}")
         if rate_bps or mac is not None:
-            self._tc[node].append(queue_command(interface, rate_bps, counted=True))
+            self._tc[node] += queue_commands(interface, rate_bps, counted=True)
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():

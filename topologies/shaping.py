@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 FRAME = 1514  # Ethernet header and MTU
 NFT_SCALE = 1_000_000
 UNSHAPED_LIMIT_PACKETS = 10_000
+URGENT = "railweave_urgent"  # nft's table
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,23 @@ class TokenBucket:
             limit_bytes=max(rate_bps // 8 // 4, 1 << 20),
         )
 
-    def command(self, interface: str) -> str:
-        """Return the line for `tc -batch` that shapes what leaves through `interface`."""
-        return (
-            f"qdisc replace dev {interface} root tbf rate {self.rate_bps}bit "
-            f"burst {self.burst_bytes} limit {self.limit_bytes}"
-        )
+    @property
+    def limit_frames(self) -> int:
+        """The queue in full frames, as the length of an interface's queue is given."""
+        return self.limit_bytes // FRAME
+
+    def commands(self, interface: str) -> list[str]:
+        """Return the lines for `tc -batch` that shape what leaves through `interface`.
+
+        What waits is in three bands by priority, so that a network control datagram does not wait for
+        a quarter of a second of data: it would be late news of a failure. Applied again with another rate,
+        they keep what waits.
+        """
+        return [
+            f"qdisc replace dev {interface} root handle 1: tbf rate {self.rate_bps}bit "
+            f"burst {self.burst_bytes} limit {self.limit_bytes}",
+            f"qdisc replace dev {interface} parent 1:1 handle 2: pfifo_fast",
+        ]
 
 
 def counting_queue(interface: str) -> str:
@@ -45,15 +58,28 @@ def counting_queue(interface: str) -> str:
     return f"qdisc replace dev {interface} root pfifo limit {UNSHAPED_LIMIT_PACKETS}"
 
 
-def queue_command(interface: str, rate_bps: int, *, counted: bool = False) -> str:
-    """Return the line for `tc -batch` that makes an interface send at `rate_bps`; 0 is unshaped.
+def queue_commands(interface: str, rate_bps: int, *, counted: bool = False) -> list[str]:
+    """Return the lines for `tc -batch` that make an interface send at `rate_bps`; 0 is unshaped.
 
-    A token bucket that gets another rate keeps the frames that wait in it. An interface without a rate has
-    no queue, unless its frames are to be `counted`.
+    An interface without a rate has no queue, unless its frames are to be `counted`.
     """
     if rate_bps:
-        return TokenBucket.of(rate_bps).command(interface)
-    return counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"
+        return TokenBucket.of(rate_bps).commands(interface)
+    return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
+
+
+def urgent_rules(interfaces: Iterable[str]) -> str:
+    """Return an nft script by which what leaves with the code point of network control (CS6) is sent first.
+
+    Switches forget what priority a frame had at its sender; the code point is in the frame.
+    """
+    rules = [f"add table netdev {URGENT}"]
+    for name in interfaces:
+        rules.append(
+            f'add chain netdev {URGENT} {name} {{ type filter hook egress device "{name}" priority 0; }}'
+        )
+        rules.append(f"add rule netdev {URGENT} {name} ip dscp cs6 meta priority set 0:6")
+    return "\n".join([*rules, ""])
 
 
 def bridge_loss_rules(loss: float) -> str:

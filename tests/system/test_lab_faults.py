@@ -130,9 +130,9 @@ def test_every_fault_stops_traffic_and_every_repair_restores_it(kind: str, tmp_p
 
 
 def _leftovers(lab: Lab) -> list[str]:
-    tables = lab.read("h1", ["nft", "list", "ruleset"]).split("\n")
+    tables = lab.read("h1", ["nft", "list", "tables"])
     links = [link["ifname"] for link in json.loads(lab.read("h1", ["ip", "-j", "link", "show"]))]
-    return [line for line in tables if line] + [name for name in links if name == faults.SINK]
+    return [name for name in (faults.CHAINS, faults.SINK) if name in tables or name in links]
 
 
 def test_a_link_flaps_until_it_is_repaired(tmp_path: Path) -> None:
@@ -175,8 +175,29 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
 
 def _rate(lab: Lab, host: str, interface: str) -> int | None:
     """Bit/s of the interface's token bucket, if it has one."""
-    (queue,) = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface]))
+    queue = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface, "root"]))[0]
     return int(queue["options"]["rate"]) * 8 if queue["kind"] == "tbf" else None
+
+
+@pytest.mark.parametrize("kind", ["ina", "tcp"])
+def test_network_control_passes_what_waits_in_queues(kind: str, tmp_path: Path) -> None:
+    """Of the host and of the switch, whose port to h2 is the slower one here."""
+    frames, size = 60, 1400
+
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        near, far = link.sockets
+        lab.set_rate(plane.name, 2_000_000, "h1")
+        lab.set_rate(plane.name, 1_000_000, "h2")
+        for number in range(frames):
+            near.sendto(bytes([number]) * size, far.getsockname())
+        near.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)
+        near.sendto(b"urgent", far.getsockname())
+        far.settimeout(DEADLINE_S)
+        came = [far.recv(size) for _ in range(frames + 1)]
+        assert came.index(b"urgent") < frames // 2
+        assert [word[0] for word in came if word != b"urgent"] == list(range(frames))
+
+    _run(kind, tmp_path, work)
 
 
 def test_a_frozen_switch_does_not_hold_up_the_end(tmp_path: Path) -> None:

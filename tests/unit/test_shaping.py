@@ -20,11 +20,15 @@ def test_buckets_hold_a_frame_and_queues_what_is_in_flight(rate: int) -> None:
     assert bucket.burst_bytes * 8 / rate <= 0.001 or bucket.burst_bytes == 4 * FRAME
     assert bucket.limit_bytes >= 512 * 1082  # an ina rail's window of full packets
     assert bucket.limit_bytes > bucket.burst_bytes
+    assert bucket.limit_frames >= 512
 
 
 def test_commands_are_those_of_tc() -> None:
-    command = TokenBucket.of(10**8).command("h1-ina")
-    assert command == "qdisc replace dev h1-ina root tbf rate 100000000bit burst 12500 limit 3125000"
+    bucket, bands = TokenBucket.of(10**8).commands("h1-ina")
+    assert bucket == (
+        "qdisc replace dev h1-ina root handle 1: tbf rate 100000000bit burst 12500 limit 3125000"
+    )
+    assert bands == "qdisc replace dev h1-ina parent 1:1 handle 2: pfifo_fast"
 
 
 def test_loss_is_a_part_in_a_million() -> None:
