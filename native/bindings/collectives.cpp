@@ -35,11 +35,21 @@ void reduce_arrays(DType dtype, ReduceOp op, const Array& into, const ConstArray
   reduce(dtype, op, bytes_of(into), bytes_of(low), bytes_of(high), size / item_size(dtype));
 }
 
+// `part` is an offset and a count in the tensor, or in each shard: what the rail carries.
 struct Call {
   DType dtype;
   ReduceOp op;
   ConstArray input;
   Array output;
+  Collective collective;
+  std::uint16_t root;
+  std::optional<std::pair<std::size_t, std::size_t>> part;
+
+  // Of the tensor, or of one shard: the lesser side.
+  std::size_t count() const { return std::min(input.nbytes(), output.nbytes()) / item_size(dtype); }
+  bool sharded() const {
+    return collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+  }
 };
 
 // One rank of the simulation: submits all its calls at once and keeps what it is told.
@@ -51,19 +61,20 @@ class SimulatedRank final : public RailListener {
   void submit(const std::vector<Call>& calls, int world_size) {
     std::uint32_t index = 0;
     for (const Call& call : calls) {
-      const std::size_t count = call.output.nbytes() / item_size(call.dtype);
       const CallDescription description{.op_index = index++,
-                                        .collective = Collective::kAllReduce,
+                                        .collective = call.collective,
                                         .dtype = call.dtype,
                                         .op = call.op,
-                                        .root = 0,
-                                        .count = count};
+                                        .root = call.root,
+                                        .count = call.count()};
+      const auto [offset, count] = call.part.value_or(std::pair(std::size_t{0}, call.count()));
+      const std::size_t skipped = offset * item_size(call.dtype);
       rail_.start({.id = description.op_index,
                    .call = description,
-                   .input = bytes_of(call.input),
-                   .output = bytes_of(call.output),
+                   .input = bytes_of(call.input) + skipped,
+                   .output = bytes_of(call.output) + skipped,
                    .count = count,
-                   .stride = 0,
+                   .stride = call.sharded() ? call.count() : 0,
                    .rank = rank_,
                    .world_size = world_size},
                   0);
@@ -130,9 +141,15 @@ void bind_collectives(nb::module_& m) {
       .value("REDUCE_SCATTER", Collective::kReduceScatter)
       .value("ALL_GATHER", Collective::kAllGather)
       .value("BROADCAST", Collective::kBroadcast);
-  nb::class_<Call>(sub, "Call", "One all_reduce of one rank")
-      .def(nb::init<DType, ReduceOp, ConstArray, Array>(), nb::arg("dtype"), nb::arg("op"), nb::arg("input"),
-           nb::arg("output"));
+  nb::class_<Call>(sub, "Call", "One collective of one rank, or the part (offset, count) of it")
+      .def(
+          "__init__",
+          [](Call* self, DType dtype, ReduceOp op, ConstArray input, Array output, Collective collective,
+             std::uint16_t root, std::optional<std::pair<std::size_t, std::size_t>> part) {
+            new (self) Call{dtype, op, std::move(input), std::move(output), collective, root, part};
+          },
+          nb::arg("dtype"), nb::arg("op"), nb::arg("input"), nb::arg("output"),
+          nb::arg("collective") = Collective::kAllReduce, nb::arg("root") = 0, nb::arg("part") = nb::none());
   sub.def("item_size", &item_size, nb::arg("dtype"), "Bytes of an element");
   sub.def("reduce", &reduce_arrays, nb::arg("dtype"), nb::arg("op"), nb::arg("into"), nb::arg("low"),
           nb::arg("high"), "into = op(low, high), element by element; AVG adds");

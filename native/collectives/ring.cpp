@@ -2,6 +2,7 @@
 #include "collectives/ring.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/reduce.hpp"
 
@@ -12,36 +13,52 @@ Ring::Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes)
       slice_(slice),
       ranks_(static_cast<std::size_t>(transport.world_size())),
       rank_(static_cast<std::size_t>(transport.rank())),
-      item_(item_size(slice.call.dtype)) {
-  const std::size_t block = (slice.count + ranks_ - 1) / ranks_;
+      item_(item_size(slice.call.dtype)),
+      reducing_steps_(is(Collective::kAllGather) ? 0 : ranks_ - 1) {
+  const std::size_t block = is(Collective::kAllReduce) ? (slice.count + ranks_ - 1) / ranks_ : slice.count;
   const std::size_t segment = std::max<std::size_t>(1, segment_bytes / item_);
+  const std::size_t gathering_steps = is(Collective::kReduceScatter) ? 0 : ranks_ - 1;
   segments_ = (block + segment - 1) / segment;
   segment_bytes_ = (block + segments_ - 1) / segments_ * item_;
-  messages_ = 2 * (ranks_ - 1) * segments_;
-  scratch_.resize(kWindow * segment_bytes_);
+  messages_ = (reducing_steps_ + gathering_steps) * segments_;
+  if (reducing_steps_ > 0) scratch_.resize(kWindow * segment_bytes_);
   for (std::size_t* cursor : {&send_posted_, &sent_}) skip_empty(*cursor, 0);
   for (std::size_t* cursor : {&receive_posted_, &received_, &reduced_}) skip_empty(*cursor, 1);
+  place_own_shard();
+}
+
+void Ring::place_own_shard() {
+  const std::size_t own = rank_ * slice_.stride * item_, bytes = slice_.count * item_;
+  if (is(Collective::kReduceScatter) && slice_.input + own == slice_.output)
+    own_.assign(slice_.output, slice_.output + bytes);
+  if (is(Collective::kAllGather) && slice_.input != slice_.output + own)
+    std::memcpy(slice_.output + own, slice_.input, bytes);
 }
 
 void Ring::advance(Time now) {
   for (bool moved = true; moved;) {
     moved = false;
     for (; may_receive(); moved = true) post_receive(now);
-    for (; reduced_ < received_; moved = true) take();
+    for (; may_take(); moved = true) take();
     for (; may_send(); moved = true) post_send(now);
   }
 }
 
 // In step s a rank sends block (rank - s) and receives block (rank - s - 1): `hop` is 0 for what is sent, 1
-// for what is received. That holds in both phases: after n-1 steps the block (rank + 1) is complete here, and
-// goes round once more.
+// for what is received. That holds in both phases of an allreduce: after n-1 steps the block (rank + 1) is
+// complete here, and goes round once more. A reduce-scatter is one block behind, so that it ends with its
+// own.
 Ring::Range Ring::range(std::size_t message, std::size_t hop) const {
-  const std::size_t block = (rank_ + 2 * ranks_ - step_of(message) - hop) % ranks_;
-  const std::size_t begin = slice_.count * block / ranks_;
-  const std::size_t length = slice_.count * (block + 1) / ranks_ - begin;
+  const std::size_t behind = hop + (is(Collective::kReduceScatter) ? 1 : 0);
+  const std::size_t block = (rank_ + 2 * ranks_ - step_of(message) - behind) % ranks_;
+  const bool sharded = !is(Collective::kAllReduce);
+  const std::size_t begin = sharded ? block * slice_.stride : slice_.count * block / ranks_;
+  const std::size_t length = sharded ? slice_.count : slice_.count * (block + 1) / ranks_ - begin;
   const std::size_t segment = message % segments_;
   const std::size_t first = length * segment / segments_;
-  return {.offset = begin + first, .count = length * (segment + 1) / segments_ - first};
+  return {.input = first + (is(Collective::kAllGather) ? 0 : begin),
+          .output = first + (is(Collective::kReduceScatter) ? 0 : begin),
+          .count = length * (segment + 1) / segments_ - first};
 }
 
 void Ring::step(std::size_t& cursor, std::size_t hop) const {
@@ -58,39 +75,50 @@ bool Ring::may_send() const {
   return send_posted_ < messages_ && (send_posted_ < segments_ || reduced_ > send_posted_ - segments_);
 }
 
-// The allgather receives into the place that this rank's reduce-scatter has sent from, n-1 steps before.
+// An allreduce gathers into the place that its reduce-scatter has sent from, n-1 steps before.
 bool Ring::may_receive() const {
   if (receive_posted_ >= messages_ || receive_posted_ >= reduced_ + kWindow) return false;
-  return !gathers(receive_posted_) || sent_ > receive_posted_ - (ranks_ - 1) * segments_;
+  if (!is(Collective::kAllReduce) || !gathers(receive_posted_)) return true;
+  return sent_ > receive_posted_ - reducing_steps_ * segments_;
+}
+
+// A reduce-scatter's partial sum goes where the one of the step before is still being sent from. That cannot
+// go round in a circle: of all ranks, the one that is last has its message awaited by a posted receive.
+bool Ring::may_take() const {
+  if (reduced_ >= received_) return false;
+  return !is(Collective::kReduceScatter) || reduced_ < segments_ || sent_ > reduced_;
 }
 
 std::byte* Ring::scratch(std::size_t message) { return scratch_.data() + message % kWindow * segment_bytes_; }
 
 void Ring::post_receive(Time now) {
   const std::size_t message = receive_posted_;
-  const auto [offset, count] = range(message, 1);
-  std::byte* into = gathers(message) ? slice_.output + offset * item_ : scratch(message);
+  const Range at = range(message, 1);
+  std::byte* into = gathers(message) ? slice_.output + at.output * item_ : scratch(message);
   step(receive_posted_, 1);
-  transport_.post_receive(static_cast<int>((rank_ + ranks_ - 1) % ranks_), {into, count * item_}, now);
+  transport_.post_receive(static_cast<int>((rank_ + ranks_ - 1) % ranks_), {into, at.count * item_}, now);
 }
 
 void Ring::post_send(Time now) {
   const std::size_t message = send_posted_;
-  const auto [offset, count] = range(message, 0);
-  const std::byte* from = (message < segments_ ? slice_.input : slice_.output) + offset * item_;
+  const Range at = range(message, 0);
+  const std::byte* from =
+      message < segments_ ? slice_.input + at.input * item_ : slice_.output + at.output * item_;
   step(send_posted_, 0);
-  transport_.post_send(static_cast<int>((rank_ + 1) % ranks_), {from, count * item_}, now);
+  transport_.post_send(static_cast<int>((rank_ + 1) % ranks_), {from, at.count * item_}, now);
 }
 
 void Ring::take() {
   const std::size_t message = reduced_;
   step(reduced_, 1);
   if (gathers(message)) return;
-  const auto [offset, count] = range(message, 1);
-  std::byte* into = slice_.output + offset * item_;
-  reduce(slice_.call.dtype, slice_.call.op, into, scratch(message), slice_.input + offset * item_, count);
-  const bool complete = step_of(message) + 2 == ranks_;
-  if (complete) finish(slice_.call.dtype, slice_.call.op, into, count, slice_.world_size);
+  const Range at = range(message, 1);
+  const bool complete = step_of(message) + 1 == reducing_steps_;
+  std::byte* into = slice_.output + at.output * item_;
+  const std::byte* own = slice_.input + at.input * item_;
+  if (complete && !own_.empty()) own = own_.data() + at.output * item_;
+  reduce(slice_.call.dtype, slice_.call.op, into, scratch(message), own, at.count);
+  if (complete) finish(slice_.call.dtype, slice_.call.op, into, at.count, slice_.world_size);
 }
 
 }  // namespace railweave

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring allreduce: reduce-scatter, then allgather, each n-1 steps around the ring (Patarasuk and Yuan,
-// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). Moves 2(n-1)/n of the slice
-// per rank in each direction.
+// Reduce-scatter and allgather, each n-1 steps around the ring, and allreduce as the one after the other
+// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). Each
+// phase moves (n-1)/n of the tensor per rank in each direction.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,18 @@
 
 namespace railweave {
 
-/// The slice is cut into n blocks and each block into segments of about `segment_bytes`. A segment goes on to
-/// the next rank as soon as it is reduced here, so that no rank waits for whole blocks, and `kWindow`
-/// receives are posted ahead. `input` may be `output`; else `input` is left as it is.
+/// The tensor consists of n blocks: the shards of a reduce-scatter or allgather, the n-th parts of what is
+/// allreduced. A block is cut into segments of about `segment_bytes`; one goes on to the next rank as soon as
+/// it is reduced here, so that no rank waits for whole blocks, and `kWindow` receives are posted ahead.
+///
+/// Partial sums stand in the output: an allreduce's in their block, a reduce-scatter's, of whichever block,
+/// in the shard that is this rank's at last. The input is left as it is unless it is the output (an
+/// allreduce), or its own shard is the output (a reduce-scatter).
 class Ring final : public Algorithm {
  public:
   static constexpr std::size_t kWindow = 4;
 
+  /// What the slice's call says: kAllReduce, kReduceScatter or kAllGather.
   Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes);
 
   void note_sent(int) override { step(sent_, 0); }
@@ -28,19 +33,25 @@ class Ring final : public Algorithm {
   bool finished() const override { return ready(); }
 
  private:
+  /// Where a segment is, in elements. An input or output that is one shard has it at the same place whatever
+  /// the block.
   struct Range {
-    std::size_t offset;  // elements
+    std::size_t input;
+    std::size_t output;
     std::size_t count;
   };
 
+  bool is(Collective collective) const { return slice_.call.collective == collective; }
   std::size_t step_of(std::size_t message) const { return message / segments_; }
-  bool gathers(std::size_t message) const { return step_of(message) + 1 >= ranks_; }
+  bool gathers(std::size_t message) const { return step_of(message) >= reducing_steps_; }
   Range range(std::size_t message, std::size_t hop) const;
   void step(std::size_t& cursor, std::size_t hop) const;
   void skip_empty(std::size_t& cursor, std::size_t hop) const;
   bool may_send() const;
   bool may_receive() const;
+  bool may_take() const;
   std::byte* scratch(std::size_t message);
+  void place_own_shard();
   void post_receive(Time now);
   void post_send(Time now);
   void take();
@@ -50,17 +61,19 @@ class Ring final : public Algorithm {
   const std::size_t ranks_;
   const std::size_t rank_;
   const std::size_t item_;
-  std::size_t segments_;       // per block
-  std::size_t segment_bytes_;  // of the longest segment
-  std::size_t messages_;       // in each direction; message m belongs to step m / segments_
+  const std::size_t reducing_steps_;  // n-1, or none; gathering steps follow, or none
+  std::size_t segments_;              // per block
+  std::size_t segment_bytes_;         // of the longest segment
+  std::size_t messages_;              // in each direction; message m belongs to step m / segments_
   // Cursors over the messages; all before the cursor are done. Empty messages are not sent: cursors jump over
   // them.
   std::size_t send_posted_ = 0;
   std::size_t sent_ = 0;
   std::size_t receive_posted_ = 0;
   std::size_t received_ = 0;
-  std::size_t reduced_ = 0;  // received and, in the reduce-scatter, reduced
+  std::size_t reduced_ = 0;  // received and, while that is its phase, reduced
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> own_;  // this rank's shard of the input, where partial sums overwrite it
 };
 
 }  // namespace railweave

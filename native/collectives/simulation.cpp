@@ -68,7 +68,12 @@ void SimulatedTransport::post_receive(int peer, MutableBytes into, Time) {
   network_.after(network_.delay(), [this, peer] { match(peer); });
 }
 
+// As the transports of real networks: what belongs to a call that this rank makes otherwise is found even if
+// nobody waits for it.
 void SimulatedTransport::arrive(int peer, Message message) {
+  if (aborted_) return;
+  const auto own = listener_->pending_label(key_of(message.label));
+  if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
   peers_[peer].arrived.push_back(std::move(message));
   match(peer);
 }

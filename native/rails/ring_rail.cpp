@@ -2,34 +2,8 @@
 #include "rails/ring_rail.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-
-#include "collectives/recursive_doubling.hpp"
-#include "collectives/ring.hpp"
 
 namespace railweave {
-namespace {
-
-constexpr double kStepSeconds =
-    25e-6;  // of one message between two ranks, without its bytes; measured over veth
-constexpr double kUnshapedBytesPerS = 1e9;  // what a ring reaches there
-constexpr std::size_t kMaxDoublingBytes =
-    64 * 1024;  // as far as it was measured; bounds the memory of the steps
-
-}  // namespace
-
-// Doubling takes l (a + s/b), with l = log2 n steps; the ring 2(n-1) a + 2(n-1)/n s/b. They meet at the s
-// returned.
-std::size_t doubling_limit(int ranks, std::uint64_t rate_bps) {
-  const double n = ranks;
-  const double steps = std::ceil(std::log2(n)) + (std::has_single_bit(static_cast<unsigned>(ranks)) ? 0 : 1);
-  const double bytes_per_s = rate_bps > 0 ? static_cast<double>(rate_bps) / 8 : kUnshapedBytesPerS;
-  const double extra_bytes = steps - 2 * (n - 1) / n;  // per byte of the slice
-  if (extra_bytes <= 0) return kMaxDoublingBytes;
-  const double limit = kStepSeconds * bytes_per_s * (2 * (n - 1) - steps) / extra_bytes;
-  return static_cast<std::size_t>(std::clamp(limit, 0.0, static_cast<double>(kMaxDoublingBytes)));
-}
 
 RingRail::RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
                    RingRailOptions options)
@@ -96,7 +70,7 @@ void RingRail::advance(Time now) {
 
 void RingRail::begin(Time now) {
   transport_->begin(slices_.front().label, now);
-  machine_ = algorithm_for(slices_.front().slice);
+  machine_ = choose_algorithm(*transport_, slices_.front().slice, options_);
 }
 
 void RingRail::finish(Time now) {
@@ -109,15 +83,6 @@ void RingRail::finish(Time now) {
   stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
   if (slices_.empty()) stats_.busy += now - busy_since_;
   listener_.slice_done(index_, slice.id, now);
-}
-
-std::unique_ptr<Algorithm> RingRail::algorithm_for(const Slice& slice) const {
-  const std::size_t small_bytes =
-      options_.small_bytes.value_or(doubling_limit(transport_->world_size(), options_.rate_bps));
-  if (slice.count * item_size(slice.call.dtype) <= small_bytes) {
-    return std::make_unique<RecursiveDoubling>(*transport_, slice);
-  }
-  return std::make_unique<Ring>(*transport_, slice, options_.segment_bytes);
 }
 
 void RingRail::abort() {

@@ -5,24 +5,15 @@
 
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/choose.hpp"
 #include "collectives/transport.hpp"
 #include "rails/rail.hpp"
 
 namespace railweave {
 
-struct RingRailOptions {
-  std::uint64_t rate_bps = 0;  // of the link; 0: unknown or unshaped
-  std::optional<std::size_t> small_bytes =
-      {};  // slices up to this size go by recursive doubling; by default computed
-  std::size_t segment_bytes = 64 * 1024;  // what the ring forwards at a time
-};
-
-/// The size, in bytes, up to which recursive doubling is quicker than the ring.
-std::size_t doubling_limit(int ranks, std::uint64_t rate_bps);
+using RingRailOptions = AlgorithmOptions;
 
 class RingRail final : public Rail, private TransportListener {
  public:
@@ -53,7 +44,6 @@ class RingRail final : public Rail, private TransportListener {
   void advance(Time now);
   void begin(Time now);
   void finish(Time now);
-  std::unique_ptr<Algorithm> algorithm_for(const Slice& slice) const;
 
   const std::size_t index_;
   const std::unique_ptr<Transport> transport_;

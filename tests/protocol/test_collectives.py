@@ -1,124 +1,143 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ring and recursive doubling over a simulated network, against numpy."""
+"""The algorithms of host rails over a simulated network, against numpy."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Any
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol.reference import (
+    DTYPES,
+    Array,
+    bits,
+    by_doubling,
+    by_ring,
+    exactly,
+    numpys,
+    random_array,
+    scattered_by_bruck,
+    scattered_by_ring,
+)
 from railweave._native import collectives
-from railweave._native.collectives import Call, DType, ReduceOp
-
-Array = npt.NDArray[Any]
-
-DTYPES: dict[DType, Any] = {
-    DType.FLOAT32: np.float32,
-    DType.INT32: np.int32,
-    DType.FLOAT16: np.float16,
-    DType.BFLOAT16: ml_dtypes.bfloat16,
-    DType.FLOAT64: np.float64,
-    DType.INT8: np.int8,
-    DType.UINT8: np.uint8,
-    DType.INT64: np.int64,
-}
-FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}
-SPECIAL_FLOATS = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-42, 6e-8, 65504.0, 3.2e38]
+from railweave._native.collectives import Call, Collective, DType, ReduceOp
 
 
-def random_array(rng: np.random.Generator, dtype: DType, count: int, special: bool) -> Array:
-    kind = DTYPES[dtype]
-    if dtype not in FLOATS:
-        limits = np.iinfo(kind)
-        return rng.integers(limits.min, limits.max, count, dtype=kind, endpoint=True)
-    with np.errstate(over="ignore"):
-        values: Array = rng.normal(size=count).astype(kind)
-        if special:
-            where = rng.random(count) < 0.3
-            values[where] = rng.choice(np.array(SPECIAL_FLOATS), where.sum()).astype(kind)
-    return values
+@dataclass(frozen=True)
+class Spec:
+    """One call; `span` is the part of the tensor, or of each shard, that the rail carries."""
 
+    collective: Collective
+    dtype: DType
+    op: ReduceOp
+    count: int
+    root: int
+    in_place: bool
+    span: tuple[float, float]
 
-def bits(array: Array) -> Array:
-    """The array as native code takes it; nobody but numpy knows ml_dtypes' types."""
-    return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
+    @property
+    def sharded(self) -> bool:
+        return self.collective in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER)
 
-
-def exactly(array: Array) -> Array:
-    """All types but int64 fit into a float64; int64 stays what it is."""
-    return array if array.dtype == np.int64 else array.astype(np.float64)
-
-
-def numpys(op: ReduceOp, low: Array, high: Array) -> Array:
-    """What numpy makes of two operands in their own type; an average is a sum as long as it is reduced."""
-    functions = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
-    result: Array = functions.get(op, np.add)(low, high)
-    return result
-
-
-def finished(op: ReduceOp, total: Array, ranks: int) -> Array:
-    if op != ReduceOp.AVG:
-        return total
-    if total.dtype.kind in "iu":
-        return np.array(
-            [int(abs(value)) // ranks * (-1 if value < 0 else 1) for value in total.tolist()], total.dtype
-        )
-    return (total / total.dtype.type(ranks)).astype(total.dtype)
-
-
-def by_ring(op: ReduceOp, inputs: list[Array]) -> Array:
-    """Block b begins at rank b and takes up one rank after the other, rounded at each."""
-    ranks, count = len(inputs), inputs[0].size
-    blocks = []
-    for block in range(ranks):
-        part = slice(count * block // ranks, count * (block + 1) // ranks)
-        order = [inputs[(block + hop) % ranks][part] for hop in range(ranks)]
-        blocks.append(functools.reduce(functools.partial(numpys, op), order))
-    return finished(op, np.concatenate(blocks), ranks)
-
-
-def by_doubling(op: ReduceOp, inputs: list[Array]) -> Array:
-    """The ranks too many are folded in first; then pairs, pairs of pairs, and so on."""
-    core = 1 << len(inputs).bit_length() - 1
-    extra = len(inputs) - core
-    folded = [numpys(op, inputs[2 * i], inputs[2 * i + 1]) for i in range(extra)] + inputs[2 * extra :]
-    while len(folded) > 1:
-        folded = [numpys(op, *pair) for pair in zip(folded[::2], folded[1::2], strict=True)]
-    return finished(op, folded[0], len(inputs))
-
-
-def check(case: Case, op: ReduceOp, inputs: list[Array], outputs: list[Array]) -> None:
-    """Every rank has numpy's result to the bit, but for the bits of a NaN, in the stated order."""
-    with np.errstate(all="ignore"):
-        want = (by_doubling if inputs[0].nbytes <= case.small_bytes else by_ring)(op, inputs)
-    for output in outputs[1:]:
-        np.testing.assert_array_equal(bits(output).view(np.uint8), bits(outputs[0]).view(np.uint8))
-    got, want = exactly(outputs[0]), exactly(want)
-    np.testing.assert_array_equal(got, want)
-    if op in {ReduceOp.MAX, ReduceOp.MIN}:
-        return  # of +0 and -0, numpy takes what its vector instructions give
-    numbers = ~np.isnan(want)
-    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
+    @property
+    def part(self) -> slice:
+        first, last = sorted(int(edge * self.count) for edge in self.span)
+        first = min(first, self.count - 1)
+        return slice(first, max(last, first + 1))
 
 
 @dataclass(frozen=True)
 class Case:
     ranks: int
-    calls: list[tuple[DType, ReduceOp, int, bool]]  # dtype, op, count, in place
+    calls: list[Spec]
     seed: int
     small_bytes: int
     segment_bytes: int
     special: bool
 
 
-calls = st.tuples(
-    st.sampled_from(list(DTYPES)), st.sampled_from(list(ReduceOp)), st.integers(1, 700), st.booleans()
+class Buffers:
+    """One rank's input and output of one call, apart or sharing what an in-place call shares."""
+
+    def __init__(self, rng: np.random.Generator, spec: Spec, case: Case, rank: int) -> None:
+        shape = {True: (case.ranks, spec.count), False: (spec.count,)}
+        wide_input = spec.collective == Collective.REDUCE_SCATTER
+        wide_output = spec.collective == Collective.ALL_GATHER
+        whole = random_array(rng, spec.dtype, case.ranks * spec.count, case.special)
+        self.output = random_array(rng, spec.dtype, case.ranks * spec.count, False)
+        self.input = whole[: np.prod(shape[wide_input])].reshape(shape[wide_input])
+        self.output = self.output[: np.prod(shape[wide_output])].reshape(shape[wide_output])
+        if spec.in_place and wide_input:
+            self.output = self.input[rank]
+        elif spec.in_place and wide_output:
+            self.output[rank] = self.input
+            self.input = self.output[rank]
+        elif spec.in_place:
+            self.output = self.input
+        self.input_before, self.output_before = self.input.copy(), self.output.copy()
+
+    def call(self, spec: Spec, ranks: int) -> Call:
+        part = (spec.part.start, spec.part.stop - spec.part.start)
+        given, out = bits(self.input).reshape(-1), bits(self.output).reshape(-1)
+        return Call(spec.dtype, spec.op, given, out, spec.collective, spec.root % ranks, part)
+
+
+def expected(spec: Spec, case: Case, ranks: list[Buffers]) -> list[Array]:
+    """What the part that the rail carries holds at the end, by rank."""
+    inputs = [rank.input_before[..., spec.part] for rank in ranks]
+    items = (spec.part.stop - spec.part.start) * (len(ranks) if spec.sharded else 1)
+    small = items * inputs[0].itemsize <= case.small_bytes
+    with np.errstate(all="ignore"):
+        match spec.collective:
+            case Collective.ALL_REDUCE:
+                return [(by_doubling if small else by_ring)(spec.op, inputs)] * len(ranks)
+            case Collective.REDUCE_SCATTER:
+                shards = [list(given) for given in inputs]
+                return (scattered_by_bruck if small else scattered_by_ring)(spec.op, shards)
+            case Collective.ALL_GATHER:
+                return [np.stack(inputs)] * len(ranks)
+            case Collective.BROADCAST:
+                return [inputs[spec.root % len(ranks)]] * len(ranks)
+
+
+def check_values(spec: Spec, got: Array, want: Array) -> None:
+    """Numpy's result to the bit, but for the bits of a NaN; what is not computed, to the bit."""
+    if spec.collective in (Collective.ALL_GATHER, Collective.BROADCAST):
+        np.testing.assert_array_equal(bits(got).view(np.uint8), bits(want).view(np.uint8))
+        return
+    got, want = exactly(got), exactly(want)
+    np.testing.assert_array_equal(got, want)
+    if spec.op in {ReduceOp.MAX, ReduceOp.MIN}:
+        return  # of +0 and -0, numpy takes what its vector instructions give
+    numbers = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
+
+
+def check(spec: Spec, case: Case, ranks: list[Buffers]) -> None:
+    got = [np.ascontiguousarray(rank.output[..., spec.part]) for rank in ranks]
+    for values, want in zip(got, expected(spec, case, ranks), strict=True):
+        check_values(spec, values, np.ascontiguousarray(want))
+        if spec.collective == Collective.ALL_REDUCE:
+            np.testing.assert_array_equal(bits(values).view(np.uint8), bits(got[0]).view(np.uint8))
+    for rank in ranks:
+        rank.output[..., spec.part] = rank.output_before[..., spec.part]
+        np.testing.assert_array_equal(bits(rank.output), bits(rank.output_before))  # nothing beside the part
+        if not spec.in_place:
+            np.testing.assert_array_equal(bits(rank.input), bits(rank.input_before))
+
+
+spans = st.one_of(st.just((0.0, 1.0)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
+calls = st.builds(
+    Spec,
+    collective=st.sampled_from(Collective),
+    dtype=st.sampled_from(list(DTYPES)),
+    op=st.sampled_from(ReduceOp),
+    count=st.integers(1, 700),
+    root=st.integers(0, 8),
+    in_place=st.booleans(),
+    span=spans,
 )
 cases = st.builds(
     Case,
@@ -131,47 +150,75 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(cases)
-def test_every_rank_gets_the_same_right_result(case: Case) -> None:
+def test_every_rank_gets_the_right_result(case: Case) -> None:
     rng = np.random.default_rng(case.seed)
-    inputs = [
-        [random_array(rng, dtype, count, case.special) for _ in range(case.ranks)]
-        for dtype, _, count, _ in case.calls
-    ]
-    given_inputs = [[array.copy() for array in ranks] for ranks in inputs]
-    outputs = [
-        [array if in_place else np.empty_like(array) for array in ranks]
-        for ranks, (_, _, _, in_place) in zip(given_inputs, case.calls, strict=True)
-    ]
+    buffers = [[Buffers(rng, spec, case, rank) for rank in range(case.ranks)] for spec in case.calls]
     ranks = [
-        [
-            Call(dtype, op, bits(given_inputs[i][rank]), bits(outputs[i][rank]))
-            for i, (dtype, op, _, _) in enumerate(case.calls)
-        ]
+        [each[rank].call(spec, case.ranks) for each, spec in zip(buffers, case.calls, strict=True)]
         for rank in range(case.ranks)
     ]
     outcomes = collectives.simulate(ranks, case.seed, case.small_bytes, case.segment_bytes)
     assert outcomes == [(list(range(len(case.calls))), None)] * case.ranks
-    for i, (_, op, _, in_place) in enumerate(case.calls):
-        check(case, op, inputs[i], outputs[i])
-        if not in_place:
-            for before, after in zip(inputs[i], given_inputs[i], strict=True):
-                np.testing.assert_array_equal(before.view(np.uint8), after.view(np.uint8))
+    for spec, each in zip(case.calls, buffers, strict=True):
+        check(spec, case, each)
+
+
+ONES = np.ones(400, np.float32)
+ODD_ONES = {
+    "all_reduce #0 of 100 float32, max": (Collective.ALL_REDUCE, ReduceOp.MAX, 0, 100),
+    "all_reduce #0 of 99 float32, sum": (Collective.ALL_REDUCE, ReduceOp.SUM, 0, 99),
+    "reduce_scatter #0 of 100 float32 per rank, sum": (Collective.REDUCE_SCATTER, ReduceOp.SUM, 0, 100),
+    "all_gather #0 of 100 float32 per rank": (Collective.ALL_GATHER, ReduceOp.SUM, 0, 100),
+    "broadcast #0 of 100 float32 from rank 2": (Collective.BROADCAST, ReduceOp.SUM, 2, 100),
+    "broadcast #0 of 100 float32 from rank 3": (Collective.BROADCAST, ReduceOp.SUM, 3, 100),
+}
+
+
+def odd_call(collective: Collective, op: ReduceOp, root: int, count: int) -> Call:
+    given = ONES[: count * (4 if collective == Collective.REDUCE_SCATTER else 1)]
+    out = np.empty(count * (4 if collective == Collective.ALL_GATHER else 1), np.float32)
+    return Call(DType.FLOAT32, op, given, out, collective, root)
+
+
+USUAL = (Collective.ALL_REDUCE, ReduceOp.SUM, 0, 100)
+RANKS = 4
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 20])
-@pytest.mark.parametrize("odd_one_out", range(4))
-def test_ranks_that_call_different_things_all_learn_it(small_bytes: int, odd_one_out: int) -> None:
-    def call(rank: int) -> Call:
-        op = ReduceOp.MAX if rank == odd_one_out else ReduceOp.SUM
-        return Call(DType.FLOAT32, op, np.ones(100, np.float32), np.empty(100, np.float32))
+@pytest.mark.parametrize("odd_one_out", range(RANKS))
+@pytest.mark.parametrize("odd", ODD_ONES)
+def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: int, odd_one_out: int) -> None:
+    """Who only sends in a broadcast may be through with it: it is found with the next call then."""
 
-    for done, failure in collectives.simulate([[call(rank)] for rank in range(4)], 7, small_bytes, 64):
-        assert done == []
+    def calls(rank: int) -> list[Call]:
+        return [odd_call(*(ODD_ONES[odd] if rank == odd_one_out else USUAL)), odd_call(*USUAL)]
+
+    outcomes = collectives.simulate([calls(rank) for rank in range(RANKS)], 7, small_bytes, 64)
+    for rank, (done, failure) in enumerate(outcomes):
+        through = rank == odd_one_out and done == [0]
+        assert through or done == []
         assert failure is not None
         assert "all_reduce #0 of 100 float32, sum" in failure
-        assert "all_reduce #0 of 100 float32, max" in failure
+        if odd.startswith("broadcast"):
+            assert odd in failure or "all_reduce #1 of 100 float32, sum" in failure
+        else:
+            assert odd in failure
+            assert not through
+
+
+def test_roots_that_differ_are_found() -> None:
+    """Even if both only send: each meets the other's message with the next call, at the latest."""
+    for ranks in (2, 5):
+        calls = [
+            [odd_call(Collective.BROADCAST, ReduceOp.SUM, min(rank, 1), 100), odd_call(*USUAL)]
+            for rank in range(ranks)
+        ]
+        for done, failure in collectives.simulate(calls, 7, 0, 64):
+            assert 1 not in done
+            assert failure is not None
+            assert "from rank 0" in failure or "from rank 1" in failure
 
 
 @pytest.mark.parametrize("op", ReduceOp)

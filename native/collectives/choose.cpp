@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/choose.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "collectives/binomial.hpp"
+#include "collectives/bruck.hpp"
+#include "collectives/chain.hpp"
+#include "collectives/recursive_doubling.hpp"
+#include "collectives/ring.hpp"
+
+namespace railweave {
+namespace {
+
+constexpr double kStepSeconds =
+    25e-6;  // of one message between two ranks, without its bytes; measured over veth
+constexpr double kUnshapedBytesPerS = 1e9;  // what a ring reaches there
+constexpr std::size_t kMostSmallBytes =
+    64 * 1024;  // as far as it was measured; bounds the memory of the steps
+constexpr std::size_t kLeastSegmentBytes = 4096;
+
+double bytes_per_s(std::uint64_t rate_bps) {
+  return rate_bps > 0 ? static_cast<double>(rate_bps) / 8 : kUnshapedBytesPerS;
+}
+
+// Doubling takes l (a + s/b), with l = log2 n steps; the ring 2(n-1) a + 2(n-1)/n s/b. They meet at the s
+// returned.
+double doubling_limit(int ranks, double rate) {
+  const double n = ranks;
+  const double steps = std::ceil(std::log2(n)) + (std::has_single_bit(static_cast<unsigned>(ranks)) ? 0 : 1);
+  const double extra_bytes = steps - 2 * (n - 1) / n;  // per byte of the slice
+  if (extra_bytes <= 0) return kMostSmallBytes;
+  return kStepSeconds * rate * (2 * (n - 1) - steps) / extra_bytes;
+}
+
+// The tree takes l (a + x), with x = s/b; the chain, with the best segments, (n-2) a + x + 2 sqrt((n-2) a x).
+// With x = a y^2 they meet where (l-1) y^2 - 2 sqrt(n-2) y - (n-2-l) = 0.
+double tree_limit(int ranks, double rate) {
+  const double hops = ranks - 2, steps = std::ceil(std::log2(ranks));
+  if (hops <= 0) return 0;
+  const double y = (std::sqrt(hops) + std::sqrt(hops + (steps - 1) * (hops - steps))) / (steps - 1);
+  return kStepSeconds * rate * y * y;
+}
+
+// A chain of k segments takes (n-2 + k)(a + s/(k b)): least where a segment has sqrt(s a b / (n-2)) bytes.
+std::size_t chain_segment(std::size_t bytes, int ranks, const AlgorithmOptions& options) {
+  if (ranks == 2) return options.segment_bytes;
+  const double step_bytes = kStepSeconds * bytes_per_s(options.rate_bps);
+  const double best = std::sqrt(static_cast<double>(bytes) * step_bytes / (ranks - 2));
+  return std::min(options.segment_bytes, std::max(kLeastSegmentBytes, static_cast<std::size_t>(best)));
+}
+
+}  // namespace
+
+std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate_bps) {
+  double limit = 0;
+  switch (collective) {
+    case Collective::kAllReduce:
+      limit = doubling_limit(ranks, bytes_per_s(rate_bps));
+      break;
+    case Collective::kBroadcast:
+      limit = tree_limit(ranks, bytes_per_s(rate_bps));
+      break;
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:  // the same bytes; up to 3 ranks the ring has no more steps and copies less
+      limit = ranks > 3 ? kMostSmallBytes : 0;
+      break;
+  }
+  return static_cast<std::size_t>(std::clamp(limit, 0.0, static_cast<double>(kMostSmallBytes)));
+}
+
+std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& slice,
+                                            const AlgorithmOptions& options) {
+  const Collective collective = slice.call.collective;
+  const int ranks = transport.world_size();
+  const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+  const std::size_t bytes = slice.count * item_size(slice.call.dtype) * (sharded ? ranks : 1);
+  const bool small =
+      bytes <= options.small_bytes.value_or(few_steps_limit(collective, ranks, options.rate_bps));
+  if (collective == Collective::kBroadcast) {
+    if (small) return std::make_unique<Binomial>(transport, slice);
+    return std::make_unique<Chain>(transport, slice, chain_segment(bytes, ranks, options));
+  }
+  if (!small) return std::make_unique<Ring>(transport, slice, options.segment_bytes);
+  if (sharded) return std::make_unique<Bruck>(transport, slice);
+  return std::make_unique<RecursiveDoubling>(transport, slice);
+}
+
+}  // namespace railweave

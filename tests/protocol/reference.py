@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What collectives must give, in numpy, to the bit, in the order in which the algorithms do it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+from railweave._native.collectives import DType, ReduceOp
+
+Array = npt.NDArray[Any]
+
+DTYPES: dict[DType, Any] = {
+    DType.FLOAT32: np.float32,
+    DType.INT32: np.int32,
+    DType.FLOAT16: np.float16,
+    DType.BFLOAT16: ml_dtypes.bfloat16,
+    DType.FLOAT64: np.float64,
+    DType.INT8: np.int8,
+    DType.UINT8: np.uint8,
+    DType.INT64: np.int64,
+}
+FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}
+SPECIAL_FLOATS = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-42, 6e-8, 65504.0, 3.2e38]
+
+
+def random_array(rng: np.random.Generator, dtype: DType, count: int, special: bool) -> Array:
+    kind = DTYPES[dtype]
+    if dtype not in FLOATS:
+        limits = np.iinfo(kind)
+        return rng.integers(limits.min, limits.max, count, dtype=kind, endpoint=True)
+    with np.errstate(over="ignore"):
+        values: Array = rng.normal(size=count).astype(kind)
+        if special:
+            where = rng.random(count) < 0.3
+            values[where] = rng.choice(np.array(SPECIAL_FLOATS), where.sum()).astype(kind)
+    return values
+
+
+def bits(array: Array) -> Array:
+    """The array as native code takes it; nobody but numpy knows ml_dtypes' types."""
+    return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
+
+
+def exactly(array: Array) -> Array:
+    """All types but int64 fit into a float64; int64 stays what it is."""
+    return array if array.dtype == np.int64 else array.astype(np.float64)
+
+
+def numpys(op: ReduceOp, low: Array, high: Array) -> Array:
+    """What numpy makes of two operands in their own type; an average is a sum as long as it is reduced."""
+    functions = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
+    result: Array = functions.get(op, np.add)(low, high)
+    return result
+
+
+def finished(op: ReduceOp, total: Array, ranks: int) -> Array:
+    if op != ReduceOp.AVG:
+        return total
+    if total.dtype.kind in "iu":
+        return np.array(
+            [int(abs(value)) // ranks * (-1 if value < 0 else 1) for value in total.tolist()], total.dtype
+        )
+    return (total / total.dtype.type(ranks)).astype(total.dtype)
+
+
+def in_order(op: ReduceOp, parts: Sequence[Array]) -> Array:
+    return functools.reduce(functools.partial(numpys, op), parts)
+
+
+def by_ring(op: ReduceOp, inputs: Sequence[Array]) -> Array:
+    """Block b begins at rank b and takes up one rank after the other, rounded at each."""
+    ranks, count = len(inputs), inputs[0].size
+    blocks = []
+    for block in range(ranks):
+        part = slice(count * block // ranks, count * (block + 1) // ranks)
+        blocks.append(in_order(op, [inputs[(block + hop) % ranks][part] for hop in range(ranks)]))
+    return finished(op, np.concatenate(blocks), ranks)
+
+
+def by_doubling(op: ReduceOp, inputs: Sequence[Array]) -> Array:
+    """The ranks too many are folded in first; then pairs, pairs of pairs, and so on."""
+    core = 1 << len(inputs).bit_length() - 1
+    extra = len(inputs) - core
+    folded = [numpys(op, inputs[2 * i], inputs[2 * i + 1]) for i in range(extra)] + [*inputs[2 * extra :]]
+    while len(folded) > 1:
+        folded = [numpys(op, *pair) for pair in zip(folded[::2], folded[1::2], strict=True)]
+    return finished(op, folded[0], len(inputs))
+
+
+def scattered_by_ring(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[Array]:
+    """`shards[rank][shard]`; shard s begins behind rank s and comes to it last."""
+    ranks = len(shards)
+    return [
+        finished(
+            op, in_order(op, [shards[(shard + hop) % ranks][shard] for hop in range(1, ranks + 1)]), ranks
+        )
+        for shard in range(ranks)
+    ]
+
+
+def scattered_by_bruck(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[Array]:
+    """Of the greatest power of two below n down: each rank gives the one at that distance what is its."""
+    ranks = len(shards)
+    sums = [[shards[rank][(rank + place) % ranks] for place in range(ranks)] for rank in range(ranks)]
+    distance = 1 << (ranks - 1).bit_length() - 1
+    while distance > 0:
+        handed = min(distance, ranks - distance)
+        given = [own[distance : distance + handed] for own in sums]
+        for rank in range(ranks):
+            theirs = given[(rank - distance) % ranks]
+            sums[rank][:handed] = [numpys(op, *pair) for pair in zip(theirs, sums[rank], strict=False)]
+        distance //= 2
+    return [finished(op, own[0], ranks) for own in sums]
