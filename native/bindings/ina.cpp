@@ -30,6 +30,8 @@ Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes
 /// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
 DType carried_dtype(const ConstArray& array) {
   if (array.dtype() == nb::dtype<std::uint16_t>()) return DType::kBFloat16;
+  if (array.dtype() == nb::dtype<std::uint8_t>()) return DType::kUInt8;
+  if (array.dtype() == nb::dtype<double>()) return DType::kFloat64;
   const nb::dlpack::dtype type = array.dtype();
   if (type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) && type.bits == 16)
     return DType::kFloat16;
@@ -40,23 +42,33 @@ DType carried_dtype(const ConstArray& array) {
 class PyEndpoint {
  public:
   explicit PyEndpoint(const ina::EndpointOptions& options)
-      : endpoint_(options), rank_(options.child), world_size_(options.world_size) {}
+      : endpoint_(options), world_size_(options.world_size) {}
 
   void start(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
              std::optional<std::uint64_t> count) {
     check_alike(input, output);
+    start_part(op_index, op, input, output, Collective::kAllReduce, 0, 0, count.value_or(input.size()), 0,
+               input.size());
+  }
+
+  /// `count` elements from `offset` on, of the tensor or of each shard, of a collective of rank `rank`.
+  void start_part(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
+                  Collective collective, std::uint16_t root, int rank, std::uint64_t whole,
+                  std::size_t offset, std::size_t count) {
+    const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+    const std::size_t skipped = offset * input.itemsize();
     endpoint_.start({.id = op_index,
                      .call = {.op_index = op_index,
-                              .collective = Collective::kAllReduce,
+                              .collective = collective,
                               .dtype = carried_dtype(input),
                               .op = op_of(op),
-                              .root = 0,
-                              .count = count.value_or(input.size())},
-                     .input = bytes_of(input),
-                     .output = bytes_of(output),
-                     .count = input.size(),
-                     .stride = 0,
-                     .rank = rank_,
+                              .root = root,
+                              .count = whole},
+                     .input = bytes_of(input) + skipped,
+                     .output = bytes_of(output) + skipped,
+                     .count = count,
+                     .stride = sharded ? whole : 0,
+                     .rank = rank,
                      .world_size = world_size_});
     held_.emplace(op_index, std::pair(input, output));
   }
@@ -117,7 +129,6 @@ class PyEndpoint {
 
  private:
   ina::Endpoint endpoint_;
-  int rank_;
   int world_size_;
   std::multimap<std::uint32_t, std::pair<ConstArray, Array>> held_;
 };
@@ -278,6 +289,10 @@ void bind_endpoint(nb::module_& m) {
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
           "initial_rto"_a = ina::WindowOptions{}.initial_rto, "stall_after"_a = 300 * kMillisecond)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
+      .def("start_part", &PyEndpoint::start_part, "op_index"_a, "op"_a, "input"_a, "output"_a, "collective"_a,
+           "root"_a, "rank"_a, "whole"_a, "offset"_a, "count"_a,
+           "A part of a collective: `count` elements from `offset` on, of the tensor or of each shard, which "
+           "has `whole` elements")
       .def("receive", &PyEndpoint::receive, "datagram"_a, "now"_a)
       .def("transmit", &PyEndpoint::transmit, "now"_a, "The next datagram to send now, or None.")
       .def(

@@ -37,17 +37,25 @@ struct Play {
   }
 
   void start() {
-    endpoint.start({.id = calls,
-                    .call = {.op_index = calls++,
-                             .collective = Collective::kAllReduce,
-                             .dtype = static_cast<DType>(script.next() % 2),
-                             .op = static_cast<ReduceOp>(script.next() % 4),
-                             .root = 0,
-                             .count = kMaxElements},
-                    .input = reinterpret_cast<const std::byte*>(values.data()),
-                    .output = reinterpret_cast<std::byte*>(values.data()),
-                    .count = std::size_t{1} + script.next() % kMaxElements,
-                    .stride = 0,
+    CallDescription call{.op_index = calls++,
+                         .collective = Collective::kAllReduce,
+                         .dtype = static_cast<DType>(script.next() % 8),
+                         .op = static_cast<ReduceOp>(script.next() % 4),
+                         .root = 0,
+                         .count = kMaxElements};
+    const std::size_t count = std::size_t{1} + script.next() % kMaxElements;
+    call.collective = static_cast<Collective>(script.next() % 4);
+    const bool scatters = call.collective == Collective::kReduceScatter;
+    const bool gathers = call.collective == Collective::kAllGather;
+    if (!carries(call)) call.dtype = static_cast<DType>(static_cast<int>(call.dtype) % 4);
+    auto* const memory = reinterpret_cast<std::byte*>(values.data());
+    const std::size_t own = kMaxElements * item_size(call.dtype);  // this rank's shard
+    endpoint.start({.id = call.op_index,
+                    .call = call,
+                    .input = memory + (gathers ? own : 0),
+                    .output = memory + (scatters ? own : 0),
+                    .count = count,
+                    .stride = scatters || gathers ? kMaxElements : 0,
                     .rank = 1,
                     .world_size = 2});
   }
@@ -97,7 +105,7 @@ struct Play {
 
   Script script;
   Endpoint endpoint;
-  std::array<std::uint32_t, kMaxElements> values;
+  std::array<std::uint32_t, 4 * kMaxElements> values;  // two shards of eight bytes an element
   std::vector<std::vector<std::byte>> sent;
   std::uint32_t calls = 0;
   Time now = 0;

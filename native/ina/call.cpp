@@ -2,6 +2,7 @@
 #include "ina/call.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -28,7 +29,35 @@ std::uint32_t mark_of_slice(const Slice& slice) {
 
 bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
 
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+}
+
+constexpr std::size_t kWord = sizeof(std::int32_t);
+
+/// Values of a shard.
+std::size_t length_of(const Slice& slice) {
+  if (reduces(slice.call.collective)) return slice.count;
+  return (slice.count * item_size(slice.call.dtype) + kWord - 1) / kWord;
+}
+
+std::uint32_t shards_of(const Slice& slice) {
+  const Collective collective = slice.call.collective;
+  const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+  return sharded ? static_cast<std::uint32_t>(slice.world_size) : 1;
+}
+
 }  // namespace
+
+bool carries(const CallDescription& call) {
+  if (!reduces(call.collective)) return true;
+  const bool dtype = call.dtype == DType::kFloat32 || call.dtype == DType::kInt32 || is_half(call.dtype);
+  return dtype && call.op != ReduceOp::kProd;
+}
+
+std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes) {
+  return reduces(call.collective) ? lanes : std::max<std::size_t>(1, lanes * kWord / item_size(call.dtype));
+}
 
 Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
     : slice_(slice),
@@ -36,27 +65,52 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
       lanes_(lanes),
       lead_(lead),
       headroom_(headroom_bits(slice.world_size)),
-      half_(is_half(slice.call.dtype)),
-      chunks_(divide_up(slice.count, lanes)),
+      words_(!reduces(slice.call.collective)),
+      half_(!words_ && is_half(slice.call.dtype)),
+      length_(length_of(slice)),
+      shard_chunks_(divide_up(length_, lanes)),
+      chunks_(shards_of(slice) * shard_chunks_),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
       floats_(half_ ? lanes : 0),
       exponents_(fixed_point() ? chunks_ : 0) {}
 
-bool Call::fixed_point() const { return slice_.call.dtype != DType::kInt32 && adds(slice_.call.op); }
+bool Call::fixed_point() const {
+  return !words_ && slice_.call.dtype != DType::kInt32 && adds(slice_.call.op);
+}
 
 std::size_t Call::chunk_size(std::uint32_t chunk) const {
-  return std::min<std::size_t>(lanes_, slice_.count - std::size_t{chunk} * lanes_);
+  return std::min<std::size_t>(lanes_, length_ - first(chunk));
+}
+
+std::size_t Call::offset(std::uint32_t chunk, bool sharded) const {
+  const std::size_t item = item_size(slice_.call.dtype);
+  const std::size_t shards_before = sharded ? shard(chunk) * slice_.stride * item : 0;
+  return shards_before + first(chunk) * (words_ ? kWord : item);
+}
+
+bool Call::contributes(std::uint32_t chunk) const {
+  if (is(Collective::kBroadcast)) return slice_.rank == slice_.call.root;
+  return !is(Collective::kAllGather) || shard(chunk) == static_cast<std::uint32_t>(slice_.rank);
+}
+
+bool Call::keeps(std::uint32_t chunk) const {
+  return !is(Collective::kReduceScatter) || shard(chunk) == static_cast<std::uint32_t>(slice_.rank);
 }
 
 const std::byte* Call::input(std::uint32_t chunk) {
-  const std::byte* const values = slice_.input + std::size_t{chunk} * lanes_ * item_size(slice_.call.dtype);
+  const std::byte* const values = slice_.input + offset(chunk, is(Collective::kReduceScatter));
   if (!half_) return values;
   widen(slice_.call.dtype, values, chunk_size(chunk), floats());
   return floats();
 }
 
 std::byte* Call::output(std::uint32_t chunk) const {
-  return slice_.output + std::size_t{chunk} * lanes_ * item_size(slice_.call.dtype);
+  return slice_.output + offset(chunk, is(Collective::kAllGather));
+}
+
+std::size_t Call::word_bytes(std::uint32_t chunk) const {
+  const std::size_t begin = first(chunk) * kWord;
+  return std::min(lanes_ * kWord, slice_.count * item_size(slice_.call.dtype) - begin);
 }
 
 std::byte* Call::results(std::uint32_t chunk) { return half_ ? floats() : output(chunk); }
@@ -85,7 +139,7 @@ bool Call::exhausted() const {
 
 WireOp Call::wire_op(Item item) const {
   if (item.phase == Phase::kExponents) return WireOp::kMax;
-  return adds(slice_.call.op) ? WireOp::kSum : WireOp::kMax;
+  return words_ || adds(slice_.call.op) ? WireOp::kSum : WireOp::kMax;
 }
 
 std::uint8_t Call::build(Item item, std::byte* lanes) {
@@ -120,6 +174,10 @@ std::uint8_t Call::build_exponents(std::uint32_t segment, std::byte* lanes) {
 }
 
 std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
+  if (words_) {
+    build_words(chunk, lanes);
+    return 0;
+  }
   const std::size_t count = chunk_size(chunk);
   const ReduceOp op = slice_.call.op;
   fill_lanes(lanes, count, lanes_, adds(op) ? 0 : kMaxIdentity);
@@ -130,6 +188,17 @@ std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
     encode_integers(input(chunk), count, order_of(op), lanes);
   }
   return 0;
+}
+
+void Call::build_words(std::uint32_t chunk, std::byte* lanes) {
+  if (!contributes(chunk)) return fill_lanes(lanes, 0, lanes_, 0);
+  const std::size_t bytes = word_bytes(chunk), whole = bytes / kWord;
+  fill_lanes(lanes, whole, lanes_, 0);
+  encode_integers(input(chunk), whole, Order::kMax, lanes);
+  if (bytes % kWord == 0) return;
+  std::array<std::byte, kWord> last{};
+  std::copy_n(input(chunk) + whole * kWord, bytes % kWord, last.begin());
+  encode_integers(last.data(), 1, Order::kMax, lanes + whole * kWord);
 }
 
 std::uint8_t Call::build_fixed_point(std::uint32_t chunk, std::byte* lanes) {
@@ -164,6 +233,7 @@ void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
 }
 
 void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {
+  if (!keeps(chunk)) return;
   if (half_) widen(slice_.call.dtype, output(chunk), chunk_size(chunk), floats());
   apply_classes(lanes, chunk_size(chunk), results(chunk));
   put(chunk);
@@ -186,6 +256,26 @@ void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std
 }
 
 void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes) {
+  if (words_) {
+    absorb_words(chunk, lanes);
+  } else if (keeps(chunk)) {
+    absorb_sums(chunk, lanes);
+  }
+  ++data_absorbed_;
+  if (result_nonfinite_ && (flags & flag::kNonfinite) != 0) flagged_.push_back(chunk);
+  if (data_absorbed_ == chunks_) std::sort(flagged_.begin(), flagged_.end());
+}
+
+void Call::absorb_words(std::uint32_t chunk, const std::byte* lanes) {
+  const std::size_t bytes = word_bytes(chunk), whole = bytes / kWord;
+  decode_integers(lanes, whole, Order::kMax, output(chunk));
+  if (bytes % kWord == 0) return;
+  std::array<std::byte, kWord> last;
+  decode_integers(lanes + whole * kWord, 1, Order::kMax, last.data());
+  std::copy_n(last.begin(), bytes % kWord, output(chunk) + whole * kWord);
+}
+
+void Call::absorb_sums(std::uint32_t chunk, const std::byte* lanes) {
   const std::size_t count = chunk_size(chunk);
   const ReduceOp op = slice_.call.op;
   std::byte* const to = results(chunk);
@@ -204,9 +294,6 @@ void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte*
     decode_integers(lanes, count, order_of(op), to);
   }
   put(chunk);
-  ++data_absorbed_;
-  if (result_nonfinite_ && (flags & flag::kNonfinite) != 0) flagged_.push_back(chunk);
-  if (data_absorbed_ == chunks_) std::sort(flagged_.begin(), flagged_.end());
 }
 
 }  // namespace railweave::ina

@@ -8,6 +8,11 @@
 //                           chunks whose results are flagged NONFINITE
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
 // counts for all data.
+//
+// Switches sum, and everybody gets the sum; that serves the other collectives as well. A reduce-scatter sums
+// all shards, and a rank keeps its own. An allgather and a broadcast sum 32-bit words of whatever type, to
+// which only the one rank contributes that has them, and the others zeros. Their chunks go shard by shard;
+// none holds parts of two.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +33,12 @@ struct Item {
   Phase phase;
   std::uint32_t index;
 };
+
+/// Whether switches can carry it: of what reduces, float32, float16, bfloat16 and int32 with sum, avg, max
+/// and min; of what only moves, everything.
+bool carries(const CallDescription& call);
+/// Elements of the tensor in a chunk.
+std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes);
 
 class Call {
  public:
@@ -55,30 +66,47 @@ class Call {
   double error_bound() const;
 
  private:
+  bool is(Collective collective) const { return slice_.call.collective == collective; }
   bool fixed_point() const;
+  std::uint32_t shard(std::uint32_t chunk) const { return chunk / shard_chunks_; }
+  /// A chunk's first value, counted in its shard, and how many it has. A value fills a lane.
+  std::size_t first(std::uint32_t chunk) const { return std::size_t{chunk % shard_chunks_} * lanes_; }
   std::size_t chunk_size(std::uint32_t chunk) const;
+  /// From the beginning of the slice, in bytes.
+  std::size_t offset(std::uint32_t chunk, bool sharded) const;
+  /// Whether this rank has something to add to a chunk, and whether its result is wanted here.
+  bool contributes(std::uint32_t chunk) const;
+  bool keeps(std::uint32_t chunk) const;
   /// A chunk's values; halves as float32, in memory that the next call of `floats` reuses.
   const std::byte* input(std::uint32_t chunk);
   std::byte* output(std::uint32_t chunk) const;
+  /// Of the last word of a shard only so many bytes are the caller's as there are.
+  std::size_t word_bytes(std::uint32_t chunk) const;
   std::byte* floats() { return reinterpret_cast<std::byte*>(floats_.data()); }
   /// Where the results of a chunk go as float32 or int32; `put` completes it.
   std::byte* results(std::uint32_t chunk);
   void put(std::uint32_t chunk);
   std::uint8_t build_exponents(std::uint32_t segment, std::byte* lanes);
   std::uint8_t build_data(std::uint32_t chunk, std::byte* lanes);
+  void build_words(std::uint32_t chunk, std::byte* lanes);
   std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
   void build_classes(std::uint32_t chunk, std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
+  void absorb_words(std::uint32_t chunk, const std::byte* lanes);
+  void absorb_sums(std::uint32_t chunk, const std::byte* lanes);
 
   Slice slice_;
   std::uint32_t mark_;
   std::uint32_t lanes_;
   std::uint32_t lead_;
   int headroom_;
-  bool half_;
-  int largest_exponent_ = 0;  // biased; 0: none yet
+  bool words_;                  // not reduced: moved as 32-bit words
+  bool half_;                   // reduced as float32
+  std::size_t length_;          // values of a shard
+  std::uint32_t shard_chunks_;  // of a shard
+  int largest_exponent_ = 0;    // biased; 0: none yet
   std::uint32_t chunks_;
   std::uint32_t segments_;
   std::uint32_t next_segment_ = 0;

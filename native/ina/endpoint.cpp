@@ -9,7 +9,6 @@
 
 #include "collectives/label.hpp"
 #include "ina/fixed_point.hpp"
-#include "ina/half.hpp"
 
 namespace railweave::ina {
 namespace {
@@ -40,10 +39,6 @@ WindowOptions capped(WindowOptions options, std::uint32_t slots) {
   return options;
 }
 
-bool carries(DType dtype, ReduceOp op) {
-  return op != ReduceOp::kProd && (dtype == DType::kFloat32 || dtype == DType::kInt32 || is_half(dtype));
-}
-
 }  // namespace
 
 std::uint64_t EndpointStats::refused_in_all() const {
@@ -67,9 +62,10 @@ void Endpoint::start(const Slice& slice) {
   if (slice.count == 0) throw std::invalid_argument("a slice has at least one element");
   if (slice.world_size != options_.world_size)
     throw std::invalid_argument("the slice's world size is not the group's");
-  if (!carries(slice.call.dtype, slice.call.op))
+  if (!carries(slice.call))
     throw std::invalid_argument(
-        "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min");
+        "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
+        "types");
   if (dead_) return;
   calls_.emplace_back(slice, options_.lanes, lead_);
 }

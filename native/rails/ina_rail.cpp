@@ -112,8 +112,9 @@ void InaRail::start(const Slice& slice, Time now) {
   if (trees_.empty())
     throw std::logic_error("an in-network rail must be attached to a group before slices start");
   if (slices_.empty()) busy_since_ = now;
-  const std::size_t chunks = (slice.count + lanes_ - 1) / lanes_;
-  const std::size_t step = (chunks + trees_.size() - 1) / trees_.size() * lanes_;
+  const std::size_t chunk = ina::chunk_elements(slice.call, lanes_);
+  const std::size_t chunks = (slice.count + chunk - 1) / chunk;
+  const std::size_t step = (chunks + trees_.size() - 1) / trees_.size() * chunk;
   slices_.push_back({.slice = slice, .trees_left = (slice.count + step - 1) / step});
   for (std::size_t i = 0, at = 0; at < slice.count; ++i, at += step) {
     Slice part = slice;
