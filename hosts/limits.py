@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wires allow: the greatest goodput of an allreduce on a rail, in bits of the tensor per second."""
+"""What the wires allow: the greatest goodput of a collective on a rail, in bits of the tensor per second."""
 
 from __future__ import annotations
 
+from railweave._native.collectives import Collective
 from railweave.hosts.errors import InvalidOption
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
@@ -26,10 +27,32 @@ def payload_fraction(kind: str, lanes: int = 256) -> float:
     raise InvalidOption(f"unknown kind of rail {kind!r}")
 
 
-def limit_bps(kind: str, rate_bps: float, hosts: int, lanes: int = 256) -> float:
-    """Return the limit of an allreduce among `hosts` on links of `rate_bps`.
+def limit_bps(
+    kind: str,
+    rate_bps: float,
+    hosts: int,
+    lanes: int = 256,
+    collective: Collective = Collective.ALL_REDUCE,
+) -> float:
+    """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps`.
 
-    An aggregating switch takes the tensor from every host once. A ring moves 2(n-1)/n of it over every link.
+    The tensor of a reduce_scatter or an all_gather is all its shards. An aggregating switch takes the tensor
+    from every host once and sends it to every host once, whatever the collective. A ring moves 2(n-1)/n of it
+    over every link for an allreduce, half as much for a reduce_scatter or an all_gather; a chain moves all of
+    it for a broadcast.
     """
     limit = rate_bps * payload_fraction(kind, lanes)
-    return limit if kind == "ina" else limit * hosts / (2 * (hosts - 1))
+    return limit if kind == "ina" else limit / ring_volume(collective, hosts)
+
+
+def ring_volume(collective: Collective, hosts: int) -> float:
+    """Return how much of the tensor the hosts' own algorithms move over every link, one way.
+
+    It is also the factor of nccl-tests from algorithm to bus bandwidth.
+    """
+    match collective:
+        case Collective.ALL_REDUCE:
+            return 2 * (hosts - 1) / hosts
+        case Collective.BROADCAST:
+            return 1.0
+    return (hosts - 1) / hosts
