@@ -172,13 +172,17 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
 
 /// Patience is for a peer that is still on its way here.
 void RdmaPeer::get_acquainted() {
-  if (!std::exchange(acquainted_, true)) queue_pair_.set_retries(options_.retries);
+  if (!std::exchange(acquainted_, true)) queue_pair_.set_patience(options_.retries, options_.max_timeout);
 }
 
 /// An RDMA WRITE of nothing: the peer's process acknowledges it, and it takes none of the peer's receives.
 void RdmaPeer::beat() {
   const bool ended = let_go_ || failed_ || said_goodbye_ || peer_left_;
   if (ended || !acquainted_ || queue_pair_.requester().queued() > 0) return;
+  post_beat();
+}
+
+void RdmaPeer::post_beat() {
   beat_id_ = next_id_++;
   queue_pair_.post({.id = *beat_id_, .operation = roce::Operation::kWrite});
 }
@@ -235,6 +239,14 @@ void RdmaPeer::let_go() {
   clearances_.clear();
   receives_.clear();
   written_ = cleared_ = 0;
+}
+
+void RdmaPeer::halt() {
+  failed_ = true;
+  for (std::size_t i = 0; i < cleared_; ++i) memory_.remove(receives_[i].rkey);
+  cleared_ = 0;
+  queue_pair_.abandon();
+  let_go();
 }
 
 void RdmaPeer::announce(const Failure& failure) {

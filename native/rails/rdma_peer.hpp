@@ -20,7 +20,9 @@ struct RdmaPeerOptions {
   int own_rank;
   int rank;
   std::string name;  // "rank 2 at 10.3.0.3"
-  int retries;       // of the queue pair, once the peer has answered
+  // Of the queue pair, once the peer has answered.
+  int retries;
+  Duration max_timeout;
 };
 
 class RdmaPeer {
@@ -40,11 +42,17 @@ class RdmaPeer {
 
   /// Asks the peer's process for a sign of life, unless an answer is awaited anyway.
   void beat();
+  /// Asks for the first one, as often as it takes.
+  void knock() { post_beat(); }
+  /// The peer has answered.
+  bool acquainted() const { return acquainted_; }
   /// When something was last found to have come; 0: never.
   Time heard_at() const { return heard_at_; }
 
   /// Lets go of all buffers; what the peer still writes goes nowhere, and nothing completes any more.
   void let_go();
+  /// The same, and ends the connection at once and without a word.
+  void halt();
   void announce(const Failure& failure);
   void say_goodbye();
   /// All is acknowledged and the peer has said goodbye, or nobody cares any more.
@@ -75,6 +83,7 @@ class RdmaPeer {
   void take_control(Bytes message, Time now);
   void take_written(const roce::Completion& completion, Time now);
   void get_acquainted();
+  void post_beat();
   void take_failure(const roce::Completion& completion, Time now);
 
   void send_control(std::vector<std::byte> message);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -16,6 +18,8 @@ constexpr Duration kRepetition = 250 * kMillisecond;  // between retransmissions
 constexpr int kQuickRepetitions = 6;                  // at growing intervals, together about one of the above
 // Until the peer has answered once: ranks do not all come to this rail at the same time.
 constexpr Duration kFirstTimeout = 60 * kSecond;
+constexpr Duration kKnock = 40 * kMillisecond;              // between two attempts at a peer, after a restart
+constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
 constexpr Duration kInFlight =
     6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
 constexpr Duration kBurst = kMillisecond / 2;              // of link time, that one super-packet may take
@@ -58,6 +62,13 @@ roce::EndpointOptions endpoint_options(const RdmaTransportOptions& options) {
 /// process that was not run for a while does not take that for silence.
 int retries_for(Duration silence) { return static_cast<int>(silence / kRepetition) + kQuickRepetitions; }
 
+void add_counts(const RdmaPeer& peer, RailStats& stats) {
+  const roce::QueuePairStats& counts = peer.queue_pair().stats();
+  stats.retransmissions += counts.retransmissions;
+  stats.duplicates += counts.duplicates + counts.out_of_order;
+  stats.malformed += counts.refused;
+}
+
 std::int64_t window(const RdmaTransportOptions& options) {
   if (options.rate_bps == 0) return kMaxWindow;
   const auto packets = static_cast<std::int64_t>(bytes_in(kInFlight, options.rate_bps) / options.path_mtu);
@@ -90,11 +101,21 @@ std::string RdmaTransport::mac() const {
   return text;
 }
 
+// ---------------------------------------------------------------- joining
+
+// A multiple of the step is added, modulo the count of free numbers, to which the step is prime.
+std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) {
+  constexpr std::uint64_t kStep = 10'368'889, kFirst = roce::kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
+  static_assert(std::gcd(kStep, kNumbers) == 1);
+  return static_cast<std::uint32_t>(kFirst + (first - kFirst + incarnation * kStep) % kNumbers);
+}
+
 void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
   if (members.size() != queue_pairs_.size()) {
     throw std::invalid_argument(std::to_string(members.size()) + " members for a world of " +
                                 std::to_string(queue_pairs_.size()));
   }
+  std::vector<Way> ways(members.size());
   for (std::size_t peer = 0; peer < members.size(); ++peer) {
     const RdmaMember& member = members[peer];
     if (static_cast<int>(peer) == rank_) continue;
@@ -103,29 +124,110 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
       throw std::invalid_argument(name + " offers " + std::to_string(member.queue_pairs.size()) +
                                   " queue pairs to a world of " + std::to_string(members.size()));
     }
-    // A connection starts at the sender's queue pair number: both know it, and it differs from the last
-    // connection's.
-    const std::uint32_t own = queue_pairs_[peer],
-                        theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
-    roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
-    options.window = window(options_);
-    options.max_timeout = kRepetition;
-    options.retries = retries_for(std::max(kFirstTimeout, options_.liveness.timeout));
-    roce::QueuePair& queue_pair =
-        endpoint_.connect(options, parse_address(member.address), parse_mac(member.mac));
-    TransportListener& listener = *this;
-    const Duration timeout = options_.liveness.timeout;
-    peers_[peer] = std::make_unique<RdmaPeer>(
-        RdmaPeerOptions{.own_rank = rank_,
-                        .rank = static_cast<int>(peer),
-                        .name = name,
-                        .retries = timeout > 0 ? retries_for(timeout) : options.retries},
-        queue_pair, endpoint_.memory(), listener);
+    const std::uint32_t theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
+    if (theirs < roce::kFirstFreeNumber || theirs > roce::kPsnMask) {
+      throw std::invalid_argument(name + " offers queue pair " + std::to_string(theirs) + ": expected " +
+                                  std::to_string(roce::kFirstFreeNumber) + " to " +
+                                  std::to_string(roce::kPsnMask));
+    }
+    ways[peer] = {.address = parse_address(member.address),
+                  .mac = parse_mac(member.mac),
+                  .queue_pair = theirs,
+                  .name = name};
   }
+  ways_ = std::move(ways);
   interest_ = EPOLLIN;
   loop_.watch(endpoint_.fd(), interest_, *this);
+  join(0, now);
+}
+
+void RdmaTransport::restart(std::uint32_t incarnation, Time now) {
+  if (ways_.empty() || running_) throw std::logic_error("queue pairs are restarted after they were halted");
+  if (incarnation <= incarnation_)
+    throw std::logic_error("queue pairs were in incarnation " + std::to_string(incarnation_) +
+                           " before they are to restart as " + std::to_string(incarnation));
+  let_halted_go();
+  join(incarnation, now);
+}
+
+void RdmaTransport::join(std::uint32_t incarnation, Time now) {
+  for (const std::uint32_t number : silenced_) endpoint_.release(number);
+  silenced_ = incarnation > 0 ? numbers(incarnation_) : std::vector<std::uint32_t>{};
+  incarnation_ = incarnation;
+  running_ = true;
+  failed_ = false;
+  for (std::size_t peer = 0; peer < ways_.size(); ++peer)
+    if (static_cast<int>(peer) != rank_) meet(peer);
   if (options_.liveness.interval > 0) beat_at_ = now + options_.liveness.interval;
+  // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
+  if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.knock(); });
   pump(now);
+}
+
+// A connection's packet numbers start at the sender's queue pair number: both know it, and it differs from
+// the last connection's.
+void RdmaTransport::meet(std::size_t peer) {
+  const Way& way = ways_[peer];
+  const std::uint32_t own = queue_pair_number(queue_pairs_[peer], incarnation_);
+  const std::uint32_t theirs = queue_pair_number(way.queue_pair, incarnation_);
+  const bool first = incarnation_ == 0;
+  const Duration timeout = options_.liveness.timeout;
+  const int patience = retries_for(std::max(kFirstTimeout, timeout));
+  roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
+  options.window = window(options_);
+  options.max_timeout = first ? kRepetition : kKnock;
+  options.retries = first ? patience : kTireless;
+  roce::QueuePair& queue_pair = endpoint_.connect(options, way.address, way.mac);
+  TransportListener& listener = *this;
+  peers_[peer] =
+      std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,
+                                                 .rank = static_cast<int>(peer),
+                                                 .name = way.name,
+                                                 .retries = timeout > 0 ? retries_for(timeout) : patience,
+                                                 .max_timeout = kRepetition},
+                                 queue_pair, endpoint_.memory(), listener);
+}
+
+void RdmaTransport::check_joined(Time now) {
+  if (joined_ || !running_ || failed_) return;
+  const bool all =
+      std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->acquainted(); });
+  if (!all && incarnation_ > 0) return;
+  joined_ = true;
+  if (listener_ != nullptr) listener_->joined(now);
+}
+
+void RdmaTransport::halt(Time) {
+  running_ = joined_ = false;
+  failed_ = true;
+  beat_at_ = kNever;
+  for (auto& peer : peers_) {
+    if (!peer) continue;
+    peer->halt();
+    add_counts(*peer, past_);
+    const std::uint32_t number = peer->queue_pair().options().qpn;
+    halted_.push_back({.peer = std::move(peer), .number = number});
+  }
+  for (const std::uint32_t next : numbers(incarnation_ + 1)) {
+    endpoint_.expect(next);  // a peer may be there first
+    silenced_.push_back(next);
+  }
+}
+
+std::vector<std::uint32_t> RdmaTransport::numbers(std::uint32_t incarnation) const {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t peer = 0; peer < ways_.size(); ++peer)
+    if (static_cast<int>(peer) != rank_)
+      numbers.push_back(queue_pair_number(queue_pairs_[peer], incarnation));
+  return numbers;
+}
+
+void RdmaTransport::let_halted_go() {
+  for (Halted& halted : halted_) {
+    halted.peer.reset();  // before its queue pair
+    endpoint_.disconnect(halted.number);
+  }
+  halted_.clear();
 }
 
 template <typename Action>
@@ -141,7 +243,7 @@ void RdmaTransport::guarded(const Work& work, Time now) {
   try {
     work();
   } catch (const std::system_error& error) {
-    failed({.kind = FailureKind::kRailDown,
+    failed({.kind = FailureKind::kSilent,
             .rank = -1,
             .message = "interface '" + options_.interface + "': " + error.what()},
            now);
@@ -154,7 +256,13 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
   pump(now);
 }
 
+Time RdmaTransport::deadline() const {
+  if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
+  return std::min(endpoint_.deadline(), beat_at_);
+}
+
 void RdmaTransport::expire(Time now) {
+  let_halted_go();
   if (endpoint_.deadline() <= now) endpoint_.expire(now);
   if (beat_at_ <= now) {
     beat_at_ = now + options_.liveness.interval;
@@ -174,6 +282,7 @@ void RdmaTransport::pump(Time now) {
     for_each_peer([&](RdmaPeer& peer) { any = peer.drain(now) || any; });
   }
   pumping_ = false;
+  check_joined(now);
   set_interest();
 }
 
@@ -199,12 +308,12 @@ bool RdmaTransport::hears(int rank, Time now) const {
 }
 
 void RdmaTransport::post_send(int peer, Bytes data, Time now) {
-  peers_[static_cast<std::size_t>(peer)]->post_send(data, now);
+  if (const auto& to = peers_[static_cast<std::size_t>(peer)]) to->post_send(data, now);
   pump(now);
 }
 
 void RdmaTransport::post_receive(int peer, MutableBytes into, Time now) {
-  peers_[static_cast<std::size_t>(peer)]->post_receive(into, now);
+  if (const auto& from = peers_[static_cast<std::size_t>(peer)]) from->post_receive(into, now);
   pump(now);
 }
 
@@ -236,18 +345,13 @@ bool RdmaTransport::closed() const {
 
 RailStats RdmaTransport::stats() const {
   const roce::EndpointStats& wire = endpoint_.stats();
-  RailStats stats;
+  RailStats stats = past_;
   stats.bytes_sent = wire.bytes_sent;
   stats.bytes_received = wire.bytes_received;
   stats.packets_sent = wire.frames_sent;
   stats.packets_received = wire.frames_received;
-  stats.malformed = wire.refused + wire.strangers;
-  for_each_peer([&stats](const RdmaPeer& peer) {
-    const roce::QueuePairStats& counts = peer.queue_pair().stats();
-    stats.retransmissions += counts.retransmissions;
-    stats.duplicates += counts.duplicates + counts.out_of_order;
-    stats.malformed += counts.refused;
-  });
+  stats.malformed += wire.refused + wire.strangers;
+  for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer, stats); });
   return stats;
 }
 

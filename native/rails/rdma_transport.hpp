@@ -21,6 +21,10 @@ struct RdmaTransportOptions {
   Liveness liveness = {};
 };
 
+/// The number in that incarnation of the queue pair whose number is `first` in incarnation 0. Numbers that
+/// differ in one incarnation differ in all, and one number comes back only after more than 65,000.
+std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation);
+
 /// A rank as it has offered itself to the others.
 struct RdmaMember {
   std::string address;                     // IPv4, dotted
@@ -29,7 +33,9 @@ struct RdmaMember {
 };
 
 /// Open from the start, so that what this rank offers is true; `connect` joins the queue pairs. Either end
-/// may be first. If a peer goes, all is over: kPeerLost names it.
+/// may be first. If a peer goes, kSilent names it, and all connections are over, until they are halted and
+/// restarted: with other queue pair numbers, and packet numbers that follow from them, so that late packets
+/// meet no queue pair. Then `ready` waits for every peer's first answer.
 class RdmaTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
   /// Throws as roce::Endpoint does: no CAP_NET_RAW, no such interface or address, MTU too small.
@@ -51,10 +57,13 @@ class RdmaTransport final : public Transport, private TransportListener, private
   bool hears(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
-  Time deadline() const override { return std::min(endpoint_.deadline(), beat_at_); }
+  Time deadline() const override;
   void expire(Time now) override;
   void announce(const Failure& failure, Time now) override;
   void abort() override;
+  void halt(Time now) override;
+  void restart(std::uint32_t incarnation, Time now) override;
+  bool ready() const override { return joined_; }
   void close(Time now) override;
   bool closed() const override;
   RailStats stats() const override;
@@ -72,6 +81,23 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void for_each_peer(const Action& action) const;
   template <typename Work>
   void guarded(const Work& work, Time now);
+  struct Way {
+    roce::Ipv4Address address;
+    roce::MacAddress mac;
+    std::uint32_t queue_pair;  // the peer's for this rank, in incarnation 0
+    std::string name;          // "rank 2 at 10.3.0.3"
+  };
+  /// A connection that was halted; it may be what `halt` was called from.
+  struct Halted {
+    std::unique_ptr<RdmaPeer> peer;
+    std::uint32_t number;
+  };
+
+  void join(std::uint32_t incarnation, Time now);
+  void meet(std::size_t peer);
+  std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
+  void check_joined(Time now);
+  void let_halted_go();
   void pump(Time now);
   void set_interest();
 
@@ -79,12 +105,19 @@ class RdmaTransport final : public Transport, private TransportListener, private
   const RdmaTransportOptions options_;
   const int rank_;
   roce::Endpoint endpoint_;
-  std::vector<std::uint32_t> queue_pairs_;
+  std::vector<std::uint32_t> queue_pairs_;        // in incarnation 0, by rank
+  std::vector<Way> ways_;                         // likewise; empty: not connected yet
   std::vector<std::unique_ptr<RdmaPeer>> peers_;  // by rank
+  std::vector<Halted> halted_;
+  std::vector<std::uint32_t> silenced_;  // numbers of queue pairs that are gone, or to come
+  RailStats past_{};                     // of queue pairs that are no more
+  std::uint32_t incarnation_ = 0;
   TransportListener* listener_ = nullptr;
   Time beat_at_ = kNever;
   std::uint32_t interest_ = 0;
   bool pumping_ = false;
+  bool running_ = false;  // not before `connect`, nor after `halt`
+  bool joined_ = false;
   bool failed_ = false;
 };
 

@@ -10,8 +10,6 @@ namespace railweave::roce {
 namespace {
 
 constexpr Duration kFullQueueRetry = kMillisecond;
-constexpr std::uint32_t kFirstFreeNumber =
-    0x100;  // low ones are the specification's and, by habit, the kernel's
 
 std::size_t largest_packet(std::size_t path_mtu) {
   return kIpv4Size + kUdpSize + path_mtu + kMaxOverhead - 3 + kIcrcSize;  // an MTU is a multiple of four
@@ -52,6 +50,11 @@ QueuePair& Endpoint::connect(QueuePairOptions options, Ipv4Address peer, const M
   return *connection.queue_pair;
 }
 
+void Endpoint::disconnect(std::uint32_t number) {
+  const auto found = connections_.find(number);
+  if (found != connections_.end()) found->second.queue_pair.reset();
+}
+
 bool Endpoint::receive(Time now) {
   return socket_.receive([this, now](Bytes frame) { on_frame(frame, now); });
 }
@@ -69,7 +72,7 @@ void Endpoint::on_frame(Bytes frame, Time now) {
   if (found == connections_.end()) {
     ++stats_.strangers;
   } else if (!found->second.queue_pair) {
-    return;  // promised to a peer that is ready before we are; it will try again
+    return;  // promised to a peer that is ready before we are and will try again, or of a queue pair gone by
   } else if (found->second.path.peer != opened.source) {
     ++stats_.refused;
   } else {

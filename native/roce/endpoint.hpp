@@ -11,6 +11,9 @@
 
 namespace railweave::roce {
 
+/// Low queue pair numbers are the specification's and, by habit, the kernel's.
+inline constexpr std::uint32_t kFirstFreeNumber = 0x100;
+
 struct EndpointOptions {
   std::string interface;
   Ipv4Address address = 0;
@@ -38,6 +41,12 @@ class Endpoint {
   std::uint32_t reserve_queue_pair_number();
   /// `options.path_mtu` is the endpoint's. The reference stays valid.
   QueuePair& connect(QueuePairOptions options, Ipv4Address peer, const MacAddress& peer_mac);
+  /// Ends a queue pair. What still comes for it is dropped in silence, until its number is released.
+  void disconnect(std::uint32_t number);
+  /// Likewise what comes for a queue pair that will be.
+  void expect(std::uint32_t number) { connections_.try_emplace(number); }
+  /// What comes for this number from now on is a stranger's.
+  void release(std::uint32_t number) { connections_.erase(number); }
 
   int fd() const { return socket_.fd(); }
   /// What has arrived, into the queue pairs; false if there may be more.

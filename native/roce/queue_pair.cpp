@@ -70,6 +70,11 @@ std::optional<Completion> QueuePair::poll() {
   return completion;
 }
 
+void QueuePair::abandon() {
+  requester_.fail(Status::kFlushed);
+  responder_.fail();
+}
+
 /// The two halves fail together: the connection is one.
 void QueuePair::spread_failure() {
   if (requester_.failed() == responder_.failed()) return;

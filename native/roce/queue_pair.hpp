@@ -39,12 +39,20 @@ class QueuePair {
 
   std::optional<Completion> poll();
 
-  /// From now on, retransmissions without progress before the connection is given up.
-  void set_retries(int retries) { options_.retries = retries; }
+  /// From now on: retransmissions without progress before the connection is given up, and the longest time
+  /// between two.
+  void set_patience(int retries, Duration max_timeout) {
+    options_.retries = retries;
+    options_.max_timeout = max_timeout;
+  }
 
   /// Gives the buffers of posted work requests back before their completions: what has begun goes on from a
   /// copy, so that the connection stays usable; what has not begun is forgotten without a completion.
   void release_buffers() { requester_.release_buffers(); }
+
+  /// Ends the connection here and now: what is posted completes as flushed, buffers are their owners' again,
+  /// nothing is sent.
+  void abandon();
 
   /// No request is carried out any more, in either direction.
   bool failed() const { return requester_.failed(); }

@@ -197,7 +197,7 @@ def test_members_that_do_not_fit_are_named(hosts: Hosts) -> None:
         ([good, (hosts.address(1), hosts.mac(1), [500])], "offers 1 queue pairs to a world of 2"),
         ([good, (hosts.address(1), "02:00", [500, 0])], "'02:00' is not a MAC address"),
         ([good, ("10.3.0", hosts.mac(1), [500, 0])], "'10.3.0' is not an IPv4 address"),
-        ([good, (hosts.address(1), hosts.mac(1), [1, 0])], "peer_qpn = 1: must be"),
+        ([good, (hosts.address(1), hosts.mac(1), [1, 0])], "offers queue pair 1: expected 256 to"),
     ):
         with pytest.raises(ValueError, match=message):
             agent.connect_rdma(0, members)
