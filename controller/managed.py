@@ -21,7 +21,8 @@ from railweave.topologies.model import Plane, Switch
 
 LOG = logging.getLogger(__name__)
 
-# Packets that arrive between reading a group's counters and deleting its entries, in rounds of all its slots.
+# Packets that arrive between reading a group's counters and deleting its entries, and chunks that hosts have
+# given up when they halted their rail before the switch saw them, in rounds of all its slots.
 ROUNDS_MARGIN = 4096
 
 OUTCOMES = {

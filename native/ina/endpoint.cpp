@@ -66,7 +66,7 @@ void Endpoint::start(const Slice& slice) {
     throw std::invalid_argument(
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
-  if (dead_) return;
+  if (dead_ || halted_) return;
   calls_.emplace_back(slice, options_.lanes, lead_);
 }
 
@@ -82,7 +82,7 @@ std::uint32_t Endpoint::round_field(std::uint64_t chunk) const {
 // --- sending ---
 
 Bytes Endpoint::transmit(Time now) {
-  if (dead_ || paused_) return {};
+  if (quiet()) return {};
   if (const Bytes probe = prober_.transmit(options_.group, options_.child, now); !probe.empty()) {
     ++stats_.probes_sent;
     return probe;
@@ -111,7 +111,7 @@ Call* Endpoint::issuing() {
 Bytes Endpoint::transmit_next(Time now) {
   const std::uint64_t chunk = next_sent_;
   const bool free =
-      chunk - base_ < options_.slots || flights_.at(chunk - options_.slots).state == FlightState::kDone;
+      chunk - first() < options_.slots || flights_.at(chunk - options_.slots).state == FlightState::kDone;
   if (!free) return {};
   const bool built = chunk < next_built_;  // after a move
   if (!built && (issuing() == nullptr || !issuing()->next())) return {};
@@ -169,7 +169,7 @@ void Endpoint::receive(Bytes datagram, Time now) {
   if (datagram.size() < kHeaderBytes) return refuse(Refusal::kShort);
   const Header header = decode(datagram.data());
   if (header.version != kVersion) return refuse(Refusal::kVersion);
-  if (paused_ || (header.group != options_.group && header.group == left_group_)) {
+  if (paused_ || halted_ || (header.group != options_.group && header.group == left_group_)) {
     ++stats_.stale;
     return;
   }
@@ -207,6 +207,10 @@ void Endpoint::receive_result(const Header& header, const std::byte* lanes, Time
   const auto ahead = static_cast<std::int64_t>((claimed - uses) << 31);
   if (ahead > 0) return refuse(Refusal::kUnsent);
   const std::uint64_t chunk = base_ + uses * options_.slots + slot;
+  if (chunk < floor_) {
+    ++stats_.stale;
+    return;
+  }
   if (ahead == 0 && flights_.at(chunk).state != FlightState::kDone) return accept(chunk, header, lanes, now);
   ++stats_.duplicates;
 }
@@ -323,12 +327,12 @@ void Endpoint::mark_lost(FlightList& list, bool after_timeout) {
 // --- time and ends ---
 
 Time Endpoint::deadline() const {
-  if (dead_ || paused_) return kNever;
+  if (quiet()) return kNever;
   return std::min({silent_at_, due(fresh_), due(again_)});
 }
 
 void Endpoint::expire(Time now) {
-  if (dead_ || paused_) return;
+  if (quiet()) return;
   detect_losses(now);
   if (now >= silent_at_) expire_silence(now);
 }
@@ -368,7 +372,39 @@ void Endpoint::abort() {
 
 void Endpoint::stop() {
   dead_ = true;
+  first_call_ += calls_.size();
+  issuing_call_ = first_call_;
   calls_.clear();
+}
+
+// --- halts ---
+
+void Endpoint::halt() {
+  abort();
+  halted_ = true;
+  floor_ = position_ = next_sent_ = next_built_;
+}
+
+void Endpoint::restart(std::uint64_t base, Time now) {
+  if (!halted_) throw std::logic_error("an endpoint restarts after it was halted");
+  if (base < next_built_)
+    throw std::invalid_argument("a group restarts at the greatest mark of its ranks: this one's is " +
+                                std::to_string(next_built_) + ", not " + std::to_string(base));
+  floor_ = position_ = next_sent_ = next_built_ = base;
+  dead_ = halted_ = false;
+  begin_anew(now);
+}
+
+/// Nothing is in flight, and what was learnt of the way may be of another one.
+void Endpoint::begin_anew(Time now) {
+  for (FlightList* list : {&fresh_, &again_, &lost_}) list->clear();
+  window_ = Window(capped(options_.window, options_.slots));
+  prober_.reset();
+  newest_delivered_ = next_transmission_ - 1;
+  untimed_before_ = next_transmission_;
+  silence_ = false;
+  stirred_ = now;
+  silent_at_ = kNever;
 }
 
 // --- moves ---
@@ -391,26 +427,20 @@ void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time
   if (resume_from > position_)
     throw std::invalid_argument("a group resumes at the least position of its ranks: this one's is " +
                                 std::to_string(position_) + ", not " + std::to_string(resume_from));
-  if (next_built_ - resume_from > flights_.capacity())
+  if (next_built_ - std::max(resume_from, floor_) > flights_.capacity())
     throw std::invalid_argument("the contributions to chunk " + std::to_string(resume_from) +
                                 " and on are no longer kept: the oldest is " +
                                 std::to_string(next_built_ - flights_.capacity()));
   left_group_ = options_.group;
   options_ = options;
-  for (FlightList* list : {&fresh_, &again_, &lost_}) list->clear();
+  begin_anew(now);
   flights_.grow(std::size_t{2} * options.slots, next_built_);
-  for (std::uint64_t chunk = resume_from; chunk < next_built_; ++chunk) {
+  base_ = resume_from;
+  next_sent_ = first();
+  for (std::uint64_t chunk = next_sent_; chunk < next_built_; ++chunk) {
     flights_.at(chunk).state = FlightState::kBuilt;
     flights_.at(chunk).transmissions = 0;
   }
-  base_ = next_sent_ = resume_from;
-  window_ = Window(capped(options.window, options.slots));
-  prober_.reset();
-  newest_delivered_ = next_transmission_ - 1;
-  untimed_before_ = next_transmission_;
-  silence_ = false;
-  stirred_ = now;
-  silent_at_ = kNever;
   paused_ = false;
   ++stats_.moves;
 }

@@ -12,8 +12,16 @@
 // A group can move to another tree. `pause` says from where on this rank lacks results; the least such
 // position of all ranks is where all `resume`. No rank can be more than S chunks past another's gap, nor have
 // sent more than S chunks past its own, so the last 2 S contributions are all that anybody can need again.
+//
+// A group can also give up what it is at, and go on: `halt` drops all slices, `mark` is beyond all chunks
+// that this rank has sent, and once every rank has halted, all `restart` at the greatest mark. The chunks
+// before it are void. Their numbers are not used again, so what is still under way of them is older than what
+// follows in the same slot and copy, and changes nothing there. Moves and restarts may come in any order,
+// also a different one on each rank: a restart names a chunk over all groups, a move the new group's first
+// one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -121,8 +129,18 @@ class Endpoint {
   /// Drops all slices, without events.
   void abort();
 
-  /// Sends and takes nothing until `resume`. Returns the position: the lowest chunk without a result, counted
-  /// over all groups; it stays the same until then. Slices may still be started.
+  /// The same, and sends and takes nothing until `restart`.
+  void halt();
+  /// Beyond all chunks that this rank has sent, counted over all groups.
+  std::uint64_t mark() const { return next_built_; }
+  /// Goes on at chunk `base`, the greatest mark of all ranks, which all have halted. Waits for `resume` if
+  /// paused. Throws std::logic_error if not halted, std::invalid_argument for a base below this rank's mark.
+  void restart(std::uint64_t base, Time now);
+  bool halted() const { return halted_; }
+
+  /// Sends and takes nothing until `resume`. Returns the position: the lowest chunk that this rank still
+  /// needs, counted over all groups; until then it stays the same, or grows by `restart`. Slices may still be
+  /// started.
   std::uint64_t pause(Time now);
   /// Goes on in another group, or the same with other serial numbers: contributes from chunk `resume_from`
   /// on, the least position of all ranks, which is the new group's chunk 0. Throws std::invalid_argument for
@@ -148,6 +166,9 @@ class Endpoint {
 
   Bytes transmit_again(Time now);
   Bytes transmit_next(Time now);
+  bool quiet() const { return dead_ || halted_ || paused_; }
+  /// The first chunk that this group carries.
+  std::uint64_t first() const { return std::max(base_, floor_); }
   Call* issuing();
   void build();
   std::uint64_t in_network() const;
@@ -170,6 +191,7 @@ class Endpoint {
   void expire_silence(Time now);
   void fail(Failure failure);
   void stop();
+  void begin_anew(Time now);
 
   EndpointOptions options_;
   std::uint32_t lead_;  // of exponents, in segments: of the first group, as every rank must issue alike
@@ -178,6 +200,7 @@ class Endpoint {
   std::deque<Event> events_;
   bool dead_ = false;
   bool paused_ = false;
+  bool halted_ = false;
   std::optional<std::uint16_t> left_group_;
 
   std::deque<Call> calls_;          // from the oldest incomplete one
@@ -187,6 +210,7 @@ class Endpoint {
   // Chunks are counted over all groups; the present one calls chunk base_ its chunk 0.
   Flights flights_;
   std::uint64_t base_ = 0;
+  std::uint64_t floor_ = 0;       // what is before it is void, since a halt
   std::uint64_t next_sent_ = 0;   // the first that this group has not got yet
   std::uint64_t next_built_ = 0;  // more than next_sent_ after a move
   std::uint64_t position_ = 0;

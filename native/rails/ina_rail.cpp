@@ -111,6 +111,7 @@ void InaRail::resume(std::uint16_t old_group, const InaGroup& group, std::uint64
 void InaRail::start(const Slice& slice, Time now) {
   if (trees_.empty())
     throw std::logic_error("an in-network rail must be attached to a group before slices start");
+  if (halted_) return;
   if (slices_.empty()) busy_since_ = now;
   const std::size_t chunk = ina::chunk_elements(slice.call, lanes_);
   const std::size_t chunks = (slice.count + chunk - 1) / chunk;
@@ -144,6 +145,36 @@ void InaRail::abort() {
     tree.unsent.clear();
   }
   slices_.clear();
+}
+
+void InaRail::halt(Time now) {
+  if (!slices_.empty()) stats_.busy += now - busy_since_;
+  for (Tree& tree : trees_) {
+    tree.endpoint.halt();
+    tree.unsent.clear();
+  }
+  slices_.clear();
+  halted_ = true;
+}
+
+void InaRail::restart(const Restart& restart, Time now) {
+  if (restart.bases.size() != trees_.size())
+    throw std::invalid_argument(std::to_string(restart.bases.size()) + " bases for " +
+                                std::to_string(trees_.size()) + " trees");
+  const std::vector<std::uint64_t> own = marks();
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (restart.bases[i] < own[i])
+      throw std::invalid_argument(
+          "tree " + std::to_string(i) + " restarts at the greatest mark of all ranks; " +
+          std::to_string(restart.bases[i]) + " is below this rank's own, " + std::to_string(own[i]));
+  for (std::size_t i = 0; i < own.size(); ++i) trees_[i].endpoint.restart(restart.bases[i], now);
+  halted_ = false;
+}
+
+std::vector<std::uint64_t> InaRail::marks() const {
+  std::vector<std::uint64_t> marks;
+  for (const Tree& tree : trees_) marks.push_back(tree.endpoint.mark());
+  return marks;
 }
 
 void InaRail::on_ready(std::uint32_t events, Time now) {

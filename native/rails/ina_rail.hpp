@@ -57,6 +57,11 @@ class InaRail final : public Rail, private ReadyHandler {
   Time deadline() const override;
   void expire(Time now) override;
   void abort() override;
+  void halt(Time now) override;
+  /// Throws std::invalid_argument if there is not one base per tree, or one is below this rank's own mark.
+  void restart(const Restart& restart, Time now) override;
+  bool ready() const override { return !trees_.empty() && !halted_; }
+  std::vector<std::uint64_t> marks() const override;
   RailStats stats() const override;
   std::vector<GroupStats> groups() const override;
 
@@ -91,6 +96,7 @@ class InaRail final : public Rail, private ReadyHandler {
   std::deque<Tree> trees_;
   std::uint32_t lanes_ = 0;
   bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
+  bool halted_ = false;
   std::deque<Progress> slices_;
   Time busy_since_ = 0;
   RailStats stats_;
