@@ -227,6 +227,10 @@ void Agent::rail_failed(std::size_t rail, const Failure& failure, Time now) {
 
 // A peer that is silent here and heard on another rail has lost its path, not its life.
 void Agent::judge(std::size_t rail, Failure& silence, Time now) const {
+  if (silence.by_peer || silence.rank < 0) {
+    silence.kind = silence.by_peer ? FailureKind::kPeerLost : FailureKind::kRailDown;
+    return;
+  }
   bool alive = false;
   for (std::size_t other = 0; other < rails_.size(); ++other)
     alive = alive || (other != rail && rails_[other]->hears(silence.rank, now));

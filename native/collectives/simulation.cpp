@@ -2,6 +2,7 @@
 #include "collectives/simulation.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace railweave {
@@ -44,14 +45,16 @@ void SimulatedTransport::post_send(int peer, Bytes data, Time) {
   peers_[peer].sending.push_back({.label = label_, .data = data});
   const bool at_once = peers_[peer].sending.size() == 1 && network_.toss();
   if (at_once) return leave(peer);
-  network_.after(network_.delay(), [this, peer] { leave(peer); });
+  after_delay([this, peer] { leave(peer); });
 }
 
 void SimulatedTransport::leave(int peer) {
   if (aborted_) return;
   const Outgoing outgoing = peers_[peer].sending.front();
   peers_[peer].sending.pop_front();
-  Message message{.label = outgoing.label, .data = {outgoing.data.begin(), outgoing.data.end()}};
+  Message message{.incarnation = incarnation_,
+                  .label = outgoing.label,
+                  .data = {outgoing.data.begin(), outgoing.data.end()}};
   last_arrival_[peer] = std::max(last_arrival_[peer], network_.now() + network_.delay());
   stats_.bytes_sent += message.data.size();
   network_.after(last_arrival_[peer] - network_.now(), [this, peer, message = std::move(message)]() mutable {
@@ -65,21 +68,55 @@ void SimulatedTransport::post_receive(int peer, MutableBytes into, Time) {
   std::fill(into.begin(), into.end(), kSpoilt);
   peers_[peer].posted.push_back({.label = label_, .into = into});
   if (network_.toss()) return match(peer);
-  network_.after(network_.delay(), [this, peer] { match(peer); });
+  after_delay([this, peer] { match(peer); });
 }
 
-// As the transports of real networks: what belongs to a call that this rank makes otherwise is found even if
-// nobody waits for it.
+/// Nothing comes of it after a halt.
+void SimulatedTransport::after_delay(std::function<void()> action) {
+  network_.after(network_.delay(), [this, halts = halts_, action = std::move(action)] {
+    if (halts == halts_) action();
+  });
+}
+
+// As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
+// waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found even
+// if nobody waits for it.
 void SimulatedTransport::arrive(int peer, Message message) {
-  if (aborted_) return;
-  const auto own = listener_->pending_label(key_of(message.label));
-  if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
+  if (message.incarnation < incarnation_) return;
+  if (message.incarnation == incarnation_) {
+    if (aborted_) return;
+    const auto own = listener_->pending_label(key_of(message.label));
+    if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
+  }
   peers_[peer].arrived.push_back(std::move(message));
   match(peer);
 }
 
+void SimulatedTransport::halt(Time) {
+  ++halts_;
+  aborted_ = true;
+  ready_ = false;
+  for (Peer& peer : peers_) {
+    peer.sending.clear();
+    peer.posted.clear();
+  }
+}
+
+void SimulatedTransport::restart(std::uint32_t incarnation, Time) {
+  if (ready_ || incarnation <= incarnation_) throw std::logic_error("not halted, or not a new incarnation");
+  incarnation_ = incarnation;
+  aborted_ = false;
+  for (Peer& peer : peers_)
+    std::erase_if(peer.arrived, [&](const Message& message) { return message.incarnation < incarnation_; });
+  after_delay([this] {
+    ready_ = true;
+    listener_->joined(network_.now());
+  });
+}
+
 void SimulatedTransport::match(int peer) {
   if (aborted_ || peers_[peer].arrived.empty() || peers_[peer].posted.empty()) return;
+  if (peers_[peer].arrived.front().incarnation > incarnation_) return;
   const Message message = std::move(peers_[peer].arrived.front());
   const Receive receive = peers_[peer].posted.front();
   peers_[peer].arrived.pop_front();

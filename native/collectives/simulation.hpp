@@ -65,10 +65,14 @@ class SimulatedTransport final : public Transport {
   void post_receive(int peer, MutableBytes into, Time now) override;
   void announce(const Failure& failure, Time now) override;
   void abort() override { aborted_ = true; }
+  void halt(Time) override;
+  void restart(std::uint32_t incarnation, Time now) override;
+  bool ready() const override { return ready_; }
   RailStats stats() const override { return stats_; }
 
  private:
   struct Message {
+    std::uint32_t incarnation;
     MessageLabel label;
     std::vector<std::byte> data;
   };
@@ -86,6 +90,7 @@ class SimulatedTransport final : public Transport {
     std::deque<Receive> posted;
   };
 
+  void after_delay(std::function<void()> action);
   void leave(int peer);
   void arrive(int peer, Message message);
   void match(int peer);
@@ -98,6 +103,9 @@ class SimulatedTransport final : public Transport {
   MessageLabel label_{};
   std::vector<Peer> peers_;
   std::vector<Time> last_arrival_;  // at each peer, of what this rank has sent
+  std::uint32_t incarnation_ = 0;
+  std::uint64_t halts_ = 0;
+  bool ready_ = true;
   bool aborted_ = false;
   RailStats stats_;
 };

@@ -25,13 +25,15 @@ class TransportListener {
   virtual void sent(int peer, Time now) = 0;
   /// The oldest unfinished receive from `peer` is done: its buffer holds the message.
   virtual void received(int peer, Time now) = 0;
+  /// All peers are there: what was held back may go. Told once per connection or restart.
+  virtual void joined(Time) {}
   /// The peer has said goodbye: it will post nothing more. What it is still to send or take will fail.
   virtual void left(int, Time) {}
   /// The label under which this rank takes part in that slice, 0 elements if it takes part in the call on
   /// other rails only; nothing if it has not come to the slice, or is past it.
   virtual std::optional<MessageLabel> pending_label(const SliceKey&) const { return std::nullopt; }
-  /// The transport has given up, once and for all; nothing completes after this. `failure.rank` is the peer
-  /// concerned.
+  /// The transport has given up; nothing completes after this, until it is restarted. `failure.rank` is the
+  /// peer concerned.
   virtual void failed(const Failure& failure, Time now) = 0;
 };
 
@@ -66,6 +68,15 @@ class Transport {
   virtual void announce(const Failure& failure, Time now) = 0;
   /// Lets go of all buffers posted. What is half received is thrown away; nothing completes any more.
   virtual void abort() = 0;
+  /// Lets go of all buffers and connections, at once and without a word; nothing is told any more until
+  /// `restart`. May be called from inside the listener, and repeated.
+  virtual void halt(Time now) = 0;
+  /// Joins the peers anew. All ranks give the same `incarnation`, greater than before (connecting is 0); what
+  /// still comes of an older one is dropped. Peers may be late, and what keeps them is tried again until
+  /// `halt`. Throws std::logic_error if the transport is not halted or `incarnation` is not new.
+  virtual void restart(std::uint32_t incarnation, Time now) = 0;
+  /// There is a connection to every peer: messages may be posted.
+  virtual bool ready() const = 0;
   /// Says goodbye: nothing more will be posted. `closed` is true once no peer needs anything from this rank
   /// any more.
   virtual void close(Time) {}

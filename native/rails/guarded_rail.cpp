@@ -92,11 +92,28 @@ void GuardedRail::expire(Time now) {
 }
 
 void GuardedRail::abort() {
-  ended_ = true;
-  show_until_ = grace_until_ = kNever;
   rail_->abort();
   control_->abort();
+  stop();
+}
+
+void GuardedRail::halt(Time now) {
+  rail_->halt(now);
+  control_->halt(now);
+  stop();
+}
+
+void GuardedRail::stop() {
+  ended_ = true;
+  show_until_ = grace_until_ = kNever;
   slices_.clear();
+}
+
+void GuardedRail::restart(const Restart& restart, Time now) {
+  rail_->restart(restart, now);
+  control_->restart(restart.incarnation, now);
+  ended_ = false;
+  left_ = -1;
 }
 
 void GuardedRail::close(Time now) {

@@ -30,6 +30,10 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   Time deadline() const override;
   void expire(Time now) override;
   void abort() override;
+  void halt(Time now) override;
+  void restart(const Restart& restart, Time now) override;
+  bool ready() const override { return rail_->ready() && control_->ready(); }
+  std::vector<std::uint64_t> marks() const override { return rail_->marks(); }
   void announce(const Failure& failure, Time now) override { control_->announce(failure, now); }
   void close(Time now) override;
   bool closed() const override { return rail_->closed() && control_->closed(); }
@@ -49,6 +53,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
   void failed(const Failure& failure, Time now) override;
   void show_labels(const Failure& failure, Time now);
+  void stop();
 
   struct Shown {
     std::uint64_t id;
@@ -67,7 +72,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   Time grace_until_ = kNever;
   std::array<std::byte, 1> out_{};
   std::array<std::byte, 1> in_{};
-  bool ended_ = false;
+  bool ended_ = false;  // or halted
 };
 
 }  // namespace railweave

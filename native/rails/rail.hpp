@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,7 +70,7 @@ struct GroupStats {
 };
 
 /// kSilent is for the agent alone: the peer, or the path to it on this rail, is gone, and other rails may
-/// know which.
+/// know which. Connections may be carried on by a restart of the rail; all other failures are final.
 enum class FailureKind : std::uint8_t { kPeerLost, kMismatch, kRailDown, kInternal, kSilent };
 
 struct Failure {
@@ -80,6 +79,7 @@ struct Failure {
   std::string message;                      // names what happened, what was expected, what to do
   std::string rail{};                       // where it happened, if not on the rail that tells of it
   std::optional<std::uint32_t> op_index{};  // of this rank's call that it happened in, if that is known
+  bool by_peer = false;                     // of kSilent: the other end has ended the connection itself
 };
 
 /// Contributions to a tree and probes have been silent for a while.
@@ -122,13 +122,13 @@ class Rail : public Timed {
   virtual void abort() = 0;
   /// Drops all slices in progress without completing them and without a word to the peers; their memory is
   /// the caller's again. Nothing is reported any more until `restart`. May be repeated.
-  virtual void halt(Time) { abort(); }
+  virtual void halt(Time now) = 0;
   /// A halted rail joins its peers anew; what still comes of older incarnations is dropped. Peers may be
   /// late; what goes wrong is told by `rail_failed`. Throws std::logic_error if the rail is not halted, or
   /// was in that incarnation before.
-  virtual void restart(const Restart&, Time) { throw std::logic_error("this rail cannot be restarted"); }
-  /// Joined with all peers: slices may start.
-  virtual bool ready() const { return true; }
+  virtual void restart(const Restart& restart, Time now) = 0;
+  /// Joined with all peers: slices are carried out as they are started. Those that are started before wait.
+  virtual bool ready() const = 0;
   /// Per aggregation tree the next chunk number that this rank would use, in the order of the trees; else
   /// empty.
   virtual std::vector<std::uint64_t> marks() const { return {}; }

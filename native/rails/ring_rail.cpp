@@ -59,13 +59,14 @@ void RingRail::advance(Time now) {
   again_ = true;
   if (advancing_) return;
   advancing_ = true;
-  while (again_ && !failed_ && !slices_.empty()) {
+  while (again_ && !failed_ && !slices_.empty() && transport_->ready()) {
     again_ = false;
     if (!machine_) begin(now);
     machine_->advance(now);
     if (!failed_ && machine_->ready()) finish(now);
   }
   advancing_ = false;
+  if (slices_.empty()) machine_.reset();  // they may have been dropped in the meantime
 }
 
 void RingRail::begin(Time now) {
@@ -86,11 +87,27 @@ void RingRail::finish(Time now) {
 }
 
 void RingRail::abort() {
-  failed_ = true;
   transport_->abort();
+  drop();
+}
+
+void RingRail::halt(Time now) {
+  if (!slices_.empty()) stats_.busy += now - busy_since_;
+  transport_->halt(now);
+  drop();
+}
+
+void RingRail::drop() {
+  failed_ = true;
   slices_.clear();
   retired_.clear();
-  if (!advancing_) machine_.reset();  // else `advance` stands on it: it goes with the rail
+  if (!advancing_) machine_.reset();  // else `advance` stands on it
+}
+
+void RingRail::restart(const Restart& restart, Time now) {
+  transport_->restart(restart.incarnation, now);
+  failed_ = false;
+  last_.reset();
 }
 
 RailStats RingRail::stats() const {

@@ -30,6 +30,9 @@ class RingRail final : public Rail, private TransportListener {
   void pass_over(const CallDescription& call, Time now) override { transport_->pass_over(call, now); }
   bool hears(int peer, Time now) const override { return transport_->hears(peer, now); }
   void abort() override;
+  void halt(Time now) override;
+  void restart(const Restart& restart, Time now) override;
+  bool ready() const override { return transport_->ready(); }
   void announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
   void close(Time now) override { transport_->close(now); }
   bool closed() const override { return transport_->closed(); }
@@ -38,12 +41,14 @@ class RingRail final : public Rail, private TransportListener {
  private:
   void sent(int peer, Time now) override;
   void received(int peer, Time now) override;
+  void joined(Time now) override { advance(now); }
   std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
   void failed(const Failure& failure, Time now) override;
 
   void advance(Time now);
   void begin(Time now);
   void finish(Time now);
+  void drop();
 
   const std::size_t index_;
   const std::unique_ptr<Transport> transport_;
@@ -59,8 +64,8 @@ class RingRail final : public Rail, private TransportListener {
   std::unique_ptr<Algorithm> machine_;  // of the first slice
   std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way
   bool advancing_ = false;
-  bool again_ = false;  // a completion came while advancing
-  bool failed_ = false;
+  bool again_ = false;   // a completion came while advancing
+  bool failed_ = false;  // or halted
   Time busy_since_ = 0;
   RailStats stats_;
 };

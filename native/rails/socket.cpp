@@ -94,6 +94,11 @@ int pending_error(const Socket& socket) {
   return error;
 }
 
+void reset_on_close(const Socket& socket) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 bool closed_by_peer(int error) { return error == ECONNRESET || error == EPIPE || error == ECONNREFUSED; }
 
 void tune(const Socket& socket) {

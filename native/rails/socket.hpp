@@ -51,6 +51,8 @@ Socket dial(const LocalInterface& local,
 Socket accept_from(const Socket& listener);  // empty if there is nobody
 std::uint16_t port_of(const Socket& socket);
 int pending_error(const Socket& socket);  // errno of the connection, 0 if none
+/// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.
+void reset_on_close(const Socket& socket);
 /// No delay for small messages, and bounds on what waits in the kernel.
 void tune(const Socket& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.

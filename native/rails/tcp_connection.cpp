@@ -170,6 +170,15 @@ void TcpConnection::abort() {
   set_interest();
 }
 
+void TcpConnection::halt() {
+  dead_ = aborted_ = true;
+  out_.clear();
+  posted_.clear();
+  into_ = nullptr;
+  if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+  reset_on_close(socket_);
+}
+
 // ---------------------------------------------------------------- receiving
 
 void TcpConnection::begin(const MessageLabel& label, Time now) {
@@ -355,7 +364,7 @@ void TcpConnection::expire(Time now) {
   if (deaf) heard_at_ = now;
   if (liveness_.timeout > 0 && now >= heard_at_ + liveness_.timeout) {
     const auto silence = std::to_string((now - heard_at_) / kMillisecond);
-    return fail(FailureKind::kSilent, "has given no sign of life for " + silence + " ms", now);
+    return fail_silent(false, "has given no sign of life for " + silence + " ms", now);
   }
   if (now < spoke_at_ + liveness_.interval) return;
   spoke_at_ = now;  // what waits to be sent is a sign of life as well
@@ -376,13 +385,17 @@ void TcpConnection::take_heartbeat(const MessageLabel& awaited, Time now) {
 bool TcpConnection::hears(Time now) const { return beats() && now - heard_at_ < 2 * liveness_.interval; }
 
 void TcpConnection::end_of_stream(Time now) {
-  if (!peer_left_) return fail(FailureKind::kPeerLost, "has closed the connection", now);
+  if (!peer_left_) return fail_silent(true, "has closed the connection", now);
   if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
 }
 
 void TcpConnection::fail_with(int error, Time now) {
-  const FailureKind kind = closed_by_peer(error) ? FailureKind::kPeerLost : FailureKind::kSilent;
-  fail(kind, std::string("is gone: ") + std::strerror(error), now);
+  fail_silent(closed_by_peer(error), std::string("is gone: ") + std::strerror(error), now);
+}
+
+void TcpConnection::fail_silent(bool by_peer, const std::string& message, Time now) {
+  fail({.kind = FailureKind::kSilent, .rank = peer_, .message = name_ + " " + message, .by_peer = by_peer},
+       now);
 }
 
 void TcpConnection::fail(FailureKind kind, const std::string& message, Time now) {

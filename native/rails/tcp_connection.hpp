@@ -28,6 +28,8 @@ class TcpConnection final : public ReadyHandler {
   void post_receive(MutableBytes into, Time now);
   void announce(const Failure& failure, Time now);
   void abort();
+  /// Ends at once and without a word: nothing is told or touched any more.
+  void halt();
   void close(Time now);
   bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
   void add_counts(RailStats& stats) const { add_wire_counts(socket_, stats); }
@@ -75,6 +77,7 @@ class TcpConnection final : public ReadyHandler {
   void fail_with(int error, Time now);
   void set_interest();
   void fail(FailureKind kind, const std::string& message, Time now);
+  void fail_silent(bool by_peer, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
 
   static constexpr std::size_t kStaging = 16 * 1024;

@@ -30,16 +30,18 @@ std::array<std::byte, kHelloSize> encode(const Hello& hello) {
   store_be(out.data() + 8, hello.token);
   store_be(out.data() + 16, hello.rank);
   store_be(out.data() + 20, hello.world_size);
+  store_be(out.data() + 24, hello.incarnation);
   return out;
 }
 
 std::optional<Hello> decode_hello(const std::byte* from) {
   if (load_be<std::uint32_t>(from) != kMagic || load_be<std::uint32_t>(from + 4) != kVersion)
     return std::nullopt;
-  if (!all_zero(from + 24, 8)) return std::nullopt;
+  if (!all_zero(from + 28, 4)) return std::nullopt;
   return Hello{.token = load_be<std::uint64_t>(from + 8),
                .rank = load_be<std::uint32_t>(from + 16),
-               .world_size = load_be<std::uint32_t>(from + 20)};
+               .world_size = load_be<std::uint32_t>(from + 20),
+               .incarnation = load_be<std::uint32_t>(from + 24)};
 }
 
 FrameHeaderBytes encode(const FrameHeader& header) {

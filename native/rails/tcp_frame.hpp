@@ -17,11 +17,13 @@ inline constexpr std::size_t kHelloSize = 32;
 inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize;
 inline constexpr std::size_t kMaxFarewell = 2048;  // bytes of an abort frame's payload
 
-/// Who is at the other end, and of which job. Strangers cannot guess the token.
+/// Who is at the other end, and of which job. Strangers cannot guess the token. Both ends must be in the same
+/// incarnation of the rail's connections.
 struct Hello {
   std::uint64_t token;
   std::uint32_t rank;
   std::uint32_t world_size;
+  std::uint32_t incarnation;
 
   bool operator==(const Hello&) const = default;
 };

@@ -1,37 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rails/tcp_transport.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace railweave {
 namespace {
 
 constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may knock at once
+constexpr Duration kFirstPause = 5 * kMillisecond, kMaxPause = 80 * kMillisecond;  // between two dials
+constexpr Duration kDialPatience = 250 * kMillisecond;  // with a dial that nobody answers
 
 }  // namespace
-
-bool TcpHandshake::send(const Hello& hello) {
-  const auto bytes = encode(hello);
-  const ssize_t size = ::send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return size == static_cast<ssize_t>(bytes.size());  // an empty socket takes it whole
-}
-
-TcpHandshake::Heard TcpHandshake::hear() {
-  const ssize_t size =
-      recv(socket_.fd(), incoming_.data() + received_, incoming_.size() - received_, MSG_DONTWAIT);
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
-  if (size <= 0) return Heard::kNonsense;
-  received_ += static_cast<std::size_t>(size);
-  if (received_ < incoming_.size()) return Heard::kNothingYet;
-  const auto hello = decode_hello(incoming_.data());
-  hello_ = hello.value_or(Hello{});
-  return hello ? Heard::kHello : Heard::kNonsense;
-}
 
 TcpTransport::TcpTransport(EventLoop& loop, const TcpTransportOptions& options)
     : loop_(loop),
@@ -44,16 +27,50 @@ TcpTransport::~TcpTransport() {
   if (hello_.world_size > 0) loop_.unwatch(listening_.fd());
 }
 
-void TcpTransport::connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members,
-                           Time now) {
+// ---------------------------------------------------------------- joining
+
+void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members) {
   hello_ = {.token = token,
             .rank = static_cast<std::uint32_t>(rank),
-            .world_size = static_cast<std::uint32_t>(members.size())};
+            .world_size = static_cast<std::uint32_t>(members.size()),
+            .incarnation = 0};
   members_ = members;
+  redials_.resize(members.size());
+  parked_.resize(members.size());
   connections_.resize(members.size());
   loop_.watch(listening_.fd(), EPOLLIN, *this);
-  for (int peer = 0; peer < rank; ++peer)
-    add_handshake(dial(options_.local, members[peer]), peer, EPOLLOUT, now);
+}
+
+void TcpTransport::connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members,
+                           Time now) {
+  introduce(token, rank, members);
+  join(0, now);
+}
+
+void TcpTransport::restart(std::uint32_t incarnation, Time now) {
+  if (members_.empty() || running_)
+    throw std::logic_error("connections are restarted once it is known who takes part, and after a halt");
+  if (incarnation <= hello_.incarnation)
+    throw std::logic_error("connections were in incarnation " + std::to_string(hello_.incarnation) +
+                           " before they are to restart as " + std::to_string(incarnation));
+  join(incarnation, now);
+}
+
+void TcpTransport::join(std::uint32_t incarnation, Time now) {
+  hello_.incarnation = incarnation;
+  running_ = true;
+  failed_ = false;
+  for (int peer = 0; peer < rank(); ++peer) {
+    redials_[peer].pause = kFirstPause;
+    dial_peer(peer, now);
+  }
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (!parked_[peer] || parked_[peer]->incarnation > incarnation) continue;
+    Socket socket = std::move(parked_[peer]->socket);
+    const bool present = parked_[peer]->incarnation == incarnation;
+    parked_[peer].reset();
+    if (present && send_hello(socket, hello_)) adopt(peer, std::move(socket), now);
+  }
 }
 
 std::vector<int> TcpTransport::missing() const {
@@ -64,19 +81,39 @@ std::vector<int> TcpTransport::missing() const {
   return ranks;
 }
 
+void TcpTransport::dial_peer(int peer, Time now) {
+  redials_[peer].at = kNever;
+  // The kernel's own second attempt comes after a second: too late for a rail that has just come back.
+  const Time deadline = patient() ? now + kDialPatience : kNever;
+  try {
+    add_handshake(dial(options_.local, members_[peer]), peer, EPOLLOUT, deadline);
+  } catch (const std::system_error& error) {
+    if (!patient()) throw;
+    try_again(peer, error.what(), now);
+  }
+}
+
+void TcpTransport::try_again(int peer, const std::string& message, Time now) {
+  if (patient()) {
+    Redial& redial = redials_[peer];
+    redial.at = now + redial.pause;
+    redial.pause = std::min(2 * redial.pause, kMaxPause);
+    return;
+  }
+  failed({.kind = FailureKind::kPeerLost, .rank = peer, .message = message}, now);
+}
+
 void TcpTransport::on_ready(std::uint32_t, Time now) {
   while (Socket socket = accept_from(listening_)) {
     if (handshakes_.size() >= members_.size() + kSpareHandshakes) {
       ++strangers_;
       continue;
     }
-    add_handshake(std::move(socket), -1, EPOLLIN, now);
+    add_handshake(std::move(socket), -1, EPOLLIN, now + options_.hello_timeout);
   }
 }
 
-void TcpTransport::add_handshake(Socket socket, int peer, std::uint32_t events, Time now) {
-  const Time deadline =
-      peer < 0 ? now + options_.hello_timeout : kNever;  // the caller of `connect` has one of its own
+void TcpTransport::add_handshake(Socket socket, int peer, std::uint32_t events, Time deadline) {
   TcpHandshake::Owner& owner = *this;
   auto& handshake =
       handshakes_.emplace_back(std::make_unique<TcpHandshake>(owner, std::move(socket), peer, deadline));
@@ -90,66 +127,92 @@ Socket TcpTransport::remove_handshake(TcpHandshake& handshake) {
   return socket;
 }
 
-void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events) {
-  if (events & EPOLLOUT) return greet(handshake);
+void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) {
+  if (events & EPOLLOUT) return greet(handshake, now);
   switch (handshake.hear()) {
     case TcpHandshake::Heard::kNothingYet:
       return;
     case TcpHandshake::Heard::kNonsense:
-      return refuse(handshake);
+      return refuse(handshake, now);
     case TcpHandshake::Heard::kHello:
-      break;
+      return is_peer(handshake) ? welcome(handshake, now) : refuse(handshake, now);
   }
-  const bool incoming = handshake.peer() < 0;
-  if (!is_peer(handshake) || (incoming && !handshake.send(hello_))) return refuse(handshake);
-  const int peer = static_cast<int>(handshake.heard().rank);
-  Socket socket = remove_handshake(handshake);
-  tune(socket);
-  TransportListener& listener = *this;
-  connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
-                                                       listener, options_.liveness);
 }
 
-void TcpTransport::greet(TcpHandshake& handshake) {
+void TcpTransport::greet(TcpHandshake& handshake, Time now) {
   const int error = pending_error(handshake.socket());
-  if (error == 0 && handshake.send(hello_)) {
+  if (error == 0 && send_hello(handshake.socket(), hello_)) {
+    handshake.set_deadline(kNever);  // the peer answers when it comes to this incarnation
     return loop_.rewatch(handshake.socket().fd(), EPOLLIN, handshake);
   }
   const int peer = handshake.peer();
   remove_handshake(handshake);
-  failed({.kind = FailureKind::kPeerLost,
-          .rank = peer,
-          .message = "cannot connect to " + name_of(peer) + ": " + std::strerror(error)},
-         EventLoop::now());
+  try_again(peer, "cannot connect to " + name_of(peer) + ": " + std::strerror(error), now);
 }
 
-void TcpTransport::refuse(TcpHandshake& handshake) {
-  ++strangers_;
+void TcpTransport::refuse(TcpHandshake& handshake, Time now) {
   const int peer = handshake.peer();
   remove_handshake(handshake);
+  if (peer < 0 || !patient()) ++strangers_;
   if (peer < 0) return;
-  failed({.kind = FailureKind::kPeerLost,
-          .rank = peer,
-          .message = name_of(peer) +
-                     " does not answer as a rank of this job: it has failed, or the address is another's"},
-         EventLoop::now());
+  try_again(
+      peer,
+      name_of(peer) + " does not answer as a rank of this job: it has failed, or the address is another's",
+      now);
 }
 
 // Lower ranks are dialled, higher ones come in, each once.
 bool TcpTransport::is_peer(const TcpHandshake& handshake) const {
-  const Hello& heard = handshake.heard();
-  if (heard.token != hello_.token || heard.world_size != hello_.world_size) return false;
-  if (handshake.peer() >= 0) return heard.rank == static_cast<std::uint32_t>(handshake.peer());
-  return heard.rank > hello_.rank && heard.rank < hello_.world_size && !connections_[heard.rank];
+  const Hello& hello = handshake.hello();
+  if (hello.token != hello_.token || hello.world_size != hello_.world_size) return false;
+  if (handshake.dialled())
+    return hello.rank == static_cast<std::uint32_t>(handshake.peer()) &&
+           hello.incarnation == hello_.incarnation;
+  if (hello.rank <= hello_.rank || hello.rank >= hello_.world_size) return false;
+  return hello.incarnation != hello_.incarnation || !connections_[hello.rank];
+}
+
+void TcpTransport::welcome(TcpHandshake& handshake, Time now) {
+  const bool incoming = !handshake.dialled();
+  const int peer = static_cast<int>(handshake.hello().rank);
+  const std::uint32_t incarnation = handshake.hello().incarnation;
+  Socket socket = remove_handshake(handshake);
+  if (incarnation > hello_.incarnation) {
+    parked_[peer] = Parked{.socket = std::move(socket), .incarnation = incarnation};
+  } else if (incarnation == hello_.incarnation && running_) {
+    if (!incoming || send_hello(socket, hello_)) adopt(peer, std::move(socket), now);
+  }  // else it is behind: closed, it will come again
+}
+
+void TcpTransport::adopt(int peer, Socket socket, Time now) {
+  tune(socket);
+  TransportListener& listener = *this;
+  connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
+                                                       listener, options_.liveness);
+  if (!missing().empty() || failed_) return;
+  joined_ = true;
+  if (listener_ != nullptr) listener_->joined(now);
 }
 
 std::string TcpTransport::name_of(int peer) const {
   return "rank " + std::to_string(peer) + " at " + to_string(members_[peer]);
 }
 
+// ---------------------------------------------------------------- messages
+
+void TcpTransport::post_send(int peer, Bytes data, Time now) {
+  if (const auto& connection = connections_[peer]) connection->post_send(data, now);
+}
+
+void TcpTransport::post_receive(int peer, MutableBytes into, Time now) {
+  if (const auto& connection = connections_[peer]) connection->post_receive(into, now);
+}
+
 Time TcpTransport::deadline() const {
+  if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
   Time next = kNever;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
+  for (const Redial& redial : redials_) next = std::min(next, redial.at);
   for (const auto& connection : connections_) {
     if (connection) next = std::min(next, connection->deadline());
   }
@@ -157,10 +220,14 @@ Time TcpTransport::deadline() const {
 }
 
 void TcpTransport::expire(Time now) {
+  halted_.clear();
   const auto late = [now](const auto& handshake) { return handshake->deadline() <= now; };
   for (auto found = handshakes_.begin();
        (found = std::find_if(handshakes_.begin(), handshakes_.end(), late)) != handshakes_.end();) {
-    refuse(**found);
+    refuse(**found, now);
+  }
+  for (int peer = 0; peer < static_cast<int>(redials_.size()); ++peer) {
+    if (redials_[peer].at <= now) dial_peer(peer, now);
   }
   for (const auto& connection : connections_) {
     if (connection && connection->deadline() <= now) connection->expire(now);
@@ -196,8 +263,28 @@ void TcpTransport::announce(const Failure& failure, Time now) {
 
 void TcpTransport::abort() {
   failed_ = true;
+  for (Redial& redial : redials_) redial.at = kNever;
   for (const auto& connection : connections_) {
     if (connection) connection->abort();
+  }
+}
+
+// What has come in may be of the next incarnation already.
+void TcpTransport::halt(Time) {
+  running_ = joined_ = false;
+  failed_ = true;
+  for (Redial& redial : redials_) redial.at = kNever;
+  while (true) {
+    const auto dialled = [](const auto& handshake) { return handshake->dialled(); };
+    const auto found = std::find_if(handshakes_.begin(), handshakes_.end(), dialled);
+    if (found == handshakes_.end()) break;
+    remove_handshake(**found);
+  }
+  for (auto& connection : connections_) {
+    if (!connection) continue;
+    connection->halt();
+    connection->add_counts(past_);
+    halted_.push_back(std::move(connection));
   }
 }
 
@@ -213,7 +300,7 @@ bool TcpTransport::closed() const {
 }
 
 RailStats TcpTransport::stats() const {
-  RailStats stats;
+  RailStats stats = past_;
   for (const auto& connection : connections_) {
     if (connection) connection->add_counts(stats);
   }

@@ -2,8 +2,8 @@
 // Transport over TCP: one connection per pair of ranks, all on one interface.
 #pragma once
 
-#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +12,7 @@
 #include "rails/socket.hpp"
 #include "rails/tcp_connection.hpp"
 #include "rails/tcp_frame.hpp"
+#include "rails/tcp_handshake.hpp"
 
 namespace railweave {
 
@@ -22,41 +23,13 @@ struct TcpTransportOptions {
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };
 
-/// A socket whose other end has not yet said who it is.
-class TcpHandshake final : public ReadyHandler {
- public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void handshake_ready(TcpHandshake& handshake, std::uint32_t events) = 0;
-  };
-
-  /// `peer` is the rank that is dialled, or -1 for a connection that has come in.
-  TcpHandshake(Owner& owner, Socket socket, int peer, Time deadline)
-      : owner_(owner), socket_(std::move(socket)), peer_(peer), deadline_(deadline) {}
-
-  int peer() const { return peer_; }
-  Time deadline() const { return deadline_; }
-  Socket& socket() { return socket_; }
-  bool send(const Hello& hello);  // false: the connection is broken
-  enum class Heard { kNothingYet, kHello, kNonsense };
-  Heard hear();
-  const Hello& heard() const { return hello_; }
-  void on_ready(std::uint32_t events, Time) override { owner_.handshake_ready(*this, events); }
-
- private:
-  Owner& owner_;
-  Socket socket_;
-  int peer_;
-  Time deadline_;
-  std::array<std::byte, kHelloSize> incoming_;
-  std::size_t received_ = 0;
-  Hello hello_{};
-};
-
-/// Listens from the start. `connect` dials all lower ranks and waits for all higher ones; connections that
-/// cannot say the job's token and their rank are closed and counted as malformed. If a peer goes, all is
-/// over: kPeerLost names it.
+/// Listens from the start. A rank dials all lower ranks and waits for all higher ones; connections that
+/// cannot say the job's token and their rank are closed and counted as malformed. If a peer goes, kSilent
+/// names it, and all connections are over, until they are halted and restarted.
+///
+/// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
+/// incarnation, whoever is behind is turned away and tries again. The first incarnation, that of `connect`,
+/// tries once: nobody dials before all ranks listen.
 class TcpTransport final : public Transport,
                            private TransportListener,
                            private TcpHandshake::Owner,
@@ -66,8 +39,10 @@ class TcpTransport final : public Transport,
   ~TcpTransport() override;
 
   std::uint16_t port() const { return port_; }
-  /// `members` are the listening sockets of all ranks, in order; own place is ignored. A dial that fails:
-  /// std::system_error.
+  /// Who takes part; `members` are the listening sockets of all ranks, in order; own place is ignored. Dials
+  /// nobody: that is for `restart`, with incarnations from 1. Once.
+  void introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members);
+  /// The same, and joins them as incarnation 0. A dial that fails: std::system_error.
   void connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members, Time now);
   std::vector<int> missing() const;  // ranks to which there is no connection yet
 
@@ -78,14 +53,15 @@ class TcpTransport final : public Transport,
   void begin(const MessageLabel& label, Time now) override;
   void pass_over(const CallDescription& call, Time now) override;
   bool hears(int peer, Time now) const override;
-  void post_send(int peer, Bytes data, Time now) override { connections_[peer]->post_send(data, now); }
-  void post_receive(int peer, MutableBytes into, Time now) override {
-    connections_[peer]->post_receive(into, now);
-  }
+  void post_send(int peer, Bytes data, Time now) override;
+  void post_receive(int peer, MutableBytes into, Time now) override;
   Time deadline() const override;
   void expire(Time now) override;
   void announce(const Failure& failure, Time now) override;
   void abort() override;
+  void halt(Time now) override;
+  void restart(std::uint32_t incarnation, Time now) override;
+  bool ready() const override { return joined_; }
   void close(Time now) override;
   bool closed() const override;
   RailStats stats() const override;
@@ -99,13 +75,30 @@ class TcpTransport final : public Transport,
   }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
-  void handshake_ready(TcpHandshake& handshake, std::uint32_t events) override;
+  void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) override;
 
-  void add_handshake(Socket socket, int peer, std::uint32_t events, Time now);
+  /// A peer that could not be reached is dialled again after a pause that grows.
+  struct Redial {
+    Time at = kNever;
+    Duration pause;
+  };
+  /// A peer that is in an incarnation to which this rank has not come yet.
+  struct Parked {
+    Socket socket;
+    std::uint32_t incarnation;
+  };
+
+  void join(std::uint32_t incarnation, Time now);
+  void dial_peer(int peer, Time now);
+  void try_again(int peer, const std::string& message, Time now);
+  void add_handshake(Socket socket, int peer, std::uint32_t events, Time deadline);
   Socket remove_handshake(TcpHandshake& handshake);
-  void greet(TcpHandshake& handshake);
-  void refuse(TcpHandshake& handshake);
+  void greet(TcpHandshake& handshake, Time now);
+  void refuse(TcpHandshake& handshake, Time now);
   bool is_peer(const TcpHandshake& handshake) const;
+  void welcome(TcpHandshake& handshake, Time now);
+  void adopt(int peer, Socket socket, Time now);
+  bool patient() const { return hello_.incarnation > 0; }
   std::string name_of(int peer) const;
 
   EventLoop& loop_;
@@ -116,8 +109,14 @@ class TcpTransport final : public Transport,
   Hello hello_{};  // own; world size 0: not connected yet
   std::vector<SocketAddress> members_;
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
+  std::vector<Redial> redials_;                              // by rank
+  std::vector<std::optional<Parked>> parked_;                // by rank
   std::vector<std::unique_ptr<TcpConnection>> connections_;  // by rank
+  std::vector<std::unique_ptr<TcpConnection>> halted_;       // one of them may be what `halt` was called from
+  RailStats past_{};                                         // of connections that are no more
   std::uint64_t strangers_ = 0;
+  bool running_ = false;  // not before `connect` or `restart`, nor after `halt`
+  bool joined_ = false;
   bool failed_ = false;
 };
 
