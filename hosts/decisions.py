@@ -19,6 +19,7 @@ class Reason(enum.StrEnum):
     DTYPE = "dtype"  # the rail cannot reduce this type
     OP = "op"  # the rail cannot do this operation
     SHARE_ZERO = "share-zero"  # the shares give the rail nothing
+    PROBING = "probing"  # another rail or split was tried in its stead, to learn what it costs
     THRESHOLD = "threshold"  # the tensor is too small to be cut for it
 
 

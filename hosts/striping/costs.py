@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rail costs: T(s) = a + s / b, learnt from measured times by least squares that forget.
+
+All ranks must come to the same numbers bit for bit, so floats see only + - * / and comparisons, one after the
+other: no sums of the library, no roots, no logarithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEEP = 0.75  # what an observation still weighs after the next one
+CLIP = 1.5  # a time further than this factor from what was predicted counts as that far, once
+ANCHOR_WEIGHT = 0.25  # of the latency at size 0, beside observations of weight 1
+WARM_UP = 3  # observations in which the least counts: the first calls on a rail find it cold
+COLDER = 1.25  # how much slower than the next a first call must have been to be forgotten
+LEAST_SLOPE = 0.01  # of the mean time per unit of size: where measured times fall with size
+
+
+@dataclass(frozen=True)
+class Line:
+    """T(s) = a_s + s / rate: seconds for `s` bytes."""
+
+    a_s: float
+    rate: float  # bytes per second
+
+    def time_s(self, size: float) -> float:
+        """Return the time of `size` bytes."""
+        return self.a_s + size / self.rate
+
+
+class Fit:
+    """One line through decaying observations (size, time) of sizes up to about `unit` bytes.
+
+    Observations seldom differ enough in size to tell latency from bandwidth. So the line is held at size 0 by
+    an anchor, the latency as it is known otherwise; with observations of one size it goes through both.
+    """
+
+    def __init__(self, unit: int, anchor_s: float) -> None:
+        """Begin without observations; sizes are measured in `unit`s of bytes."""
+        self.unit = unit
+        self.anchor_s = anchor_s
+        self.samples = 0  # since the last time that the rail's speed changed
+        self._stale = False
+        self._side = 0  # where the last observation was, if out of band: +1 slower, -1 faster
+        self._before: Line | None = None  # what was known before it
+        self._forget()
+
+    def _forget(self) -> None:
+        self.samples = 0
+        self._w = self._x = self._xx = self._t = self._xt = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether anything has been observed."""
+        return self.samples > 0
+
+    def observe(self, size: int, time_s: float) -> float | None:
+        """Take a time. Returns the factor by which the rail has become slower, if it has changed for good.
+
+        One time out of band is clipped; a second one on the same side is believed, and what was before
+        forgotten.
+        """
+        if not self.known:
+            self._restart(size, time_s)
+            return None
+        line = self.line()
+        predicted_s = line.time_s(size)
+        side = (time_s > predicted_s * CLIP) - (time_s * CLIP < predicted_s)
+        if self._stale or (side and side == self._side):
+            before_s = self._before.time_s(size) if self._before is not None else predicted_s
+            self._restart(size, time_s)
+            return time_s / before_s if side else None
+        if self.samples < WARM_UP and time_s * COLDER < predicted_s:
+            self._restart(size, time_s)
+            return None
+        self._side, self._before = side, line if side else None
+        if side:
+            time_s = predicted_s * CLIP if side > 0 else predicted_s / CLIP
+        self._add(size, time_s)
+        return None
+
+    def _restart(self, size: int, time_s: float) -> None:
+        self._stale, self._side, self._before = False, 0, None
+        self._forget()
+        self._add(size, time_s)
+
+    def _add(self, size: int, time_s: float) -> None:
+        x = size / self.unit
+        self._w = self._w * KEEP + 1.0
+        self._x = self._x * KEEP + x
+        self._xx = self._xx * KEEP + x * x
+        self._t = self._t * KEEP + time_s
+        self._xt = self._xt * KEEP + x * time_s
+        self.samples += 1
+
+    def distrust(self) -> None:
+        """Let the next observation count alone; until then, what is known holds."""
+        self._stale = True
+
+    def rescale(self, factor: float) -> None:
+        """Take all times as if they had been `factor` times as long: the rail has changed its speed."""
+        self._t = self._t * factor
+        self._xt = self._xt * factor
+
+    @property
+    def mean_s(self) -> float:
+        """Return the mean of the times, the latest weighing most."""
+        return self._t / self._w
+
+    @property
+    def mean_size(self) -> int:
+        """Return the mean of the sizes in bytes, likewise."""
+        return max(1, int(self._x / self._w * self.unit))
+
+    def line(self) -> Line:
+        """Return the line, with a >= 0 and b > 0. There must be observations."""
+        weight = self._w + ANCHOR_WEIGHT
+        total_s = self._t + ANCHOR_WEIGHT * self.anchor_s
+        determinant = weight * self._xx - self._x * self._x
+        slope = (weight * self._xt - self._x * total_s) / determinant
+        a_s = (total_s - slope * self._x) / weight
+        mean_x, mean_s = self._x / self._w, self._t / self._w
+        if a_s < 0:
+            a_s, slope = 0.0, self._xt / self._xx
+        if slope * mean_x < LEAST_SLOPE * mean_s:
+            slope = LEAST_SLOPE * mean_s / mean_x
+            a_s = mean_s - slope * mean_x
+        return Line(a_s, self.unit / slope)
+
+
+class RailCost:
+    """What one rail costs in one class of calls: alone, and while others carry the rest of the call.
+
+    Rails that share a processor or a link are slower together. So a split is judged by what was measured in
+    splits, and a single rail by what was measured of it alone.
+    """
+
+    def __init__(self, unit: int, anchor_s: float) -> None:
+        """Begin without observations."""
+        self.alone = Fit(unit, anchor_s)
+        self.shared = Fit(unit, anchor_s)
+
+    @property
+    def known(self) -> bool:
+        """Whether anything has been observed."""
+        return self.alone.known or self.shared.known
+
+    @property
+    def samples(self) -> int:
+        """Return how many observations speak for the present speed."""
+        return self.alone.samples + self.shared.samples
+
+    @property
+    def mean_s(self) -> float:
+        """Return the least mean time of the two cases."""
+        return min(fit.mean_s for fit in (self.alone, self.shared) if fit.known)
+
+    def observe(self, size: int, time_s: float, alone: bool, anchor_s: float) -> bool:
+        """Take a time of `size` bytes. Returns whether the rail has changed its speed for good.
+
+        What is known of the other case was measured before the change, and changes with it.
+        """
+        fit, other = (self.alone, self.shared) if alone else (self.shared, self.alone)
+        fit.anchor_s = anchor_s
+        factor = fit.observe(size, time_s)
+        if factor is None:
+            return False
+        if other.known:
+            other.rescale(factor)
+        return True
+
+    def distrust(self) -> None:
+        """Let the next observation of either case count alone."""
+        self.alone.distrust()
+        self.shared.distrust()
+
+    def part(self) -> Line:
+        """Return the line of a part of a split. The rail must be known."""
+        return self.shared.line() if self.shared.known else self.alone.line()
+
+    def single_s(self, size: int) -> float:
+        """Return the time of `size` bytes on this rail alone: company makes no rail faster."""
+        times = [fit.line().time_s(size) for fit in (self.alone, self.shared) if fit.known]
+        return min(times)

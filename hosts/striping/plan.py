@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call is told: how it is cut, how long it should take, and whether a survey follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railweave._native.agent import Call
+from railweave._native.collectives import Collective
+from railweave.hosts.decisions import Reason, Tally, Verdict
+
+if TYPE_CHECKING:
+    from railweave.hosts.striping.classes import CallClass
+    from railweave.hosts.striping.filling import Choice, Part
+    from railweave.hosts.striping.surveys import Item
+
+COLLECTIVES = {
+    "all_reduce": Collective.ALL_REDUCE,
+    "reduce_scatter": Collective.REDUCE_SCATTER,
+    "all_gather": Collective.ALL_GATHER,
+    "broadcast": Collective.BROADCAST,
+}
+COLLECTIVE_NAMES = {collective: name for name, collective in COLLECTIVES.items()}
+SHARDED = frozenset({Collective.REDUCE_SCATTER, Collective.ALL_GATHER})  # `count` is that of one shard
+
+USED = Verdict(None)
+NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
+TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
+DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
+NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A call whose parts are measured."""
+
+    call_class: CallClass
+    size: int  # bytes of the whole tensor
+    count: int  # elements that are cut
+    usual: Choice  # what calls of this size take when nothing is tried
+    tried: bool  # whether this one takes another way
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one call goes. Plans of equal calls are the same object while nothing is learnt."""
+
+    call: Call
+    parts: tuple[Part, ...]
+    tally: Tally
+    expected_s: float = 0.0  # 0: nothing is known
+    survey_after: bool = False
+    quiet: CallClass | None = None  # the class that counts this call, which is not measured
+    lesson: Lesson | None = None
+    survey: tuple[Item, ...] | None = None  # what a survey asks for

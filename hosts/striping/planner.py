@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans calls alike on all ranks: from the index of the call, agreed changes of rails and agreed surveys.
+
+Nothing here reads a clock, a file or the network. All that a plan depends on comes in through `plan` (the
+index, the call, the changes of rails) and `take_survey`, and is put to use at an index that all ranks share.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from railweave._native.agent import Call
+from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave.hosts import capabilities
+from railweave.hosts.arrays import NAMES
+from railweave.hosts.decisions import Ledger, Tally, Verdict
+from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
+from railweave.hosts.striping import surveys
+from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
+from railweave.hosts.striping.classes import CallClass
+from railweave.hosts.striping.filling import Choice, Part, cut
+from railweave.hosts.striping.fixed import fixed_split
+from railweave.hosts.striping.plan import (
+    COLLECTIVE_NAMES,
+    DOWN,
+    NO_GAIN,
+    SHARDED,
+    TRYING,
+    USED,
+    Lesson,
+    Plan,
+)
+from railweave.hosts.striping.priors import StripedRail
+from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
+from railweave.hosts.striping.surveys import Item, Lanes
+from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
+
+PLANS = 512  # kinds of calls whose plans are remembered
+LEARNING_LAG, HOT_LAG = 4, 8  # calls from a survey to the first one that its result is in force for
+LARGE_BYTES = 64 << 20  # what `shares` are told of
+
+SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
+SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
+
+_Key = tuple[Collective, DType, ReduceOp, int, int]
+
+
+class Change(Protocol):
+    """Which rails are alive from a call on."""
+
+    @property
+    def from_op(self) -> int:
+        """Index of the first call."""
+
+    @property
+    def alive(self) -> Sequence[bool]:
+        """By the rail's index in the agent."""
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why a rail is not alive, likewise."""
+
+
+@dataclass
+class _Entry:
+    """One kind of calls: its plan while nothing changes, with the split in force."""
+
+    collective: Collective
+    dtype: DType
+    op: ReduceOp
+    count: int
+    size: int  # bytes of the whole tensor
+    rails: tuple[StripedRail, ...]  # that can carry it
+    plan: Plan
+    call_class: CallClass | None = None
+    version: int = -1  # of the class, when the split was made
+    time_s: float = 0.0
+
+
+class Planner:
+    """Plans the calls of one communicator on one rank."""
+
+    def __init__(
+        self,
+        rails: Sequence[StripedRail],
+        world_size: int,
+        ledger: Ledger,
+        *,
+        refused: Mapping[str, Verdict] | None = None,
+        fixed: bool = False,
+        deterministic: bool = False,
+        costs: CostTable | None = None,
+        costs_digest: str = "",
+    ) -> None:
+        """Take the rails in the agent's order.
+
+        With `fixed`, the rails' shares hold. With `deterministic`, splits follow from `costs` or priors and
+        never change but with the rails. `costs_digest` stands for what `costs` were loaded.
+        """
+        self.rails = tuple(rails)
+        self.world_size = world_size
+        self.fixed = fixed
+        self.learning = not fixed and not deterministic and len(rails) > 1 and world_size > 1
+        self.table = costs or CostTable(rails, world_size)
+        self.opening = self.learning or (bool(costs_digest) and len(rails) > 1)
+        self.rail_states = {rail.index: RailState.UP for rail in rails}
+        self.reasons: dict[int, str] = {}  # why rails are down
+        self.note = ""  # what else is to be known of the costs
+        self._ledger = ledger
+        self._refused = dict(refused or {})
+        self._entries: dict[_Key, _Entry] = {}
+        self._classes: dict[tuple[CostKey, tuple[int, ...]], CallClass] = {}
+        self._changes_seen = 0
+        self._changes: deque[Change] = deque()  # that are not in force yet
+        self._turn = 0  # index of the first call before which something comes into force
+        self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
+        self._lag = LEARNING_LAG
+        self._counted_from = 0  # slices of calls before this one say nothing of the rails as they are
+
+    # ------------------------------------------------------------ calls
+
+    def plan(
+        self,
+        op_index: int,
+        collective: Collective,
+        dtype: DType,
+        op: ReduceOp,
+        root: int,
+        count: int,
+        changes: Sequence[Change],
+    ) -> Plan:
+        """Return the plan of a call of `count` elements (of one shard, where the tensor has shards).
+
+        Every index is planned, in order; again if it could not be submitted, perhaps with more `changes`,
+        which are all there have been. UnsupportedDType if no rail can carry such calls; RailDown if those
+        that can are down.
+        """
+        if op_index >= self._turn or len(changes) != self._changes_seen:
+            self._advance(op_index, changes)
+        key = (collective, dtype, op, root, count)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._enter(key)
+        call_class = entry.call_class
+        if call_class is None or call_class.left > 0:
+            return entry.plan
+        return self._measured(entry, call_class)
+
+    def submitted(self, op_index: int, plan: Plan) -> None:
+        """Count a call, or survey, that has been submitted by this plan."""
+        plan.tally.calls += 1
+        if plan.quiet is not None:
+            plan.quiet.left -= 1
+        elif plan.lesson is not None:
+            self._remember(op_index, plan, plan.lesson)
+        elif plan.survey is not None:
+            self._agreement.submitted(op_index, plan.survey, self._lag)
+            self._turn = min(self._turn, self._agreement.horizon)
+
+    def _enter(self, key: _Key) -> _Entry:
+        collective, dtype, op, root, count = key
+        if len(self._entries) >= PLANS:
+            self._entries.clear()
+        size = count * item_size(dtype) * (self.world_size if collective in SHARDED else 1)
+        able = self._able(collective, dtype, op)
+        call = Call(dtype, op, count, collective, root)
+        entry = _Entry(collective, dtype, op, count, size, able, Plan(call, (), Tally()))
+        if self.fixed:
+            parts, verdicts = fixed_split(able, count, size // count)
+            entry.plan = Plan(call, parts, self._tally(entry, verdicts))
+        elif self.learning and len(able) > 1:
+            entry.call_class = self._class_of(entry)
+            self._split(entry, entry.call_class)
+        else:
+            self._split(entry, CallClass(_cost_key(entry), _indices(able), self.table))
+        self._entries[key] = entry
+        return entry
+
+    def _able(self, collective: Collective, dtype: DType, op: ReduceOp) -> tuple[StripedRail, ...]:
+        """Return the rails that can carry such calls and are alive."""
+        able = [rail for rail in self.rails if _barred(rail, collective, dtype, op) is None]
+        call = f"{COLLECTIVE_NAMES[collective]} {capabilities.OP_NAMES[op]} of {NAMES[dtype]}"
+        if not able:
+            limits = "; ".join(f"{rail.name}: {capabilities.limits(rail.kind)}" for rail in self.rails)
+            raise UnsupportedDType(f"no rail can carry {call} ({limits}): add a tcp or rdma rail")
+        alive = tuple(rail for rail in able if self.rail_states[rail.index] is not RailState.DOWN)
+        if not alive:
+            reasons = "; ".join(f"{rail.name}: {self.reasons.get(rail.index, '')}" for rail in able)
+            names = ", ".join(rail.name for rail in able)
+            raise RailDown(names, f"{reasons}; no other rail can carry {call}")
+        return alive
+
+    def _class_of(self, entry: _Entry) -> CallClass:
+        key = (_cost_key(entry), _indices(entry.rails))
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = CallClass(*key, self.table)
+        return found
+
+    def _split(self, entry: _Entry, call_class: CallClass) -> None:
+        """Take the split that follows from what is known now."""
+        plan = entry.plan
+        parts, entry.time_s = call_class.settle_parts(entry.size, entry.count, plan.parts)
+        if parts != plan.parts or not plan.expected_s:
+            known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
+            tally = plan.tally
+            if parts != plan.parts:
+                tally = self._tally(entry, _verdicts(entry, parts, NO_GAIN))
+            expected_s = entry.time_s if known else 0.0
+            entry.plan = Plan(plan.call, parts, tally, expected_s, quiet=entry.call_class)
+        entry.version = call_class.version
+
+    def _measured(self, entry: _Entry, call_class: CallClass) -> Plan:
+        """Return the plan of a call whose parts are measured; it may try another way."""
+        if entry.version != call_class.version:
+            self._split(entry, call_class)
+        plan, count = entry.plan, entry.count
+        element_bytes = entry.size // count
+        usual = Choice({rail: float(part * element_bytes) for rail, _, part in plan.parts}, entry.time_s)
+        sizes = call_class.trial(entry.size, count, usual)
+        survey_after = call_class.survey_due
+        lesson = Lesson(call_class, entry.size, count, usual, sizes is not None)
+        if sizes is None:
+            return replace(plan, survey_after=survey_after, quiet=None, lesson=lesson)
+        parts = cut(sizes, count)
+        tally = self._tally(entry, _verdicts(entry, parts, TRYING))
+        return Plan(plan.call, parts, tally, 0.0, survey_after, lesson=lesson)
+
+    def _remember(self, op_index: int, plan: Plan, lesson: Lesson) -> None:
+        """Note a call that is measured."""
+        call_class = lesson.call_class
+        element_bytes = lesson.size // lesson.count
+        self._agreement.measure(
+            Item(
+                op_index=op_index,
+                rail=rail,
+                key=call_class.key,
+                rails=call_class.rails,
+                size=count * element_bytes,
+                alone=len(plan.parts) == 1,
+                generation=-1 if lesson.tried else call_class.generation,
+            )
+            for rail, _, count in plan.parts
+        )
+        self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
+        call_class.submitted(lesson.tried, lesson.size, lesson.count, lesson.usual)
+
+    def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
+        """Return the ledger's count of such calls, with a verdict on every rail."""
+        on_all = {
+            rail.name: verdicts.get(rail.name)
+            or _barred(rail, entry.collective, entry.dtype, entry.op)
+            or DOWN
+            for rail in self.rails
+        }
+        return self._ledger.tally(
+            COLLECTIVE_NAMES[entry.collective],
+            NAMES[entry.dtype],
+            capabilities.OP_NAMES[entry.op],
+            entry.size,
+            {**on_all, **self._refused},
+        )
+
+    # ------------------------------------------------------------ surveys
+
+    def survey_index(self, op_index: int) -> int | None:
+        """Return a survey whose result must be taken before this call can be planned, if there is one."""
+        return None if op_index < self._turn else self._agreement.wanted(op_index)
+
+    def observe(self, records: Iterable[SliceRecord]) -> None:
+        """Take slices that have ended on this rank."""
+        self._agreement.observe(records)
+
+    def survey_input(self) -> Lanes:
+        """Return what this rank gives to a survey that is submitted now."""
+        return self._agreement.survey_input()
+
+    def plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
+        """Return the plan of a survey, which is a call like others. It rides the quickest rail."""
+        if op_index >= self._turn or len(changes) != self._changes_seen:
+            self._advance(op_index, changes)
+        size = SURVEY_KEY.size_class
+        able = _indices(self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX))
+        quickest = min(able, key=lambda rail: (self.table.single_s(SURVEY_KEY, rail, size), rail))
+        parts = ((quickest, 0, surveys.LANES),)
+        return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
+
+    def take_survey(self, op_index: int, result: Lanes) -> None:
+        """Take the result of the survey at this index."""
+        self._agreement.take(op_index, result)
+
+    # ------------------------------------------------------------ what comes into force
+
+    def _advance(self, op_index: int, changes: Sequence[Change]) -> None:
+        """Put to use what comes into force up to this call, in the order of its indices."""
+        self._changes.extend(changes[self._changes_seen :])
+        self._changes_seen = len(changes)
+        while (first := min(self._agreement.horizon, self._next_change())) <= op_index:
+            if self._next_change() == first:
+                self._change(self._changes.popleft())
+            elif (survey := self._agreement.pop_due(op_index)) is not None:
+                self._learn(survey)
+        self._turn = first
+
+    def _next_change(self) -> int:
+        return self._changes[0].from_op if self._changes else NEVER
+
+    def _change(self, change: Change) -> None:
+        """Take rails out, or in again. Classes begin anew; what rails cost is kept."""
+        for rail in self.rails:
+            alive = change.alive[rail.index]
+            before = self.rail_states[rail.index]
+            event = RailEvent.RETURNED if alive else RailEvent.DIED
+            self.rail_states[rail.index] = next_rail(before, event)
+            if not alive:
+                self.reasons[rail.index] = change.reasons[rail.index]
+            elif before is RailState.DOWN:
+                self.reasons.pop(rail.index, None)
+                self.table.distrust(rail.index)
+        self._counted_from = change.from_op
+        self._agreement.forget()
+        self._classes.clear()
+        self._entries.clear()
+
+    def _learn(self, survey: Survey) -> None:
+        if survey.opens:
+            self._open(survey.result or ())
+            return
+        for item, time_s in self._agreement.times(survey, self._counted_from):
+            state = self.rail_states[item.rail]
+            self.rail_states[item.rail] = next_rail(state, RailEvent.MEASURED)
+            call_class = self._classes.get((item.key, item.rails))
+            if call_class is not None:
+                call_class.observe(item.rail, item.size, time_s, item.alone, item.generation)
+
+    def _open(self, result: Sequence[int]) -> None:
+        """Look whether all ranks start from the same."""
+        same_options, same_costs = surveys.agreed(result)
+        if not same_options:
+            raise InvalidOption(
+                "the ranks do not plan alike: give all of them the same rails, rates, shares and costs; "
+                f"this one has {self._options()}"
+            )
+        if not same_costs:
+            self.table.clear()
+            self.note = "the ranks have loaded different costs: none are used"
+            self._classes.clear()
+            self._entries.clear()
+
+    def _options(self) -> str:
+        rails = ", ".join(
+            f"{rail.name} ({rail.kind}, {rail.rate_bps} bit/s, share {rail.share:g})" for rail in self.rails
+        )
+        how = "fixed" if self.fixed else "learning" if self.learning else "deterministic"
+        return f"{how}, rails {rails}"
+
+    # ------------------------------------------------------------ reports
+
+    def shares(self) -> dict[str, float]:
+        """Return the shares of large allreduces now, by rail."""
+        if self.fixed:
+            return {rail.name: rail.share for rail in self.rails}
+        alive = [rail for rail in self.rails if self.rail_states[rail.index] is not RailState.DOWN]
+        key = CostKey("all_reduce", "float", LARGE_BYTES)
+        count = LARGE_BYTES // 4
+        sizes = CallClass(key, _indices(alive), self.table).choose(LARGE_BYTES, count).sizes
+        return {rail.name: sizes.get(rail.index, 0.0) / LARGE_BYTES for rail in self.rails}
+
+
+def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
+    """Return why a rail takes no part in such calls of any size; None if it does."""
+    reason = capabilities.obstacle(rail.kind, dtype, op)
+    return Verdict(reason, capabilities.limits(rail.kind)) if reason is not None else None
+
+
+def _cost_key(entry: _Entry) -> CostKey:
+    size_class = 1 << (entry.size - 1).bit_length()
+    return CostKey(COLLECTIVE_NAMES[entry.collective], numbers_of(entry.dtype), size_class)
+
+
+def _indices(rails: Sequence[StripedRail]) -> tuple[int, ...]:
+    return tuple(rail.index for rail in rails)
+
+
+def _verdicts(entry: _Entry, parts: Sequence[Part], spared: Verdict) -> dict[str, Verdict]:
+    used = {rail for rail, _, _ in parts}
+    return {rail.name: USED if rail.index in used else spared for rail in entry.rails}

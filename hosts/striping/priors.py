@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rails are taken to cost before anything is measured: from kind, rate and number of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railweave.hosts.limits import limit_bps
+from railweave.hosts.striping.costs import Line
+
+UNKNOWN_RATE_BPS = 10**9  # what links are taken for if the rate of one is not known
+STEP_S = 50e-6  # one message from host to host
+
+
+@dataclass(frozen=True)
+class StripedRail:
+    """A rail as the striper sees it."""
+
+    name: str
+    index: int  # in the agent
+    kind: str
+    rate_bps: int = 0  # of its links; 0: unknown
+    share: float = 0.0  # of large tensors, where shares are fixed
+
+
+def prior_lines(rails: Sequence[StripedRail], hosts: int, collective: str) -> dict[int, Line]:
+    """Return the cost of each rail, by index.
+
+    A ring takes 2(n-1) steps one after the other for an allreduce, n-1 for its halves; an aggregating switch
+    takes one up and one down, whatever n is.
+    """
+    known = all(rail.rate_bps > 0 for rail in rails)
+    lines = {}
+    for rail in rails:
+        rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
+        steps = 2 if rail.kind == "ina" else (2 if collective == "all_reduce" else 1) * (hosts - 1)
+        lines[rail.index] = Line(steps * STEP_S, limit_bps(rail.kind, rate_bps, hosts) / 8)
+    return lines

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Surveys: small int32 MAX allreduces by which all ranks come to the same measurements.
+
+A lane holds what is left of a great number when a slice's time is taken from it. The greatest over the ranks
+is then the least time: that of the rank that came last, which waited for nobody. 0 says that a rank has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from railweave.hosts.striping.table import CostKey
+
+LANES = 64  # of every survey: 256 bytes, one packet on any rail
+TICK_NS = 100  # unit of times
+GREATEST = (1 << 31) - 1  # ticks: 214 s, more than which counts as that
+_PIECES = 4  # 16 bits each, of a digest
+
+Lanes = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One slice of one call, whose time the ranks are to agree on."""
+
+    op_index: int
+    rail: int
+    key: CostKey
+    rails: tuple[int, ...]  # of its class
+    size: int  # bytes
+    alone: bool  # whether it was the whole call
+    generation: int  # of its class's split when the call was planned
+    attempts: int = 0  # surveys that asked for it before, when no rank had it yet
+
+
+def encode(items: Sequence[Item], times_ns: Mapping[tuple[int, int], int]) -> Lanes:
+    """Return a survey's input from this rank's times by (op index, rail)."""
+    lanes = np.zeros(LANES, np.int32)
+    for place, item in enumerate(items):
+        time_ns = times_ns.get((item.op_index, item.rail))
+        if time_ns is not None:
+            lanes[place] = GREATEST - min(max(time_ns // TICK_NS, 1), GREATEST - 1)
+    return lanes
+
+
+def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
+    """Return each item's least time over the ranks in seconds; None where no rank had one."""
+    return [
+        (item, (GREATEST - lane) * TICK_NS / 1e9 if lane > 0 else None)
+        for item, lane in zip(items, result, strict=False)
+    ]
+
+
+def opening(options: str, costs: str) -> Lanes:
+    """Return the input of the first survey, which shows whether all ranks start from the same."""
+    lanes = np.zeros(LANES, np.int32)
+    pieces = [*_pieces(options), *_pieces(costs)]
+    lanes[: len(pieces)] = pieces
+    lanes[len(pieces) : 2 * len(pieces)] = [0xFFFF - piece for piece in pieces]
+    return lanes
+
+
+def agreed(result: Sequence[int]) -> tuple[bool, bool]:
+    """Return whether all ranks have the same options, and the same costs, by the first survey's result."""
+    same = [
+        greatest + greatest_left == 0xFFFF
+        for greatest, greatest_left in zip(result[: 2 * _PIECES], result[2 * _PIECES :], strict=False)
+    ]
+    return all(same[:_PIECES]), all(same[_PIECES : 2 * _PIECES])
+
+
+def _pieces(text: str) -> list[int]:
+    digest = hashlib.sha256(text.encode()).digest()
+    return [int.from_bytes(digest[2 * place : 2 * place + 2], "big") for place in range(_PIECES)]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that plan calls over virtual rails: each rail takes a + s / b, with noise, and ranks may be late."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave.hosts.decisions import Ledger
+from railweave.hosts.striping import Planner, StripedRail
+from railweave.hosts.striping.plan import SHARDED, Plan
+
+
+@dataclass
+class VirtualRail:
+    """What a rail really costs now. `crowded`: how much longer a part takes while other rails carry parts."""
+
+    a_s: float
+    rate: float  # bytes per second
+    kind: str = "tcp"
+    crowded: float = 1.0
+
+    def time_s(self, size: int, company: bool) -> float:
+        return (self.a_s + size / self.rate) * (self.crowded if company else 1.0)
+
+
+class Changed(NamedTuple):
+    """A change of rails that the ranks have agreed on."""
+
+    from_op: int
+    alive: list[bool]
+    reasons: list[str]
+
+
+class Slice(NamedTuple):
+    """What the agent records."""
+
+    op_index: int
+    rail: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass
+class Taken:
+    """A user's call as it went."""
+
+    op_index: int
+    plan: Plan
+    time_s: float
+
+    def shares(self) -> dict[int, float]:
+        total = sum(count for _, _, count in self.plan.parts)
+        return {rail: count / total for rail, _, count in self.plan.parts}
+
+
+@dataclass
+class StripedJob:
+    """All ranks of a job, which call the same; every plan is compared."""
+
+    rails: list[VirtualRail]
+    ranks: int = 4
+    noise: float = 0.0  # greatest relative delay of a slice on a rank
+    lateness_s: float = 0.0  # greatest time that a rank comes late
+    seed: int = 1
+    planners: Sequence[Planner] = ()
+    changes: list[Changed] = field(default_factory=list)
+    op_index: int = 0
+    taken: list[Taken] = field(default_factory=list)
+    surveys: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.records: list[list[Slice]] = [[] for _ in range(self.ranks)]
+        self.inputs: dict[int, list[np.ndarray]] = {}
+        if not self.planners:
+            self.planners = [self.planner() for _ in range(self.ranks)]
+        if self.planners[0].opening:
+            self._survey()
+
+    def planner(self, **options: object) -> Planner:
+        striped = [
+            StripedRail(f"r{place}", place, rail.kind, 100_000_000, 0.5)
+            for place, rail in enumerate(self.rails)
+        ]
+        return Planner(striped, self.ranks, Ledger(), **options)  # type: ignore[arg-type]
+
+    def call(
+        self,
+        count: int,
+        dtype: DType = DType.FLOAT32,
+        op: ReduceOp = ReduceOp.SUM,
+        collective: Collective = Collective.ALL_REDUCE,
+    ) -> Taken:
+        """Run one collective on all ranks to its end, with the survey that follows it."""
+        self._await()
+        plans = [
+            planner.plan(self.op_index, collective, dtype, op, 0, count, self.changes)
+            for planner in self.planners
+        ]
+        self._agree(plans)
+        plan = plans[0]
+        size = count * item_size(dtype) * (self.ranks if collective in SHARDED else 1)
+        taken = Taken(self.op_index, plan, self._run(plan, size // count))
+        self.taken.append(taken)
+        self._submitted(plans)
+        if plan.survey_after:
+            self._survey()
+        # The call ends after its survey has been submitted: that cannot know how long it took.
+        for rank, records in enumerate(self.records):
+            self.planners[rank].observe(records)
+            records.clear()
+        return taken
+
+    def change(self, alive: Sequence[bool]) -> None:
+        """Agree on the rails that are alive, from the next call on."""
+        reasons = ["" if each else "its cable is out" for each in alive]
+        self.changes.append(Changed(self.op_index, list(alive), reasons))
+
+    def _await(self) -> None:
+        for planner in self.planners:
+            while (index := planner.survey_index(self.op_index)) is not None:
+                planner.take_survey(index, np.max(self.inputs[index], axis=0))
+
+    def _survey(self) -> None:
+        self._await()
+        inputs = [planner.survey_input() for planner in self.planners]
+        plans = [planner.plan_survey(self.op_index, self.changes) for planner in self.planners]
+        self._agree(plans)
+        self.inputs[self.op_index] = inputs
+        self.surveys += 1
+        self._submitted(plans)
+
+    def _submitted(self, plans: Sequence[Plan]) -> None:
+        for planner, plan in zip(self.planners, plans, strict=True):
+            planner.submitted(self.op_index, plan)
+        self.op_index += 1
+
+    def _agree(self, plans: Sequence[Plan]) -> None:
+        first = plans[0]
+        for plan in plans[1:]:
+            assert (plan.parts, plan.expected_s, plan.survey_after, plan.survey) == (
+                first.parts,
+                first.expected_s,
+                first.survey_after,
+                first.survey,
+            )
+
+    def _run(self, plan: Plan, element_bytes: int) -> float:
+        late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
+        longest = 0.0
+        for rail, _, count in plan.parts:
+            time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1)
+            for rank in range(self.ranks):
+                waited_s = max(late_s) - late_s[rank]
+                own_s = (time_s + waited_s) * (1 + self.random.uniform(0, self.noise))
+                self.records[rank].append(Slice(self.op_index, rail, 0, int(own_s * 1e9)))
+            longest = max(longest, time_s)
+        return longest
+
+
+def ideal_shares(rails: Sequence[VirtualRail], size: int) -> Mapping[int, float]:
+    """Return the split that ends soonest, found by halving: another way than the striper's."""
+    low, high = 0.0, max(rail.time_s(size, len(rails) > 1) for rail in rails)
+    carried: list[float] = []
+    for _ in range(200):
+        middle = (low + high) / 2
+        carried = [max(0.0, (middle / rail.crowded - rail.a_s) * rail.rate) for rail in rails]
+        low, high = (middle, high) if sum(carried) < size else (low, middle)
+    return {place: part / size for place, part in enumerate(carried) if part > 0}

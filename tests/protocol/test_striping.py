@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks learn to stripe, over virtual rails: StripedJob compares the plans of all ranks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from protocol.striped_job import StripedJob, Taken, VirtualRail, ideal_shares
+from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
+from railweave.hosts.striping.states import ClassState, RailState
+
+LARGE = 1 << 20  # elements: 4 MiB
+SMALL = 256
+WITHIN = 20  # collectives in which a split must be found, or found again
+
+
+def tcp(rate: float = 8e6, a_s: float = 0.0006) -> VirtualRail:
+    return VirtualRail(a_s, rate)
+
+
+def calls(job: StripedJob, times: int, count: int = LARGE) -> list[Taken]:
+    return [job.call(count) for _ in range(times)]
+
+
+def assert_split(taken: Taken, rails: list[VirtualRail], count: int = LARGE, within: float = 0.05) -> None:
+    ideal = ideal_shares(rails, count * 4)
+    shares = taken.shares()
+    for rail in range(len(rails)):
+        assert shares.get(rail, 0.0) == pytest.approx(ideal.get(rail, 0.0), abs=within * max(ideal.values()))
+
+
+RAILS = {
+    "tcp+tcp": [tcp(), tcp()],
+    "100 and 30": [tcp(8e6), tcp(2.4e6)],
+    "ina+tcp": [VirtualRail(0.0003, 12e6, "ina"), tcp()],
+    "three": [tcp(), tcp(7e6), tcp(9e6)],
+    "ina+tcp+rdma": [VirtualRail(0.0003, 12e6, "ina"), tcp(), VirtualRail(0.0005, 7e6, "rdma")],
+    "five": [tcp(2e6), tcp(4e6), tcp(8e6), tcp(1e6), tcp(8e6)],
+}
+
+
+@pytest.mark.parametrize("rails", RAILS.values(), ids=RAILS.keys())
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_split_is_found_within_twenty_collectives(rails: list[VirtualRail], noise: float) -> None:
+    job = StripedJob([VirtualRail(**vars(rail)) for rail in rails], noise=noise, lateness_s=0.002)
+    calls(job, WITHIN)
+    usual = [taken for taken in calls(job, 40) if not taken.plan.lesson or not taken.plan.lesson.tried]
+    for taken in usual:
+        assert_split(taken, rails, within=0.05 + noise / 2)
+    ideal_s = max(
+        rails[rail].time_s(LARGE * 4 * share, True) for rail, share in ideal_shares(rails, LARGE * 4).items()
+    )
+    assert sorted(taken.time_s for taken in usual)[len(usual) // 2] <= ideal_s * (1.02 + noise / 2)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0, 0.1])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_rail_that_changes_its_rate_is_followed(factor: float, which: int) -> None:
+    rails = [tcp(), tcp(6e6)]
+    job = StripedJob(rails, noise=0.05)
+    calls(job, 50)
+    rails[which].rate *= factor
+    calls(job, WITHIN)
+    for taken in calls(job, 40):
+        if taken.plan.lesson is None or not taken.plan.lesson.tried:
+            assert_split(taken, rails, within=0.08)
+
+
+def test_both_rails_at_half_their_rate_are_still_split() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    calls(job, 40)
+    for rail in rails:
+        rail.rate *= 0.5
+    calls(job, WITHIN)
+    assert_split(calls(job, 1)[0], rails)
+
+
+@given(
+    rails=st.lists(
+        st.builds(VirtualRail, st.floats(1e-5, 5e-3), st.floats(1e6, 1e8)), min_size=2, max_size=4
+    ),
+    noise=st.floats(0, 0.2),
+    lateness_s=st.floats(0, 0.01),
+    seed=st.integers(0, 99),
+    sizes=st.lists(st.integers(1, 1 << 21), min_size=1, max_size=3),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best(
+    rails: list[VirtualRail], noise: float, lateness_s: float, seed: int, sizes: list[int]
+) -> None:
+    job = StripedJob(rails, ranks=3, noise=noise, lateness_s=lateness_s, seed=seed)
+    for _ in range(WITHIN):
+        for count in sizes:
+            job.call(count)
+    for count in sizes:
+        best_s = min(rail.time_s(count * 4, False) for rail in rails)
+        times = sorted(job.call(count).time_s for _ in range(9))
+        assert times[4] <= best_s * (1.06 + noise)
+
+
+def test_small_calls_keep_the_quickest_rail() -> None:
+    job = StripedJob([tcp(a_s=0.002), tcp(a_s=0.0004)], noise=0.2)
+    calls(job, 12, SMALL)
+    later = calls(job, 300, SMALL)
+    other = [taken for taken in later if taken.shares() != {1: 1.0}]
+    assert all(taken.plan.lesson and taken.plan.lesson.tried for taken in other)
+    assert len(other) <= 2  # the slow rail is tried again, rarely
+
+
+def test_surveys_of_small_calls_are_rare() -> None:
+    job = StripedJob([tcp(), tcp()])
+    calls(job, 40, SMALL)
+    before = job.surveys
+    calls(job, 1000, SMALL)
+    assert 0 < (job.surveys - before) * (0.0003 + 0.0006) <= 0.025 * 1000 * 0.0006
+
+
+def test_rails_that_disturb_each_other_are_not_split_for_long() -> None:
+    rails = [VirtualRail(0.0005, 8e6, crowded=2.2), VirtualRail(0.0005, 8e6, crowded=2.2)]
+    job = StripedJob(rails, noise=0.05)
+    calls(job, 30)
+    later = calls(job, 200)
+    alone_s = rails[0].time_s(LARGE * 4, False)
+    assert sorted(taken.time_s for taken in later)[100] <= alone_s * 1.001
+    assert sum(taken.time_s for taken in later) <= 200 * alone_s * 1.03
+
+
+def test_rails_that_stop_disturbing_each_other_are_split_in_the_end() -> None:
+    rails = [VirtualRail(0.0005, 8e6, crowded=2.2), VirtualRail(0.0005, 8e6, crowded=2.2)]
+    job = StripedJob(rails)
+    calls(job, 60)
+    for rail in rails:
+        rail.crowded = 1.0
+    calls(job, 150)
+    assert_split(calls(job, 1)[0], rails)
+
+
+def threshold(hosts: int) -> int:
+    """Return the least size in bytes from which ina and tcp share an allreduce."""
+    tcp_rail = VirtualRail(2 * (hosts - 1) * 0.0002, 12e6 * hosts / (2 * (hosts - 1)))
+    job = StripedJob([VirtualRail(0.0004, 11.8e6, "ina"), tcp_rail], ranks=hosts)
+    for exponent in range(10, 23):
+        calls(job, WITHIN, (1 << exponent) // 4)
+    for exponent in range(10, 23):
+        (taken,) = calls(job, 1, (1 << exponent) // 4)
+        if len(taken.plan.parts) > 1:
+            return 1 << exponent
+    return 1 << 30
+
+
+def test_the_threshold_of_ina_and_tcp_grows_with_the_hosts() -> None:
+    found = [threshold(hosts) for hosts in (2, 4, 6)]
+    assert found[0] < found[1] < found[2]
+    assert found[0] >= 2048
+
+
+# ------------------------------------------------------------ rails that die
+
+
+def test_a_rail_that_dies_gets_nothing_and_comes_back_with_its_old_costs() -> None:
+    rails = [tcp(8e6), tcp(2.4e6)]
+    job = StripedJob(rails)
+    calls(job, 30)
+    job.change([True, False])
+    dead = calls(job, 5)
+    assert all(taken.shares() == {0: 1.0} for taken in dead)
+    planner = job.planners[0]
+    assert planner.rail_states[1] is RailState.DOWN
+    job.change([True, True])
+    back = calls(job, 1)[0]
+    assert planner.rail_states[1] is RailState.RECOVERING
+    assert_split(back, rails)
+    calls(job, 8)
+    assert planner.rail_states[1] is RailState.UP
+
+
+def test_a_rail_that_comes_back_slower_is_measured_at_once() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    calls(job, 30)
+    job.change([True, False])
+    calls(job, 3)
+    rails[1].rate *= 0.25
+    job.change([True, True])
+    calls(job, 8)
+    assert_split(calls(job, 1)[0], rails)
+
+
+def test_a_rail_that_was_never_measured_is_tried_when_it_comes_back() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    job.change([True, False])
+    calls(job, 10)
+    job.change([True, True])
+    calls(job, WITHIN)
+    assert_split(calls(job, 1)[0], rails)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.lists(st.booleans(), min_size=3, max_size=3)), max_size=12))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_flapping_rails_never_carry_while_they_are_down(schedule: list[tuple[int, list[bool]]]) -> None:
+    rails = [tcp(), tcp(5e6), VirtualRail(0.0003, 12e6, "ina")]
+    job = StripedJob(rails, ranks=2)
+    alive = [True] * 3
+    for times, wanted in schedule:
+        alive = wanted if any(wanted) else [True] * 3
+        job.change(alive)
+        for taken in calls(job, times) + calls(job, times, SMALL):
+            assert all(alive[rail] for rail, _, _ in taken.plan.parts)
+    for taken in calls(job, 30)[-5:]:
+        assert_split(taken, [rail for rail in rails if alive[rails.index(rail)]]) if all(alive) else None
+
+
+def test_measurements_from_before_a_change_are_not_believed() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    calls(job, 30)
+    rails[0].rate /= 100  # a call during which a rail dies takes long on all of them
+    calls(job, 1)
+    rails[0].rate *= 100
+    job.change([True, False])
+    job.change([True, True])
+    for taken in calls(job, 10):
+        assert_split(taken, rails)
+
+
+# ------------------------------------------------------------ what plans are asked
+
+
+def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
+    one, two = StripedJob([tcp(), tcp()]), StripedJob([tcp(), tcp()])
+    for _ in range(40):
+        two._await()
+        for planner in two.planners:  # frozen meanwhile: planned, but not submitted
+            planner.plan(two.op_index, Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, LARGE, [])
+        assert one.call(LARGE).plan.parts == two.call(LARGE).plan.parts
+    assert one.surveys == two.surveys
+
+
+def test_plans_of_equal_calls_are_the_same_object_between_measurements() -> None:
+    job = StripedJob([tcp(), tcp()])
+    calls(job, 60, SMALL)
+    plans = {id(taken.plan) for taken in calls(job, 60, SMALL) if taken.plan.lesson is None}
+    assert len(plans) <= 2
+
+
+def test_sharded_collectives_have_costs_of_their_own() -> None:
+    rails = [tcp(), tcp(4e6)]
+    job = StripedJob(rails)
+    for _ in range(30):
+        taken = job.call(LARGE, collective=Collective.ALL_GATHER)
+    assert_split(taken, rails)
+    keys = job.planners[0].table.keys()
+    assert [(key.collective, key.size_class) for key in keys] == [("all_gather", 4 * LARGE * 4)]
+
+
+def test_a_type_that_only_some_rails_carry_is_split_over_these() -> None:
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(), tcp()])
+    for _ in range(30):
+        taken = job.call(LARGE, DType.FLOAT64)
+    assert set(taken.shares()) == {1, 2}
+    only_ina = StripedJob([VirtualRail(0.0003, 12e6, "ina"), VirtualRail(0.0003, 12e6, "ina")])
+    with pytest.raises(UnsupportedDType, match=r"no rail can carry all_reduce sum of float64.*add a tcp"):
+        only_ina.call(LARGE, DType.FLOAT64)
+
+
+def test_no_rail_is_left_for_a_type() -> None:
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp()])
+    job.change([True, False])
+    with pytest.raises(
+        RailDown, match=r"r1.*its cable is out.*no other rail can carry all_reduce sum of int64"
+    ):
+        job.call(LARGE, DType.INT64)
+    assert job.call(LARGE).shares() == {0: 1.0}
+
+
+def test_fixed_shares_hold_and_nothing_is_asked() -> None:
+    rails = [tcp(), tcp(1e6)]
+    planners = [StripedJob(rails).planner(fixed=True) for _ in range(4)]
+    job = StripedJob(rails, planners=planners)
+    assert {taken.plan.parts for taken in calls(job, 20)} == {
+        ((0, 0, LARGE // 2), (1, LARGE // 2, LARGE // 2))
+    }
+    assert job.surveys == 0
+    job.change([False, True])
+    assert calls(job, 1)[0].shares() == {1: 1.0}
+
+
+def test_a_deterministic_split_never_changes() -> None:
+    rails = [tcp(), tcp(1e6)]
+    planners = [StripedJob(rails).planner(deterministic=True) for _ in range(4)]
+    job = StripedJob(rails, planners=planners, noise=0.3)
+    parts = {taken.plan.parts for taken in calls(job, 50)}
+    assert len(parts) == 1
+    assert job.surveys == 0
+    job.change([True, False])
+    assert calls(job, 1)[0].shares() == {0: 1.0}
+
+
+def test_ranks_that_would_plan_differently_are_told() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    planners = [job.planner(), job.planner(), job.planner(), StripedJob([*rails, tcp()]).planner()]
+    with pytest.raises(InvalidOption, match="the ranks do not plan alike"):
+        calls(StripedJob(rails, planners=planners), 1)
+
+
+def test_states_of_a_class_from_cold_to_hot() -> None:
+    job = StripedJob([tcp(), tcp()])
+    seen = []
+    for _ in range(40):
+        job.call(LARGE)
+        (each,) = job.planners[0]._classes.values()
+        if not seen or seen[-1] is not each.state:
+            seen.append(each.state)
+    assert seen == [ClassState.COLD, ClassState.WARM, ClassState.HOT]

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rails cost, how a tensor is cut by it, and the states of learning."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from railweave._native.collectives import DType
+from railweave.hosts.striping import surveys
+from railweave.hosts.striping.costs import Fit, Line, RailCost
+from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, choose, cut, time_of, water_fill
+from railweave.hosts.striping.priors import StripedRail, prior_lines
+from railweave.hosts.striping.states import (
+    CLASS_TRANSITIONS,
+    RAIL_TRANSITIONS,
+    ClassEvent,
+    ClassState,
+    RailEvent,
+    RailState,
+    next_class,
+    next_rail,
+)
+from railweave.hosts.striping.surveys import Item
+from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
+
+MIB = 1 << 20
+KEY = CostKey("all_reduce", "float", MIB)
+lines = st.builds(Line, st.floats(0, 0.01), st.floats(1e5, 1e10))
+
+# ------------------------------------------------------------ one rail
+
+
+def test_one_time_tells_bandwidth_and_the_anchor_latency() -> None:
+    fit = Fit(MIB, anchor_s=0.001)
+    fit.observe(MIB, 0.101)
+    assert fit.line().a_s == pytest.approx(0.001)
+    assert fit.line().rate == pytest.approx(MIB / 0.1)
+
+
+def test_times_of_two_sizes_tell_the_latency_whatever_the_anchor_said() -> None:
+    fit = Fit(MIB, anchor_s=0.0)
+    for size in (MIB, MIB // 8) * 20:
+        fit.observe(size, 0.01 + size / 1e7)
+    line = fit.line()
+    assert line.time_s(MIB) == pytest.approx(0.01 + MIB / 1e7, rel=0.01)
+    assert line.time_s(MIB // 8) == pytest.approx(0.01 + MIB / 8e7, rel=0.1)
+
+
+def test_one_outlier_is_clipped_and_a_second_one_believed() -> None:
+    fit = Fit(MIB, 0.0)
+    for _ in range(8):
+        assert fit.observe(MIB, 0.1) is None
+    assert fit.observe(MIB, 10.0) is None
+    assert fit.line().time_s(MIB) < 0.1 * 1.2
+    for _ in range(8):
+        fit.observe(MIB, 0.1)
+    assert fit.observe(MIB, 0.2) is None
+    factor = fit.observe(MIB, 0.2)
+    assert factor == pytest.approx(2.0, rel=0.05)
+    assert fit.line().time_s(MIB) == pytest.approx(0.2)
+
+
+def test_the_first_call_on_a_cold_rail_is_forgotten_when_the_next_is_quicker() -> None:
+    fit = Fit(MIB, 0.0)
+    fit.observe(MIB, 0.3)
+    fit.observe(MIB, 0.1)
+    assert fit.line().time_s(MIB) == pytest.approx(0.1)
+
+
+def test_small_changes_are_followed() -> None:
+    fit = Fit(MIB, 0.0)
+    for time_s in [0.1] * 8 + [0.13] * 12:
+        fit.observe(MIB, time_s)
+    assert fit.line().time_s(MIB) == pytest.approx(0.13, rel=0.02)
+
+
+def test_distrusted_costs_hold_until_the_next_time() -> None:
+    cost = RailCost(MIB, 0.0)
+    for _ in range(8):
+        cost.observe(MIB, 0.1, alone=True, anchor_s=0.0)
+    cost.distrust()
+    assert cost.single_s(MIB) == pytest.approx(0.1)
+    assert cost.observe(MIB, 0.3, alone=True, anchor_s=0.0)
+    assert cost.single_s(MIB) == pytest.approx(0.3)
+
+
+def test_what_is_known_of_a_rail_alone_changes_with_its_speed_in_company() -> None:
+    cost = RailCost(MIB, 0.0)
+    for alone in (True, True, False, False, False):
+        cost.observe(MIB if alone else MIB // 2, 0.1 if alone else 0.05, alone, 0.0)
+    for _ in range(2):
+        cost.observe(MIB // 2, 0.2, alone=False, anchor_s=0.0)
+    assert cost.single_s(MIB) == pytest.approx(0.4, rel=0.1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2 * MIB), st.floats(1e-7, 200)), min_size=1), st.floats(0, 1))
+def test_any_times_give_a_line_that_rises(seen: list[tuple[int, float]], anchor_s: float) -> None:
+    fit = Fit(MIB, anchor_s)
+    for size, time_s in seen:
+        fit.observe(size, time_s)
+    line = fit.line()
+    assert line.a_s >= 0
+    assert 0 < line.rate < float("inf")
+
+
+def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind() -> None:
+    table = CostTable([StripedRail("a", 0, "tcp", 10**8), StripedRail("b", 1, "ina", 10**8)], hosts=4)
+    prior = prior_lines([StripedRail("a", 0, "tcp", 10**8)], 4, "all_reduce")[0]
+    assert table.part(KEY, 0) == prior
+    table.observe(CostKey("all_reduce", "float", 8 * MIB), 0, 8 * MIB, 1.0, alone=True)
+    table.observe(CostKey("all_reduce", "float", 1024), 0, 1024, 0.001, alone=True)
+    assert table.single_s(KEY, 0, MIB) == pytest.approx(1 / 8, rel=0.05)
+    assert table.latency_s(KEY, 0) == pytest.approx(0.001)
+    assert table.get(KEY, 0) is None
+    assert table.part(CostKey("all_reduce", "int", MIB), 0) == prior
+    assert (numbers_of(DType.BFLOAT16), numbers_of(DType.INT8)) == ("float", "int")
+
+
+def test_a_ring_is_taken_to_grow_slower_with_hosts_and_a_switch_not() -> None:
+    rails = [StripedRail("a", 0, "tcp", 10**8), StripedRail("b", 1, "ina", 10**8)]
+    two, six = (prior_lines(rails, hosts, "all_reduce") for hosts in (2, 6))
+    assert six[0].a_s == 5 * two[0].a_s
+    assert six[0].rate == pytest.approx(two[0].rate * 0.6)
+    assert six[1] == two[1]
+
+
+# ------------------------------------------------------------ the split
+
+
+@given(st.lists(lines, min_size=1, max_size=8), st.integers(1, 1 << 30))
+def test_all_rails_that_take_part_end_at_once_and_the_others_would_end_later(
+    costs: list[Line], size: int
+) -> None:
+    choice = water_fill(dict(enumerate(costs)), size)
+    assert sum(choice.sizes.values()) == pytest.approx(size, rel=1e-6)
+    for rail, line in enumerate(costs):
+        if rail in choice.sizes:
+            assert line.time_s(choice.sizes[rail]) == pytest.approx(choice.time_s, rel=1e-6)
+        else:
+            assert line.a_s >= choice.time_s * (1 - 1e-9)
+
+
+@given(st.lists(lines, min_size=1, max_size=6), st.integers(1, 1 << 30), st.sets(st.integers(0, 5)))
+def test_a_choice_is_never_slower_than_the_best_rail_alone(
+    costs: list[Line], size: int, engaged: set[int]
+) -> None:
+    singles = {rail: line.time_s(size) for rail, line in enumerate(costs)}
+    choice = choose(singles, dict(enumerate(costs)), size, engaged)
+    assert choice.time_s <= min(singles.values()) * (ENGAGE if len(engaged) == 1 else 1)
+    if len(choice.sizes) > 1:
+        assert choice.time_s <= min(singles.values()) / STAY
+
+
+def test_a_further_rail_is_engaged_for_five_per_cent_and_left_below_two() -> None:
+    fast, slow = Line(0.0, 1e8), Line(0.0, 0.04e8)
+    singles = {0: 1.0, 1: 25.0}
+    assert set(choose(singles, {0: fast, 1: slow}, 10**8).sizes) == {0}
+    assert set(choose(singles, {0: fast, 1: slow}, 10**8, {0, 1}).sizes) == {0, 1}
+    worse = Line(0.0, 0.01e8)
+    assert set(choose({0: 1.0, 1: 100.0}, {0: fast, 1: worse}, 10**8, {0, 1}).sizes) == {0}
+
+
+def test_one_rail_is_left_for_another_only_if_that_is_clearly_quicker() -> None:
+    near, far = {0: 1.04, 1: 1.0}, {0: 1.06, 1: 1.0}
+    assert set(choose(near, {}, 1.0, {0}).sizes) == {0}
+    assert set(choose(far, {}, 1.0, {0}).sizes) == {1}
+
+
+def test_a_split_that_was_measured_slow_loses_against_one_rail() -> None:
+    crowded = {0: Line(0.0, 0.5e8), 1: Line(0.0, 0.5e8)}
+    assert len(choose({0: 1.0, 1: 1.0}, crowded, 10**8, {0, 1}).sizes) == 1
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(1e-3, 1e12), min_size=1), st.integers(1, 1 << 24))
+def test_parts_cover_the_tensor_at_the_alignment(sizes: dict[int, float], count: int) -> None:
+    parts = cut(dict(sorted(sizes.items())), count)
+    assert sum(part for _, _, part in parts) == count
+    end = 0
+    for _, offset, part in parts:
+        assert offset == end
+        assert offset % ALIGNMENT == 0
+        assert part > 0
+        end += part
+
+
+def test_a_split_takes_as_long_as_its_slowest_part() -> None:
+    assert time_of([(0, 0, 10), (1, 10, 30)], {0: Line(1.0, 10.0), 1: Line(0.0, 100.0)}, 4) == 5.0
+
+
+# ------------------------------------------------------------ states
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(ClassState, ClassEvent)))
+def test_every_event_in_every_state_of_a_class(state: ClassState, event: ClassEvent) -> None:
+    after = next_class(state, event)
+    expected = {
+        ClassEvent.PROBED: ClassState.WARM if state is ClassState.COLD else state,
+        ClassEvent.LOADED: ClassState.HOT if state is ClassState.COLD else state,
+        ClassEvent.SETTLED: ClassState.HOT if state is ClassState.WARM else state,
+        ClassEvent.DRIFTED: ClassState.WARM if state is ClassState.HOT else state,
+        ClassEvent.RAILS_CHANGED: ClassState.COLD,
+    }
+    assert after is expected[event]
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(RailState, RailEvent)))
+def test_every_event_in_every_state_of_a_rail(state: RailState, event: RailEvent) -> None:
+    after = next_rail(state, event)
+    expected = {
+        RailEvent.DIED: RailState.DOWN,
+        RailEvent.RETURNED: RailState.RECOVERING if state is RailState.DOWN else state,
+        RailEvent.MEASURED: RailState.UP if state is RailState.RECOVERING else state,
+    }
+    assert after is expected[event]
+
+
+def test_tables_hold_nothing_else() -> None:
+    assert len(CLASS_TRANSITIONS) == len(ClassState) * len(ClassEvent)
+    assert len(RAIL_TRANSITIONS) == len(RailState) * len(RailEvent)
+
+
+# ------------------------------------------------------------ surveys
+
+
+def items(count: int) -> list[Item]:
+    return [Item(place, 0, KEY, (0, 1), 100, True, 0) for place in range(count)]
+
+
+def test_the_least_time_over_the_ranks_counts() -> None:
+    asked = items(3)
+    own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
+    other = surveys.encode(asked, {(0, 0): 4_000_000})
+    result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
+    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.004, 0.007, None]
+
+
+@given(st.integers(-(1 << 70), 1 << 70))
+def test_no_time_overflows_a_lane(time_ns: int) -> None:
+    (asked,) = items(1)
+    ((_, time_s),) = surveys.decode([asked], surveys.encode([asked], {(0, 0): time_ns}).tolist())
+    assert time_s is not None
+    assert 0 < time_s < 215
+
+
+def test_the_first_survey_tells_whether_all_start_from_the_same() -> None:
+    def result(*inputs: tuple[str, str]) -> list[int]:
+        return [int(max(lane)) for lane in zip(*(surveys.opening(*each) for each in inputs), strict=True)]
+
+    assert surveys.agreed(result(("o", "c"), ("o", "c"))) == (True, True)
+    assert surveys.agreed(result(("o", "c"), ("o", ""), ("o", "c"))) == (True, False)
+    assert surveys.agreed(result(("o", "c"), ("p", "c"))) == (False, True)
