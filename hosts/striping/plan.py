@@ -7,22 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
-from railweave._native.collectives import Collective
 from railweave.hosts.decisions import Reason, Tally, Verdict
 
 if TYPE_CHECKING:
     from railweave.hosts.striping.classes import CallClass
     from railweave.hosts.striping.filling import Choice, Part
     from railweave.hosts.striping.surveys import Item
-
-COLLECTIVES = {
-    "all_reduce": Collective.ALL_REDUCE,
-    "reduce_scatter": Collective.REDUCE_SCATTER,
-    "all_gather": Collective.ALL_GATHER,
-    "broadcast": Collective.BROADCAST,
-}
-COLLECTIVE_NAMES = {collective: name for name, collective in COLLECTIVES.items()}
-SHARDED = frozenset({Collective.REDUCE_SCATTER, Collective.ALL_GATHER})  # `count` is that of one shard
 
 USED = Verdict(None)
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")

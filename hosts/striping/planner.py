@@ -16,23 +16,14 @@ from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
-from railweave.hosts.decisions import Ledger, Tally, Verdict
+from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
 from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.filling import Choice, Part, cut
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import (
-    COLLECTIVE_NAMES,
-    DOWN,
-    NO_GAIN,
-    SHARDED,
-    TRYING,
-    USED,
-    Lesson,
-    Plan,
-)
+from railweave.hosts.striping.plan import DOWN, NO_GAIN, TRYING, USED, Lesson, Plan
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
 from railweave.hosts.striping.surveys import Item, Lanes
@@ -164,7 +155,7 @@ class Planner:
         collective, dtype, op, root, count = key
         if len(self._entries) >= PLANS:
             self._entries.clear()
-        size = count * item_size(dtype) * (self.world_size if collective in SHARDED else 1)
+        size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
         able = self._able(collective, dtype, op)
         call = Call(dtype, op, count, collective, root)
         entry = _Entry(collective, dtype, op, count, size, able, Plan(call, (), Tally()))
@@ -182,7 +173,8 @@ class Planner:
     def _able(self, collective: Collective, dtype: DType, op: ReduceOp) -> tuple[StripedRail, ...]:
         """Return the rails that can carry such calls and are alive."""
         able = [rail for rail in self.rails if _barred(rail, collective, dtype, op) is None]
-        call = f"{COLLECTIVE_NAMES[collective]} {capabilities.OP_NAMES[op]} of {NAMES[dtype]}"
+        name = capabilities.COLLECTIVE_NAMES[collective]
+        call = " ".join(filter(None, (name, capabilities.op_name(collective, op), "of", NAMES[dtype])))
         if not able:
             limits = "; ".join(f"{rail.name}: {capabilities.limits(rail.kind)}" for rail in self.rails)
             raise UnsupportedDType(f"no rail can carry {call} ({limits}): add a tcp or rdma rail")
@@ -257,9 +249,9 @@ class Planner:
             for rail in self.rails
         }
         return self._ledger.tally(
-            COLLECTIVE_NAMES[entry.collective],
+            capabilities.COLLECTIVE_NAMES[entry.collective],
             NAMES[entry.dtype],
-            capabilities.OP_NAMES[entry.op],
+            capabilities.op_name(entry.collective, entry.op),
             entry.size,
             {**on_all, **self._refused},
         )
@@ -372,13 +364,13 @@ class Planner:
 
 def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
     """Return why a rail takes no part in such calls of any size; None if it does."""
-    reason = capabilities.obstacle(rail.kind, dtype, op)
+    reason = capabilities.obstacle(rail.kind, dtype, op, collective)
     return Verdict(reason, capabilities.limits(rail.kind)) if reason is not None else None
 
 
 def _cost_key(entry: _Entry) -> CostKey:
-    size_class = 1 << (entry.size - 1).bit_length()
-    return CostKey(COLLECTIVE_NAMES[entry.collective], numbers_of(entry.dtype), size_class)
+    name = capabilities.COLLECTIVE_NAMES[entry.collective]
+    return CostKey(name, numbers_of(entry.collective, entry.dtype), size_class(entry.size))
 
 
 def _indices(rails: Sequence[StripedRail]) -> tuple[int, ...]:

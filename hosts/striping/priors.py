@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from railweave._native.collectives import Collective
 from railweave.hosts.limits import limit_bps
 from railweave.hosts.striping.costs import Line
 
@@ -30,10 +31,11 @@ def prior_lines(rails: Sequence[StripedRail], hosts: int, collective: str) -> di
     A ring takes 2(n-1) steps one after the other for an allreduce, n-1 for its halves; an aggregating switch
     takes one up and one down, whatever n is.
     """
+    which = Collective[collective.upper()]
     known = all(rail.rate_bps > 0 for rail in rails)
     lines = {}
     for rail in rails:
         rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
         steps = 2 if rail.kind == "ina" else (2 if collective == "all_reduce" else 1) * (hosts - 1)
-        lines[rail.index] = Line(steps * STEP_S, limit_bps(rail.kind, rate_bps, hosts) / 8)
+        lines[rail.index] = Line(steps * STEP_S, limit_bps(rail.kind, rate_bps, hosts, collective=which) / 8)
     return lines

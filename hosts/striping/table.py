@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railweave._native.collectives import DType
+from railweave._native.collectives import Collective, DType
+from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
 INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
 
 
-def numbers_of(dtype: DType) -> str:
-    """Return what a type costs alike: a switch needs a second exchange for the exponents of floats."""
-    return "int" if dtype in INTEGERS else "float"
+def numbers_of(collective: Collective, dtype: DType) -> str:
+    """Return what costs alike: a switch that adds floats needs a second exchange for their exponents."""
+    return "int" if dtype in INTEGERS or collective not in REDUCING else "float"
 
 
 @dataclass(frozen=True, order=True)

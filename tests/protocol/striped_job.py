@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.striping import Planner, StripedRail
-from railweave.hosts.striping.plan import SHARDED, Plan
+from railweave.hosts.striping.plan import Plan
 
 
 @dataclass

@@ -8,7 +8,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native.collectives import DType
+from railweave._native.collectives import Collective, DType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.costs import Fit, Line, RailCost
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, choose, cut, time_of, water_fill
@@ -116,7 +116,9 @@ def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind() -> None:
     assert table.latency_s(KEY, 0) == pytest.approx(0.001)
     assert table.get(KEY, 0) is None
     assert table.part(CostKey("all_reduce", "int", MIB), 0) == prior
-    assert (numbers_of(DType.BFLOAT16), numbers_of(DType.INT8)) == ("float", "int")
+    assert numbers_of(Collective.ALL_REDUCE, DType.BFLOAT16) == "float"
+    assert numbers_of(Collective.ALL_REDUCE, DType.INT8) == "int"
+    assert numbers_of(Collective.BROADCAST, DType.BFLOAT16) == "int"
 
 
 def test_a_ring_is_taken_to_grow_slower_with_hosts_and_a_switch_not() -> None:
