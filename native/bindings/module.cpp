@@ -17,6 +17,9 @@ void bind_load(nanobind::module_& m);
 namespace railweave::ports {
 void bind_ports(nanobind::module_& m);
 }
+namespace railweave::recovery {
+void bind_recovery(nanobind::module_& m);
+}
 
 NB_MODULE(_native, m) {
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
@@ -27,4 +30,5 @@ NB_MODULE(_native, m) {
   railweave::bind_roce(m);
   railweave::load::bind_load(m);
   railweave::ports::bind_ports(m);
+  railweave::recovery::bind_recovery(m);
 }

@@ -48,10 +48,11 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// The furthest position that any rank has on a lane, and the lowest rank that has it.
+/// How far the ranks are on a lane: the furthest, the lowest rank that is that far, and the least far.
 struct Reach {
   std::uint32_t done = 0;
   int rank = 0;
+  std::uint32_t least = 0;
 
   bool operator==(const Reach&) const = default;
 };

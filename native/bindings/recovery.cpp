@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.recovery: the recovery machine, its parts and its datagrams, for tests.
+#include "recovery/recovery.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "recovery/coordinator.hpp"
+#include "recovery/datagram.hpp"
+#include "recovery/lane.hpp"
+#include "recovery/member.hpp"
+#include "recovery/probation.hpp"
+#include "recovery/pulse.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave::recovery {
+namespace {
+
+Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
+
+std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }
+
+void bind_enums(nb::module_& m) {
+  nb::enum_<State>(m, "State")
+      .value("UP", State::kUp)
+      .value("DOWN", State::kDown)
+      .value("RECOVERING", State::kRecovering);
+  nb::enum_<LaneState>(m, "LaneState")
+      .value("UP", LaneState::kUp)
+      .value("HALTING", LaneState::kHalting)
+      .value("HALTED", LaneState::kHalted)
+      .value("RESTARTING", LaneState::kRestarting)
+      .value("PASSED", LaneState::kPassed)
+      .value("FAILED", LaneState::kFailed);
+  nb::enum_<LaneInput>(m, "LaneInput")
+      .value("EXCLUDE", LaneInput::kExclude)
+      .value("ABANDON", LaneInput::kAbandon)
+      .value("HALTED", LaneInput::kHalted)
+      .value("RESTART", LaneInput::kRestart)
+      .value("PASSED", LaneInput::kPassed)
+      .value("FAILED", LaneInput::kFailed)
+      .value("ADMIT", LaneInput::kAdmit);
+  nb::enum_<Round>(m, "Round")
+      .value("NONE", Round::kNone)
+      .value("FREEZING", Round::kFreezing)
+      .value("FROZEN", Round::kFrozen);
+  nb::enum_<RoundInput>(m, "RoundInput")
+      .value("PROPOSE", RoundInput::kPropose)
+      .value("STATUS", RoundInput::kStatus)
+      .value("COMMIT", RoundInput::kCommit);
+  nb::enum_<Phase>(m, "Phase")
+      .value("UP", Phase::kUp)
+      .value("DOWN", Phase::kDown)
+      .value("TRYING", Phase::kTrying)
+      .value("PASSED", Phase::kPassed);
+  nb::enum_<PhaseInput>(m, "PhaseInput")
+      .value("OUT", PhaseInput::kOut)
+      .value("TRY", PhaseInput::kTry)
+      .value("PASS", PhaseInput::kPass)
+      .value("FAIL", PhaseInput::kFail)
+      .value("INTERRUPT", PhaseInput::kInterrupt)
+      .value("ADMIT", PhaseInput::kAdmit);
+  m.def("next_lane_state", &next_lane_state, "state"_a, "input"_a, "None: not allowed in that state.");
+  m.def("next_round_state", &next_round_state, "state"_a, "input"_a, "None: not allowed in that state.");
+  m.def("next_phase", &next_phase, "phase"_a, "input"_a, "None: not allowed in that phase.");
+}
+
+void bind_options(nb::module_& m) {
+  nb::class_<Options>(m, "Options", "Times in nanoseconds.")
+      .def(
+          "__init__",
+          [](Options* self, int rank, int world_size, std::size_t rails, std::uint64_t token,
+             Duration peer_timeout) {
+            new (self) Options{.rank = rank,
+                               .world_size = world_size,
+                               .rails = rails,
+                               .token = token,
+                               .peer_timeout = peer_timeout};
+          },
+          nb::kw_only(), "rank"_a, "world_size"_a, "rails"_a, "token"_a = 0, "peer_timeout"_a = 5 * kSecond)
+      .def_rw("beat", &Options::beat)
+      .def_rw("least_silence", &Options::least_silence)
+      .def_rw("most_silence", &Options::most_silence)
+      .def_rw("hold", &Options::hold)
+      .def_rw("most_hold", &Options::most_hold)
+      .def_rw("health", &Options::health)
+      .def_rw("trial", &Options::trial)
+      .def_rw("peer_timeout", &Options::peer_timeout);
+}
+
+void bind_events(nb::module_& m) {
+  nb::class_<Position>(m, "Position")
+      .def(
+          "__init__",
+          [](Position* self, std::uint32_t submitted, std::vector<std::uint32_t> main,
+             std::vector<std::uint32_t> repair) {
+            new (self) Position{.submitted = submitted, .main = std::move(main), .repair = std::move(repair)};
+          },
+          "submitted"_a, "main"_a, "repair"_a)
+      .def_rw("submitted", &Position::submitted)
+      .def_rw("main", &Position::main)
+      .def_rw("repair", &Position::repair);
+  nb::class_<Reach>(m, "Reach")
+      .def_rw("done", &Reach::done)
+      .def_rw("rank", &Reach::rank)
+      .def_rw("least", &Reach::least)
+      .def(nb::self == nb::self);
+  nb::class_<Freeze>(m, "Freeze")
+      .def_ro("epoch", &Freeze::epoch)
+      .def_ro("attempt", &Freeze::attempt)
+      .def_ro("alive", &Freeze::alive);
+  nb::class_<Commit>(m, "Commit")
+      .def_rw("epoch", &Commit::epoch)
+      .def_rw("alive", &Commit::alive)
+      .def_rw("boundary", &Commit::boundary)
+      .def_rw("main", &Commit::main)
+      .def_rw("repair", &Commit::repair)
+      .def(nb::self == nb::self);
+  nb::class_<Restart>(m, "Restart")
+      .def_ro("rail", &Restart::rail)
+      .def_ro("incarnation", &Restart::incarnation)
+      .def_ro("bases", &Restart::bases);
+  nb::class_<Abandon>(m, "Abandon")
+      .def_ro("rail", &Abandon::rail)
+      .def_ro("incarnation", &Abandon::incarnation);
+  nb::class_<PeerLost>(m, "PeerLost").def_ro("rank", &PeerLost::rank).def_ro("reason", &PeerLost::reason);
+  nb::class_<AllCompleted>(m, "AllCompleted").def_ro("op", &AllCompleted::op);
+  nb::class_<RailChanged>(m, "RailChanged")
+      .def_ro("rail", &RailChanged::rail)
+      .def_ro("state", &RailChanged::state)
+      .def_ro("reason", &RailChanged::reason);
+}
+
+void bind_states(nb::module_& m) {
+  nb::class_<LaneReport>(m, "LaneReport")
+      .def(nb::init<>())
+      .def_rw("state", &LaneReport::state)
+      .def_rw("incarnation", &LaneReport::incarnation)
+      .def_rw("unfit", &LaneReport::unfit)
+      .def_rw("broken", &LaneReport::broken)
+      .def_rw("reason", &LaneReport::reason)
+      .def_rw("marks", &LaneReport::marks);
+  nb::class_<Status>(m, "Status")
+      .def(
+          "__init__",
+          [](Status* self, std::uint32_t attempt, Position position) {
+            new (self) Status{.attempt = attempt, .position = std::move(position)};
+          },
+          "attempt"_a, "position"_a)
+      .def_rw("attempt", &Status::attempt)
+      .def_rw("position", &Status::position);
+  nb::class_<Report>(m, "Report")
+      .def(nb::init<>())
+      .def_rw("epoch", &Report::epoch)
+      .def_rw("lanes", &Report::lanes)
+      .def_rw("status", &Report::status, nb::arg().none());
+  nb::class_<LaneOrder>(m, "LaneOrder")
+      .def(nb::init<>())
+      .def_rw("incarnation", &LaneOrder::incarnation)
+      .def_rw("active", &LaneOrder::active)
+      .def_rw("reason", &LaneOrder::reason)
+      .def_rw("bases", &LaneOrder::bases);
+  nb::class_<Proposal>(m, "Proposal")
+      .def(
+          "__init__",
+          [](Proposal* self, std::uint32_t attempt, RailSet alive) {
+            new (self) Proposal{.attempt = attempt, .alive = alive};
+          },
+          "attempt"_a, "alive"_a)
+      .def_rw("attempt", &Proposal::attempt)
+      .def_rw("alive", &Proposal::alive);
+  nb::class_<Order>(m, "Order")
+      .def(nb::init<>())
+      .def_rw("committed", &Order::committed)
+      .def_rw("lanes", &Order::lanes)
+      .def_rw("proposal", &Order::proposal, nb::arg().none());
+}
+
+void bind_datagrams(nb::module_& m) {
+  nb::class_<Beat>(m, "Beat")
+      .def(nb::init<>())
+      .def_rw("tick", &Beat::tick)
+      .def_rw("first", &Beat::first)
+      .def_rw("completed", &Beat::completed);
+  nb::class_<Stamp>(m, "Stamp")
+      .def(nb::init<>())
+      .def_rw("serial", &Stamp::serial)
+      .def_rw("seen", &Stamp::seen)
+      .def_rw("answer", &Stamp::answer);
+  nb::class_<Stamped>(m, "Stamped")
+      .def(nb::init<>())
+      .def_rw("stamp", &Stamped::stamp)
+      .def_rw("state", &Stamped::state);
+  nb::class_<Farewell>(m, "Farewell")
+      .def(nb::init<>())
+      .def_rw("rank", &Farewell::rank)
+      .def_rw("dead", &Farewell::dead)
+      .def_rw("reason", &Farewell::reason);
+  nb::class_<Datagram>(m, "Datagram")
+      .def(nb::init<>())
+      .def_rw("sender", &Datagram::sender)
+      .def_rw("rail", &Datagram::rail)
+      .def_rw("body", &Datagram::body)
+      .def(nb::self == nb::self);
+  nb::enum_<Refusal>(m, "Refusal")
+      .value("STRANGER", Refusal::kStranger)
+      .value("MALFORMED", Refusal::kMalformed);
+  m.attr("MAX_DATAGRAM") = kMaxDatagram;
+  m.attr("MAX_REASON") = kMaxReason;
+  m.attr("WINDOW") = kWindow;
+  m.def(
+      "encode",
+      [](const Datagram& datagram, std::uint64_t token, int world_size, std::size_t rails) {
+        std::vector<std::byte> bytes;
+        encode(datagram, {.token = token, .world_size = world_size, .rails = rails}, bytes);
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      "datagram"_a, "token"_a, "world_size"_a, "rails"_a,
+      "Lists must be as long as world size and rails say.");
+  m.def(
+      "decode",
+      [](const nb::bytes& bytes, std::uint64_t token, int world_size, std::size_t rails) {
+        return decode(view(bytes), {.token = token, .world_size = world_size, .rails = rails});
+      },
+      "bytes"_a, "token"_a, "world_size"_a, "rails"_a, "The datagram, or why it is refused.");
+}
+
+void bind_parts(nb::module_& m) {
+  nb::class_<Pulse>(m, "Pulse", "The ring predecessor's ticks, rail by rail.")
+      .def(nb::init<const Options&, Time>(), "options"_a, "now"_a)
+      .def("hear", &Pulse::hear, "rail"_a, "tick"_a, "now"_a)
+      .def("slept", &Pulse::slept, "duration"_a, "now"_a)
+      .def("judge", &Pulse::judge, "now"_a)
+      .def_prop_ro("silent", &Pulse::silent)
+      .def("patience", &Pulse::patience, "rail"_a, "now"_a)
+      .def("deadline", [](const Pulse& pulse, Time now) { return or_none(pulse.deadline(now)); }, "now"_a);
+  nb::class_<Probation>(m, "Probation", "Rank 0's view of one rail.")
+      .def(nb::init<const Options&, Time>(), "options"_a, "now"_a)
+      .def("apply", &Probation::apply, "input"_a, "now"_a)
+      .def("judge", &Probation::judge, "fit"_a, "now"_a)
+      .def_prop_ro("phase", &Probation::phase)
+      .def("deadline", [](const Probation& rail) { return or_none(rail.deadline()); });
+  nb::class_<Coordinator>(m, "Coordinator", "Rank 0's part in the agreement.")
+      .def(nb::init<const Options&, Time>(), "options"_a, "now"_a)
+      .def("take", &Coordinator::take, "rank"_a, "report"_a, "now"_a)
+      .def("expire", &Coordinator::expire, "now"_a)
+      .def("deadline", [](const Coordinator& coordinator) { return or_none(coordinator.deadline()); })
+      .def("order", [](const Coordinator& coordinator) { return coordinator.order(); })
+      .def_prop_ro("settled", &Coordinator::settled);
+  nb::class_<Member>(m, "Member", "A rank's part in the agreement.")
+      .def(nb::init<const Options&>(), "options"_a)
+      .def("set_silence", &Member::set_silence, "rail"_a, "reason"_a)
+      .def("set_obstacle", &Member::set_obstacle, "rail"_a, "reason"_a)
+      .def("suspect", &Member::suspect, "rail"_a, "reason"_a)
+      .def("frozen", &Member::frozen, "freeze"_a, "position"_a)
+      .def("halted", &Member::halted, "rail"_a, "marks"_a)
+      .def("restarted", &Member::restarted, "rail"_a, "incarnation"_a, "passed"_a)
+      .def("obey", nb::overload_cast<const Order&>(&Member::obey), "order"_a)
+      .def("report", &Member::report)
+      .def("poll", &Member::poll)
+      .def_prop_ro("round", &Member::round);
+}
+
+using Sent = std::tuple<std::size_t, int, nb::bytes>;
+
+std::optional<Sent> transmit(Recovery& recovery, Time now) {
+  const auto outgoing = recovery.transmit(now);
+  if (!outgoing) return std::nullopt;
+  return Sent(outgoing->rail, outgoing->rank, nb::bytes(outgoing->bytes.data(), outgoing->bytes.size()));
+}
+
+nb::dict counts(const Recovery& recovery) {
+  const Stats& stats = recovery.stats();
+  nb::dict all;
+  all["sent"] = stats.sent;
+  all["received"] = stats.received;
+  all["strangers"] = stats.strangers;
+  all["malformed"] = stats.malformed;
+  all["suspicions"] = stats.suspicions;
+  all["rounds"] = stats.rounds;
+  all["violations"] = stats.violations;
+  return all;
+}
+
+void bind_machine(nb::module_& m) {
+  nb::class_<Recovery>(m, "Recovery", "The recovery machine of one rank.")
+      .def(nb::init<const Options&, Time>(), "options"_a, "now"_a)
+      .def(
+          "receive",
+          [](Recovery& self, std::size_t rail, int rank, const nb::bytes& datagram, Time now) {
+            self.receive(rail, rank, view(datagram), now);
+          },
+          "rail"_a, "rank"_a, "datagram"_a, "now"_a)
+      .def("unreachable", &Recovery::unreachable, "rail"_a, "rank"_a, "now"_a)
+      .def("suspect", &Recovery::suspect, "rail"_a, "reason"_a, "now"_a)
+      .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)
+      .def("completed", &Recovery::completed, "op"_a, "now"_a)
+      .def("frozen", &Recovery::frozen, "freeze"_a, "position"_a, "now"_a)
+      .def("halted", &Recovery::halted, "rail"_a, "marks"_a, "now"_a)
+      .def("restarted", &Recovery::restarted, "rail"_a, "incarnation"_a, "passed"_a, "now"_a)
+      .def("leave", &Recovery::leave, "now"_a)
+      .def("deadline", [](const Recovery& self) { return or_none(self.deadline()); })
+      .def("expire", &Recovery::expire, "now"_a)
+      .def("transmit", &transmit, "now"_a, "The next datagram to send as (rail, rank, bytes), or None.")
+      .def("poll", &Recovery::poll, "The next event, or None.")
+      .def_prop_ro("epoch", &Recovery::epoch)
+      .def_prop_ro("alive", &Recovery::alive)
+      .def("stats", &counts);
+}
+
+}  // namespace
+
+void bind_recovery(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("recovery", "Which rails live, agreed among all ranks.");
+  bind_enums(sub);
+  bind_options(sub);
+  bind_events(sub);
+  bind_states(sub);
+  bind_datagrams(sub);
+  bind_parts(sub);
+  bind_machine(sub);
+}
+
+}  // namespace railweave::recovery

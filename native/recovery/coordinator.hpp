@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rank 0's part in the agreement: from the newest report of every rank to the order that all get.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "recovery/datagram.hpp"
+#include "recovery/probation.hpp"
+#include "recovery/types.hpp"
+
+namespace railweave::recovery {
+
+/// A round begins when all ranks have applied the last decision and some rail should leave or join: the
+/// proposal goes out, all ranks freeze and say how far they are, and the decision follows. While it lasts
+/// further rails may be left out; then all are asked again. The last rail is never left out.
+class Coordinator {
+ public:
+  Coordinator(const Options& options, Time now);
+
+  /// The newest report of a rank. False: it says what cannot be, and is left out.
+  bool take(int rank, const Report& report, Time now);
+  void expire(Time now) { step(now); }
+  Time deadline() const { return deadline_; }
+  const Order& order() const { return order_; }
+  /// Whether all ranks have applied the last decision and none is under way.
+  bool settled() const;
+
+ private:
+  void step(Time now);
+  void decide(Time now);
+  void go_on(Time now);
+  void begin(RailSet alive, Time now);
+  void narrow(RailSet alive, Time now);
+  void commit(Time now);
+  void leave_out(RailSet rails, Time now);
+  void recover(std::size_t rail, bool fit, Time now);
+  void start_trial(std::size_t rail, Time now);
+  void end_trial(std::size_t rail, PhaseInput input, std::string reason, Time now);
+
+  bool answered(int rank) const;
+  RailSet joined() const;
+  RailSet unfit() const;
+  RailSet survivors(RailSet candidates) const;
+  std::string complaint(std::size_t rail) const;
+  bool all_lanes(std::size_t rail, LaneState state) const;
+  int failed_on(std::size_t rail) const;
+  Reach reach(std::vector<std::uint32_t> Position::* lanes, std::size_t rail) const;
+
+  const std::size_t count_;
+  std::vector<Report> reports_;  // by rank
+  std::vector<Probation> rails_;
+  Order order_{};
+  Time deadline_ = kNever;
+};
+
+}  // namespace railweave::recovery

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recovery machines of a communicator's ranks send each other, over UDP on every rail.
+//
+// Beats go around the ring. Reports go to rank 0 and orders come from it: both are states, not messages. Each
+// says all that its sender has to say, is numbered, and is repeated until the number has been seen.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "recovery/types.hpp"
+
+namespace railweave::recovery {
+
+inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame's
+inline constexpr std::size_t kMaxReason = 96;      // bytes of text
+inline constexpr std::size_t kWindow = 64;         // ranks whose progress one beat tells
+
+/// On all rails with the same tick, so that the receiver can hold one rail against another.
+struct Beat {
+  std::uint32_t tick = 0;
+  std::uint16_t first = 0;                 // rank of the first entry; the window wraps around
+  std::vector<std::uint32_t> completed{};  // as far as the sender knows; min(kWindow, world size) of them
+
+  bool operator==(const Beat&) const = default;
+};
+
+/// Which state this is, and which of the other's has been seen.
+struct Stamp {
+  std::uint32_t serial = 0;
+  std::uint32_t seen = 0;
+  bool answer = false;  // the sender repeats this until it is seen
+
+  bool operator==(const Stamp&) const = default;
+};
+
+/// What has become of a rail's main lane on one rank.
+enum class LaneState : std::uint8_t { kUp, kHalting, kHalted, kRestarting, kPassed, kFailed };
+inline constexpr std::size_t kLaneStates = 6;
+
+struct LaneReport {
+  LaneState state = LaneState::kUp;
+  std::uint32_t incarnation = 0;
+  bool unfit = false;                  // the sender does not hear it, or something stands in its way
+  bool broken = false;                 // the main lane cannot go on by itself; then unfit as well
+  std::string reason{};                // why it is unfit
+  std::vector<std::uint64_t> marks{};  // when it was halted
+
+  bool operator==(const LaneReport&) const = default;
+};
+
+/// The answer to a proposal.
+struct Status {
+  std::uint32_t attempt = 0;
+  Position position{};
+
+  bool operator==(const Status&) const = default;
+};
+
+struct Report {
+  std::uint32_t epoch = 0;  // of the last commit applied
+  std::vector<LaneReport> lanes{};
+  std::optional<Status> status{};  // on the way to epoch + 1
+
+  bool operator==(const Report&) const = default;
+};
+
+struct LaneOrder {
+  std::uint32_t incarnation = 0;
+  bool active = false;   // being restarted, or about to be admitted; else it stays halted unless alive
+  std::string reason{};  // why it is down
+  std::vector<std::uint64_t> bases{};
+
+  bool operator==(const LaneOrder&) const = default;
+};
+
+struct Proposal {
+  std::uint32_t attempt = 0;
+  RailSet alive = 0;
+
+  bool operator==(const Proposal&) const = default;
+};
+
+struct Order {
+  Commit committed{};  // the last one
+  std::vector<LaneOrder> lanes{};
+  std::optional<Proposal> proposal{};  // of the next
+
+  bool operator==(const Order&) const = default;
+};
+
+/// A rank is dead, or is done and all others with it; passed on by all that hear it for the first time.
+struct Farewell {
+  std::uint16_t rank = 0;
+  bool dead = false;
+  std::string reason{};
+
+  bool operator==(const Farewell&) const = default;
+};
+
+struct Stamped {
+  Stamp stamp;
+  std::variant<Report, Order> state;
+
+  bool operator==(const Stamped&) const = default;
+};
+
+using Body = std::variant<Beat, Stamped, Farewell>;
+
+struct Datagram {
+  std::uint16_t sender = 0;
+  std::uint8_t rail = 0;
+  Body body{};
+
+  bool operator==(const Datagram&) const = default;
+};
+
+/// What bounds the fields.
+struct Shape {
+  std::uint64_t token;
+  int world_size;
+  std::size_t rails;
+};
+
+enum class Refusal : std::uint8_t { kStranger, kMalformed };
+
+/// Writes the datagram into `to`, whose old content goes. Fields must fit `shape`; long reasons are cut.
+void encode(const Datagram& datagram, const Shape& shape, std::vector<std::byte>& to);
+/// Whatever comes back fits `shape`.
+std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape);
+
+}  // namespace railweave::recovery

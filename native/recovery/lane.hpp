@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has become of a rail's main lane on this rank. All that may happen is one table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "recovery/datagram.hpp"
+
+namespace railweave::recovery {
+
+enum class LaneInput : std::uint8_t {
+  kExclude,  // a proposal goes on without the rail
+  kAbandon,  // the order to halt this incarnation
+  kHalted,   // the agent has halted it
+  kRestart,  // the order to start the next incarnation
+  kPassed,   // the agent's trial was right
+  kFailed,   // or not
+  kAdmit,    // a commit with the rail alive
+};
+inline constexpr std::size_t kLaneInputs = 7;
+
+/// Nothing: the input is not allowed in that state.
+std::optional<LaneState> next_lane_state(LaneState state, LaneInput input);
+
+}  // namespace railweave::recovery

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps a peer up to date with this side's state, whatever datagrams are lost: the newest state is repeated
+// until the peer has seen its number.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/time.hpp"
+#include "recovery/datagram.hpp"
+
+namespace railweave::recovery {
+
+/// What one peer has seen of this side's states, and this side of the peer's. States are numbered from 1; the
+/// state 0 is what everybody knows from the start.
+class Line {
+ public:
+  /// Whether what comes with this stamp is newer than all before. `serial`: of this side's newest state.
+  bool take(const Stamp& stamp, std::uint32_t serial) {
+    acked_ = std::max(acked_, std::min(stamp.seen, serial));
+    owes_ = owes_ || stamp.answer;
+    if (stamp.serial <= seen_) return false;
+    seen_ = stamp.serial;
+    return true;
+  }
+  bool due(std::uint32_t serial, Time now) const { return owes_ || (acked_ != serial && now >= next_); }
+  /// The state has changed: it goes at once.
+  void hurry() { next_ = 0; }
+  Stamp sent(std::uint32_t serial, Time next) {
+    owes_ = false;
+    next_ = next;
+    return {.serial = serial, .seen = seen_, .answer = acked_ != serial};
+  }
+  Time deadline(std::uint32_t serial) const { return acked_ != serial ? next_ : kNever; }
+  bool knows(std::uint32_t serial) const { return acked_ == serial; }
+
+ private:
+  std::uint32_t acked_ = 0;
+  std::uint32_t seen_ = 0;
+  bool owes_ = false;  // the peer waits for an answer
+  Time next_ = 0;
+};
+
+}  // namespace railweave::recovery

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recovery/pulse.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace railweave::recovery {
+namespace {
+
+constexpr Duration kBucket = 5 * kSecond;
+constexpr int kTicksBack = 3;  // in good order after a silence, before a rail counts as heard again
+
+}  // namespace
+
+void LongestGap::add(Duration gap, Time now) {
+  if (now - since_ >= kBucket) {
+    former_ = now - since_ < 2 * kBucket ? current_ : 0;
+    current_ = 0;
+    since_ = now;
+  }
+  current_ = std::max(current_, gap);
+}
+
+Duration LongestGap::get(Time now) const {
+  if (now - since_ >= 2 * kBucket) return 0;
+  return now - since_ >= kBucket ? current_ : std::max(current_, former_);
+}
+
+Pulse::Pulse(const Options& options, Time now) : options_(options), rails_(options.rails) {
+  for (Rail& rail : rails_) rail.heard = now;
+}
+
+void Pulse::begin(std::uint32_t tick, Time now) {
+  newest_ = tick;
+  for (Rail& rail : rails_) {
+    rail.tick = rail.base = tick - 1;
+    rail.heard = now;
+  }
+}
+
+void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
+  if (last_heard_ == kNever) begin(tick, now);
+  Rail& rail = rails_[index];
+  if (static_cast<std::int32_t>(tick - rail.tick) <= 0) return;  // a duplicate, or overtaken
+  const Duration patience = this->patience(index, now);
+  const Duration silence = now - rail.heard;
+  // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
+  // the greatest patience was an outage, from which nothing is to be learnt.
+  const Duration own = std::min<Duration>(silence, missed(rail) * options_.beat);
+  if (own < options_.most_silence) rail.longest.add(own, now);
+  rail.back = silence < patience ? rail.back + 1 : 1;
+  if (rail.back >= kTicksBack) silent_ &= ~bit(index);
+  rail.tick = tick;
+  rail.heard = last_heard_ = now;
+  if (static_cast<std::int32_t>(tick - newest_) > 0) newest_ = tick;
+  rail.base = newest_;
+}
+
+void Pulse::slept(Duration duration, Time now) {
+  for (Rail& rail : rails_) rail.heard = std::min(now, rail.heard + duration);
+  if (last_heard_ != kNever) last_heard_ = std::min(now, last_heard_ + duration);
+}
+
+Duration Pulse::patience(std::size_t rail, Time now) const {
+  return std::clamp(rails_[rail].longest.get(now) * 5 / 2, options_.least_silence, options_.most_silence);
+}
+
+std::uint32_t Pulse::enough(Duration patience) const {
+  return static_cast<std::uint32_t>((patience + options_.beat - 1) / options_.beat);
+}
+
+bool Pulse::judge(Time now) {
+  for (std::size_t index = 0; index < rails_.size(); ++index) {
+    Rail& rail = rails_[index];
+    const Duration patience = this->patience(index, now);
+    if (now - rail.heard < patience || missed(rail) < enough(patience)) continue;
+    silent_ |= bit(index);
+    rail.back = 0;
+  }
+  return std::exchange(judged_, silent_) != silent_;
+}
+
+Time Pulse::deadline(Time now) const {
+  Time at = kNever;
+  for (std::size_t index = 0; index < rails_.size(); ++index) {
+    const Rail& rail = rails_[index];
+    const Duration patience = this->patience(index, now);
+    if (has(silent_, index) || missed(rail) < enough(patience)) continue;
+    at = std::min(at, rail.heard + patience);
+  }
+  return at;
+}
+
+}  // namespace railweave::recovery

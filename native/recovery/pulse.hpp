@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells a rail that is dead from a sender that is late: the ring predecessor's ticks, rail by rail.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/time.hpp"
+#include "recovery/types.hpp"
+
+namespace railweave::recovery {
+
+/// The longest silence of the last seconds that was none of a dead rail: two buckets, the older one
+/// forgotten.
+class LongestGap {
+ public:
+  void add(Duration gap, Time now);
+  Duration get(Time now) const;
+
+ private:
+  Duration current_ = 0;
+  Duration former_ = 0;
+  Time since_ = 0;
+};
+
+/// A silence on one rail means something only while newer ticks come on another: the sender lives, and so
+/// does this receiver. A late, frozen or computing rank is silent on all rails alike, and a queue delays its
+/// ticks but goes on giving them.
+class Pulse {
+ public:
+  Pulse(const Options& options, Time now);
+
+  void hear(std::size_t rail, std::uint32_t tick, Time now);
+  /// This process has not run for so long before `now`: nothing could be heard.
+  void slept(Duration duration, Time now);
+  /// Looks for silence; whether the set of silent rails is another since the last time. All that has come
+  /// must have been heard before.
+  bool judge(Time now);
+
+  /// Rails from which nothing comes although they should bring ticks.
+  RailSet silent() const { return silent_; }
+  Duration silence(std::size_t rail, Time now) const { return now - rails_[rail].heard; }
+  /// How long a rail may be silent.
+  Duration patience(std::size_t rail, Time now) const;
+  /// The last sign of life on any rail; kNever before the first.
+  Time last_heard() const { return last_heard_; }
+  /// When `judge` may find something that it did not find so far.
+  Time deadline(Time now) const;
+
+ private:
+  struct Rail {
+    std::uint32_t tick = 0;  // the newest that came on this rail
+    std::uint32_t base = 0;  // the newest of all rails when this rail was last heard
+    Time heard = 0;
+    int back = 0;  // ticks since it was silent
+    LongestGap longest;
+  };
+
+  std::uint32_t missed(const Rail& rail) const { return newest_ - rail.base; }
+  std::uint32_t enough(Duration patience) const;
+  void begin(std::uint32_t tick, Time now);
+
+  const Options options_;
+  std::vector<Rail> rails_;
+  std::uint32_t newest_ = 0;
+  Time last_heard_ = kNever;
+  RailSet silent_ = 0;
+  RailSet judged_ = 0;
+};
+
+}  // namespace railweave::recovery
