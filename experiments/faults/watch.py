@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from railweave.experiments.messages import read
+from railweave.experiments.following import Ended, Following
 from railweave.topologies.lab import Lab
 
 
@@ -18,16 +16,6 @@ class Slow:
 
     begin: float
     end: float
-
-
-@dataclass(frozen=True)
-class Ended:
-    """An error that ended a rank's communicator."""
-
-    at: float
-    kind: str  # the exception's class
-    lost: int | None  # the rank that PeerLost names
-    text: str
 
 
 @dataclass
@@ -50,27 +38,15 @@ class RankLog:
         return next((error for error in self.errors if error.at >= since), None)
 
 
-class Watch:
+class Watch(Following[RankLog]):
     """Reads what the workers of a lab print, in a task of its own."""
 
     def __init__(self, lab: Lab, ranks: int) -> None:
         """Begin with ranks of which nothing is known."""
-        self.logs = [RankLog() for _ in range(ranks)]
-        self._lab = lab
-        self._news = asyncio.Condition()
+        super().__init__(lab, [RankLog() for _ in range(ranks)])
 
-    async def read(self) -> None:
-        """Read until all workers have ended well; LabError if one ends otherwise."""
-        async for line in self._lab.events():
-            message = read(line.text)
-            if message is None:
-                continue
-            async with self._news:
-                self._take(message)
-                self._news.notify_all()
-
-    def _take(self, message: dict[str, Any]) -> None:
-        log = self.logs[message["rank"]]
+    def take(self, log: RankLog, message: dict[str, Any]) -> None:
+        """Enter what a rank has told."""
         match message["event"]:
             case "joined":
                 log.joined = message["at"]
@@ -80,16 +56,7 @@ class Watch:
             case "slow":
                 log.slow.append(Slow(message["begin"], message["end"]))
             case "error":
-                log.errors.append(Ended(message["at"], message["kind"], message["lost"], message["text"]))
-
-    async def until(self, holds: Callable[[Sequence[RankLog]], bool], deadline_s: float) -> bool:
-        """Wait until something holds of the logs; False if it does not within the deadline."""
-        try:
-            async with asyncio.timeout(deadline_s), self._news:
-                await self._news.wait_for(lambda: holds(self.logs))
-        except TimeoutError:
-            return False
-        return True
+                log.errors.append(Ended.told(message))
 
     @property
     def wrong(self) -> int:

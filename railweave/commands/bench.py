@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from railweave.commands import bench_faults, bench_jobs, bench_loss, bench_scaling, bench_switch, common
+from railweave.commands import (
+    bench_failover,
+    bench_faults,
+    bench_jobs,
+    bench_loss,
+    bench_scaling,
+    bench_switch,
+    common,
+)
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
@@ -16,6 +24,7 @@ app = typer.Typer(no_args_is_help=True)
 
 app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
 app.command("faults", epilog=bench_faults.EPILOG)(bench_faults.faults)
+app.command("failover", epilog=bench_failover.EPILOG)(bench_failover.failover)
 app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)
 app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The failover table: for people, and as JSON for machines."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from railweave.experiments.failover.run import FailoverResult
+from railweave.experiments.failover.values import Trial
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+MS = 1000.0
+NOTE = (
+    "Milliseconds, median / p99 of the trials. usual, pause: the longest time without the end of a call on "
+    "any rank, before the fault, and from it on, with the return of the rail. reroute: from the fault until "
+    "every rank had completed a call without the rail. readmit: from the repair until every rank had "
+    "completed a slice on the rail again. during, after: throughput of tensors against that before the fault."
+)
+SPREAD = ("pause", "reroute", "readmit")
+
+
+def table(result: FailoverResult) -> Table:
+    """Return a row per fault and rail."""
+    options = result.options
+    planes = ", ".join(plane.name for plane in options.topology.planes)
+    made = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{len(options.topology.hosts)} hosts, rails {planes}: all_reduce of {options.bytes >> 10} KiB "
+        f"of {options.dtype} without a pause, {options.trials} random instants each",
+    )
+    made.add_column("fault")
+    made.add_column("rail")
+    for name in ("as it should", "usual", *SPREAD, "during", "after", "#err", "#wrong"):
+        made.add_column(name, justify="right", no_wrap=name in SPREAD)
+    for trials in _grouped(result.trials):
+        row = _row(trials)
+        made.add_row(
+            row["fault"],
+            row["rail"],
+            f"{row['expected']}/{row['trials']}",
+            _number(row["usual_ms"]),
+            *(_spread(row, name) for name in SPREAD),
+            _percent(row["during_ratio"]),
+            _percent(row["after_ratio"]),
+            str(row["errors"]),
+            str(row["wrong"]),
+        )
+    return made
+
+
+def odd(result: FailoverResult) -> list[str]:
+    """Return the trials that did not end as they should, one line each."""
+    return [line(trial) for trial in result.trials if not trial.expected or trial.errors or trial.wrong]
+
+
+def caption(result: FailoverResult) -> str:
+    """Say of a picture what is in it."""
+    options = result.options
+    return (
+        f"the first of {options.trials} trials each; {len(options.topology.hosts)} hosts, all_reduce of "
+        f"{options.bytes >> 10} KiB {options.dtype}; shaded: from the fault to its repair"
+    )
+
+
+def line(trial: Trial) -> str:
+    """Return one trial for those who wait."""
+    found = trial.figures
+    if found is None:
+        times = {"error after": trial.error_s}
+    else:
+        times = {
+            "pause": found.pause_s,
+            "rerouted after": found.reroute_s,
+            "readmitted after": found.readmit_s,
+        }
+    told = [f"{name} {seconds * MS:.0f} ms" for name, seconds in times.items() if seconds is not None]
+    if found is not None and not found.used:
+        told.append("the rail carried nothing before")
+    if trial.errors:
+        told.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
+    words = [trial.outcome, *told, f"{trial.wrong} wrong"]
+    return f"{trial.fault}, {trial.rail} #{trial.number} ({trial.where}): " + "; ".join(words)
+
+
+def as_json(result: FailoverResult) -> dict[str, Any]:
+    """Return the rows for machines; a time is the 99th percentile, p50 and max beside it, in ms."""
+    options = result.options
+    common = {
+        "hosts": len(options.topology.hosts),
+        "rails": [plane.name for plane in options.topology.planes],
+        "rates_bps": [plane.rate_bps for plane in options.topology.planes],
+        "bytes": options.bytes,
+        "dtype": options.dtype,
+        "seed": options.seed,
+        "outage_ms": options.outage_s * MS,
+        "switch": options.switch_target,
+    }
+    return {
+        "rows": [
+            {**_row(trials), **common, "runs": [_run(trial) for trial in trials]}
+            for trials in _grouped(result.trials)
+        ]
+    }
+
+
+def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
+    keys = dict.fromkeys((trial.fault, trial.rail) for trial in trials)
+    return [[trial for trial in trials if (trial.fault, trial.rail) == key] for key in keys]
+
+
+def _row(trials: Sequence[Trial]) -> dict[str, Any]:
+    found = [trial.figures for trial in trials if trial.figures is not None]
+    ratios = {
+        "during_ratio": [f.during_bps / f.before_bps for f in found if f.during_bps and f.before_bps],
+        "after_ratio": [f.after_bps / f.before_bps for f in found if f.after_bps and f.before_bps],
+    }
+    return {
+        "fault": trials[0].fault,
+        "rail": trials[0].rail,
+        **_times("pause", [f.pause_s for f in found]),
+        **_times("reroute", [f.reroute_s for f in found if f.reroute_s is not None]),
+        **_times("readmit", [f.readmit_s for f in found if f.readmit_s is not None]),
+        **_times("return_pause", [f.return_pause_s for f in found]),
+        **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
+        **_times("strike", [trial.strike_s for trial in trials]),
+        "usual_ms": median(f.usual_s * MS for f in found) if found else None,
+        "wrong": sum(trial.wrong for trial in trials),
+        "errors": sum(len(trial.errors) for trial in trials),
+        "trials": len(trials),
+        "expected": sum(trial.expected for trial in trials),
+        "outcomes": dict(Counter(trial.outcome for trial in trials)),
+        "rerouted": sum(f.reroute_s is not None for f in found),
+        "unused": sum(not f.used for f in found),
+        "before_bps": median(f.before_bps for f in found) if found else None,
+        **{name: median(values) if values else None for name, values in ratios.items()},
+    }
+
+
+def _times(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
+    values = sorted(value * MS for value in seconds)
+    if not values:
+        return {f"{name}_ms": None, f"{name}_p50_ms": None, f"{name}_max_ms": None}
+    p99 = values[math.ceil(0.99 * len(values)) - 1]
+    return {f"{name}_ms": p99, f"{name}_p50_ms": median(values), f"{name}_max_ms": values[-1]}
+
+
+def _run(trial: Trial) -> dict[str, Any]:
+    return {name: value for name, value in asdict(trial).items() if name not in ("fault", "rail")}
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+def _spread(row: dict[str, Any], name: str) -> str:
+    if row[f"{name}_ms"] is None:
+        return "-"
+    return f"{row[f'{name}_p50_ms']:.0f} / {row[f'{name}_ms']:.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks that reduce without a pause in one lab, and the trials that they go through."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable
+
+from railweave.experiments.failover.figures import CALM_S, SETTLE_S, Curve, Window, curve, figures
+from railweave.experiments.failover.kinds import RANK_COMPUTES, Kind
+from railweave.experiments.failover.trace import RankTrace, Watch
+from railweave.experiments.failover.values import (
+    HUNG,
+    NAMED,
+    NOT_BACK,
+    TOUCHED,
+    UNTOUCHED,
+    WENT_ON,
+    Case,
+    Trial,
+)
+from railweave.experiments.hosts import JobOptions, environment_of
+from railweave.topologies.errors import LabError
+from railweave.topologies.injection import Injection
+from railweave.topologies.lab import Lab
+from railweave.topologies.processes import Child
+
+WORKER = "railweave.experiments.failover.worker"
+JOB = "failover"
+START_S = 60.0
+JITTER_S = 0.4  # the instant of a fault is random within so much
+
+
+class Series:
+    """One job of a lab."""
+
+    def __init__(self, lab: Lab, case: Case) -> None:
+        """Nothing happens before `start`."""
+        self._lab = lab
+        self._case = case
+        self._options = case.options
+        self._children: dict[int, Child] = {}
+        self._watch = Watch(lab, len(lab.topology.hosts))
+        self.curve: Curve | None = None  # of the first trial
+
+    async def start(self) -> asyncio.Task[None]:
+        """Start all ranks and wait until they reduce; the task that reads what they tell."""
+        for rank in range(len(self._lab.topology.hosts)):
+            await self._start_rank(rank)
+        reading = asyncio.create_task(self._watch.read())
+        if not await self._watch.until(lambda traces: all(trace.calls for trace in traces), START_S):
+            if reading.done():
+                await reading
+            raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._case.folder}")
+        return reading
+
+    async def _start_rank(self, rank: int) -> None:
+        options = self._options
+        host = self._lab.topology.hosts[rank]
+        arguments = ["--bytes", str(options.bytes), "--dtype", options.dtype]
+        arguments += ["--compute", f"{options.compute_s:g}"]
+        job = JobOptions(JOB, WORKER, arguments)
+        environment = environment_of(self._lab.topology, host, rank, self._lab.controller, job)
+        environment["RAILWEAVE_TIMEOUT_S"] = f"{options.deadline_s:g}"
+        name = f"{host} (rank {rank})"
+        self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *arguments], environment)
+
+    def stop(self) -> None:
+        """Have the ranks end in good order."""
+        self._children[0].signal(signal.SIGUSR1)
+
+    async def trials(self, on_trial: Callable[[Trial], None]) -> list[Trial]:
+        """Go through the case's trials, one after the other, as long as nothing is broken for good."""
+        done: list[Trial] = []
+        for number in range(self._case.first, self._options.trials):
+            dice = self._case.dice(number)
+            await self._progress(time.monotonic() + CALM_S + dice.uniform(0, JITTER_S))
+            kind = self._case.kind
+            if kind:
+                trial = await self._fail_a_rail(kind, number, dice)
+            elif self._case.name == RANK_COMPUTES:
+                trial = await self._compute(number, dice)
+            else:
+                trial = await self._lose_a_rank(number, dice)
+            done.append(trial)
+            on_trial(trial)
+            if trial.outcome in (HUNG, NOT_BACK):
+                break  # the next fault would not be the only one
+        return done
+
+    async def _progress(self, instant: float) -> bool:
+        """Wait until all ranks have completed calls past an instant; False if one does not in time."""
+        deadline_s = instant - time.monotonic() + self._options.deadline_s
+        return await self._watch.until(
+            lambda traces: all(trace.progress > instant for trace in traces), deadline_s
+        )
+
+    async def _fail_a_rail(self, kind: Kind, number: int, dice: random.Random) -> Trial:
+        """Let a fault strike a rail for a while."""
+        rail, watch, begin = self._case.rail, self._watch, time.monotonic()
+        for trace in watch.logs:
+            trace.forget(begin - CALM_S)
+        wrong = watch.wrong
+        fault = kind.draw(self._lab.topology.plane(rail), dice)
+        async with Injection(self._lab, fault) as injection:
+            struck = await injection.strike()
+            await asyncio.sleep(self._options.outage_s)
+            mending = time.monotonic()
+            repaired = await injection.repair()
+        went_on = await self._progress(repaired.end)
+        back = went_on and await watch.until(
+            lambda traces: all(trace.first_use(rail, repaired.end) for trace in traces),
+            self._options.deadline_s,
+        )
+        end = time.monotonic() + (SETTLE_S + CALM_S if back else 0.0)
+        went_on = went_on and await self._progress(end)
+        window = Window(struck.begin, mending, repaired.end, end)
+        if self.curve is None:
+            self.curve = curve(watch.logs, window)
+        errors = self._errors(begin)
+        return Trial(
+            fault=kind.name,
+            rail=rail,
+            number=number,
+            where=f"{fault.name} {fault.where}",
+            outcome=WENT_ON if back and went_on else NOT_BACK if went_on else HUNG,
+            expected=back and went_on,
+            errors=errors,
+            wrong=watch.wrong - wrong,
+            strike_s=struck.end - struck.begin,
+            figures=figures(watch.logs, rail, window),
+        )
+
+    def _errors(self, since: float) -> tuple[str, ...]:
+        return tuple(
+            f"rank {rank}: {error.kind}: {error.text}"
+            for rank, trace in enumerate(self._watch.logs)
+            for error in trace.errors
+            if error.at >= since
+        )
+
+    async def _compute(self, number: int, dice: random.Random) -> Trial:
+        """Have a rank compute for long; no rail may be left out of a call, and nobody may complain."""
+        rank = dice.randrange(len(self._children))
+        begin, wrong = time.monotonic(), self._watch.wrong
+        trace = self._watch.logs[rank]
+        rails = _in_use(trace, begin - CALM_S, begin)
+        self._children[rank].signal(signal.SIGUSR2)
+        patience_s = self._options.compute_s + self._options.deadline_s
+        computed = await self._watch.until(lambda traces: traces[rank].computed[0] > begin, patience_s)
+        went_on = computed and await self._progress(time.monotonic() + SETTLE_S)
+        idle = [rail for rail in rails if trace.first_use(rail, trace.computed[1]) is None]
+        untouched = not idle and all(
+            rails <= {piece.rail for piece in call.slices}
+            for each in self._watch.logs
+            for call in each.calls
+            if call.begin > begin
+        )
+        return Trial(
+            fault=self._case.name,
+            rail=self._case.rail,
+            number=number,
+            where=f"rank {rank} for {trace.computed[1] - trace.computed[0]:.1f} s",
+            outcome=HUNG if not went_on else UNTOUCHED if untouched else TOUCHED,
+            expected=went_on and untouched,
+            errors=self._errors(begin),
+            wrong=self._watch.wrong - wrong,
+            strike_s=0.0,
+            figures=None,
+        )
+
+    async def _lose_a_rank(self, number: int, dice: random.Random) -> Trial:
+        """Kill a rank; the others are to name it, and to go on when it has been started anew."""
+        rank = dice.randrange(len(self._children))
+        wrong, struck = self._watch.wrong, time.monotonic()
+        await self._lab.kill_worker(self._children[rank])
+        strike_s = time.monotonic() - struck
+        others = [trace for other, trace in enumerate(self._watch.logs) if other != rank]
+        told = await self._watch.until(
+            lambda _: all(trace.first_error(struck) for trace in others), self._options.deadline_s
+        )
+        firsts = [error for trace in others if (error := trace.first_error(struck))]
+        await self._start_rank(rank)
+        formed = await self._watch.until(
+            lambda traces: all(trace.joined > struck and trace.progress > trace.joined for trace in traces),
+            self._options.deadline_s,
+        )
+        strange = [error for error in firsts if (error.kind, error.lost) != (NAMED, rank)]
+        return Trial(
+            fault=self._case.name,
+            rail=self._case.rail,
+            number=number,
+            where=f"rank {rank}",
+            outcome=HUNG if not (told and formed) else "another error" if strange else NAMED,
+            expected=told and formed and not strange,
+            errors=tuple(f"{error.kind}: {error.text}" for error in strange),
+            wrong=self._watch.wrong - wrong,
+            strike_s=strike_s,
+            figures=None,
+            error_s=max(error.at for error in firsts) - struck if told else None,
+        )
+
+
+def _in_use(trace: RankTrace, begin: float, end: float) -> set[str]:
+    return {piece.rail for call in trace.calls if begin < call.end < end for piece in call.slices}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a series have told: their calls, which rails carried what of them, and their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from railweave.experiments.failover.worker import MICRO
+from railweave.experiments.following import Ended, Following
+from railweave.topologies.lab import Lab
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one rail has carried of a call; times of CLOCK_MONOTONIC in s."""
+
+    rail: str
+    start: float
+    end: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that has completed."""
+
+    begin: float
+    end: float
+    slices: tuple[Slice, ...]
+
+
+@dataclass
+class RankTrace:
+    """One rank's words."""
+
+    joined: float = 0.0
+    calls: list[Call] = field(default_factory=list)
+    errors: list[Ended] = field(default_factory=list)
+    wrong: int = 0  # elements
+    computed: tuple[float, float] = (0.0, 0.0)  # when it last did
+    rails: tuple[str, ...] = ()
+
+    @property
+    def progress(self) -> float:
+        """The end of the last call."""
+        return self.calls[-1].end if self.calls else 0.0
+
+    def forget(self, before: float) -> None:
+        """Drop the calls that ended before."""
+        self.calls = [call for call in self.calls if call.end >= before]
+
+    def first_error(self, since: float) -> Ended | None:
+        """Return the first error since an instant."""
+        return next((error for error in self.errors if error.at >= since), None)
+
+    def first_use(self, rail: str, since: float) -> float | None:
+        """Return when the first slice that began on a rail since an instant was complete."""
+        ends = (
+            piece.end
+            for call in self.calls
+            if call.end > since
+            for piece in call.slices
+            if piece.rail == rail and piece.start > since
+        )
+        return next(ends, None)
+
+
+class Watch(Following[RankTrace]):
+    """Reads what the ranks print."""
+
+    def __init__(self, lab: Lab, ranks: int) -> None:
+        """Begin with ranks of which nothing is known."""
+        super().__init__(lab, [RankTrace() for _ in range(ranks)])
+
+    def take(self, log: RankTrace, message: dict[str, Any]) -> None:
+        """Enter what a rank has told."""
+        match message["event"]:
+            case "joined":
+                log.joined = message["at"]
+            case "rails":
+                log.rails = tuple(message["names"])
+            case "calls":
+                log.calls += calls_of(message, log.rails)
+                log.wrong += message["wrong"]
+            case "computed":
+                log.computed = message["begin"], message["end"]
+            case "error":
+                log.errors.append(Ended.told(message))
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements so far, of all ranks."""
+        return sum(log.wrong for log in self.logs)
+
+
+def calls_of(message: dict[str, Any], rails: tuple[str, ...]) -> list[Call]:
+    """Read a worker's `calls`."""
+    since = message["since"]
+
+    def instant(micro: int) -> float:
+        return float(since + micro / MICRO)
+
+    return [
+        Call(
+            instant(begin),
+            instant(end),
+            tuple(Slice(rails[rail], instant(s), instant(e), size) for rail, s, e, size in slices),
+        )
+        for begin, end, slices in message["calls"]
+    ]

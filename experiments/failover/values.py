@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The failover experiment as values: what is asked for, and what comes of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railweave.experiments.failover.figures import Figures
+from railweave.experiments.failover.kinds import Kind
+from railweave.topologies.model import Topology
+
+WENT_ON, NOT_BACK, HUNG = "went on", "not readmitted", "hung"
+UNTOUCHED, TOUCHED, NAMED = "untouched", "a rail was left out", "PeerLost"
+ANY_RAIL = "-"  # the rail of faults that hit a rank
+
+
+@dataclass(frozen=True)
+class FailoverOptions:
+    """One experiment."""
+
+    topology: Topology
+    out: Path
+    trials: int = 5  # of each fault and rail
+    seed: int = 1
+    faults: Sequence[str] = ()  # by name; empty: all
+    rails: Sequence[str] = ()  # that are hit, by plane; empty: each
+    bytes: int = 256 << 10  # of each tensor
+    dtype: str = "int32"
+    compute_s: float = 5.0  # a rank computes for so long
+    outage_s: float = 0.8  # from a fault to its repair
+    deadline_s: float = 20.0  # for progress, errors and readmission
+    switch_target: str = "embedded"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault and what came of it."""
+
+    fault: str
+    rail: str
+    number: int
+    where: str
+    outcome: str
+    expected: bool  # the outcome is the right one
+    errors: tuple[str, ...]  # that ranks raised, and should not have
+    wrong: int  # elements
+    strike_s: float  # that bringing the fault about took
+    figures: Figures | None  # of a rail's fault, if there were calls to judge
+    error_s: float | None = None  # of a rank's death: until the last of the others had its error
+
+
+@dataclass(frozen=True)
+class Case:
+    """The trials of one fault and rail from number `first` on."""
+
+    options: FailoverOptions
+    name: str
+    rail: str
+    kind: Kind | None  # None: a rank's
+    first: int
+
+    @property
+    def folder(self) -> Path:
+        """Where its logs go."""
+        words = f"{self.name} {self.rail} {self.first}".replace(f" {ANY_RAIL} ", " ")
+        return self.options.out / words.replace(" ", "-")
+
+    def dice(self, number: int) -> random.Random:
+        """Return what decides about a trial."""
+        seed = f"{self.options.seed}/{self.name}/{self.rail}/{number}"
+        return random.Random(seed)  # noqa: S311 - to be repeated, not secret

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that reduces without a pause and checks all: `python -m railweave.experiments.failover.worker`.
+
+Tells of every call when it began and ended, and which rails have carried what of it. SIGUSR2 has the rank
+compute for a while between two calls, as a slow training step would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from railweave.experiments.endless import Asked, join_and
+from railweave.experiments.messages import emit, run_worker
+from railweave.hosts.communicator import Communicator
+
+TICK_S = 0.05  # between two words
+LARGEST = 1 << 18  # of an element: sums of a few hundred ranks are exact in float32, and in fixed point
+MICRO = 1e6
+
+
+def work() -> None:
+    """Join and reduce, again after every error, until told to stop."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--dtype", choices=("int32", "float32"), required=True)
+    parser.add_argument("--compute", type=float, required=True, help="seconds")
+    given = parser.parse_args()
+    busy = Asked.by(signal.SIGUSR2)
+
+    def series(comm: Communicator, stop: Asked) -> None:
+        Series(comm, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
+
+    join_and(series)
+
+
+class Series:
+    """The calls of one communicator."""
+
+    def __init__(self, comm: Communicator, count: int, dtype: str, compute_s: float) -> None:
+        """Draw all ranks' tensors: the sums are known beforehand."""
+        self._comm = comm
+        self._compute_s = compute_s
+        inputs = [_input(rank, count, dtype) for rank in range(comm.world_size)]
+        self._base = inputs[comm.rank]
+        self._total = np.sum(np.stack(inputs), axis=0, dtype=dtype)
+        self._mine, self._result = np.empty_like(self._base), np.empty_like(self._base)
+        self._rails = [rail.name for rail in comm.stats().rails]
+        self._calls: list[list[Any]] = []
+        self._wrong = 0
+        self._told = time.monotonic()
+
+    def run(self, stop: Asked, busy: Asked) -> None:
+        """Reduce until rank 0 says that this was the last call."""
+        emit("rails", rank=self._comm.rank, names=self._rails)
+        number, last = 0, False
+        while not last:
+            last = self._call(number % LARGEST, last=self._comm.rank == 0 and stop.yet)
+            number += 1
+            if last or self._wrong or self._calls[-1][1] - self._told > TICK_S:
+                self._tell()
+            if busy.yet:
+                busy.yet = False
+                self._compute()
+
+    def _call(self, number: int, last: bool) -> bool:
+        """Reduce tensors that no other call has, so that stale results are wrong in every element."""
+        np.add(self._base, self._base.dtype.type(number), out=self._mine)
+        self._mine[0] = last
+        begin = time.monotonic()
+        self._comm.all_reduce(self._mine, out=self._result)
+        end = time.monotonic()
+        slices = [[r.rail, r.start_s, r.end_s, r.bytes] for r in self._comm.drain_records()]
+        self._calls.append([begin, end, slices])
+        expected = self._total + self._base.dtype.type(self._comm.world_size * number)
+        self._wrong += int(np.count_nonzero(self._result[1:] != expected[1:]))
+        return bool(self._result[0])
+
+    def _tell(self) -> None:
+        """Tell of the calls since the last time: times in whole microseconds, rails by number."""
+        since: float = self._calls[0][0]
+
+        def micro(instant: float) -> int:
+            return round((instant - since) * MICRO)
+
+        number = {name: index for index, name in enumerate(self._rails)}
+        calls = [
+            [
+                micro(begin),
+                micro(end),
+                [[number[rail], micro(s), micro(e), size] for rail, s, e, size in slices],
+            ]
+            for begin, end, slices in self._calls
+        ]
+        emit("calls", rank=self._comm.rank, since=since, calls=calls, wrong=self._wrong)
+        self._calls, self._wrong, self._told = [], 0, time.monotonic()
+
+    def _compute(self) -> None:
+        """Keep the interpreter busy, as training code does."""
+        begin = time.monotonic()
+        while time.monotonic() - begin < self._compute_s:
+            sum(range(1000))
+        emit("computed", rank=self._comm.rank, begin=begin, end=time.monotonic())
+
+
+def _input(rank: int, count: int, dtype: str) -> NDArray[Any]:
+    return np.random.default_rng(rank).integers(-LARGEST, LARGEST, count, np.int32).astype(dtype)
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(work))

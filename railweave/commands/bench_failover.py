@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench failover`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+EPILOG = (
+    "Examples: railweave bench failover · railweave bench failover --trials 20 --json r.json --plot r.png · "
+    "railweave bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping'"
+)
+DTYPES = ("int32", "float32")
+
+
+def failover(
+    topology: common.Topology = "planes",
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    hit: Annotated[str, typer.Option(help="The rails that fail, by name; default: each.")] = "",
+    trials: Annotated[int, typer.Option(help="Random instants for each fault and rail.")] = 3,
+    seed: Annotated[int, typer.Option(help="What is hit, and when, follows from it.")] = 1,
+    only: Annotated[
+        str,
+        typer.Option(
+            "--faults",
+            help="host link down, switch port down, loss one way, loss both ways, switch killed, switch "
+            "frozen, rate cut, flapping; rank computes, rank killed; default: all.",
+        ),
+    ] = "",
+    size: Annotated[str, typer.Option(help="Bytes of each tensor: the resolution of times.")] = "256K",
+    dtype: Annotated[str, typer.Option(help="int32 or float32.")] = "int32",
+    deadline: Annotated[float, typer.Option(help="Seconds for an error, or for a rail's return.")] = 20.0,
+    switch: common.SwitchTarget = "embedded",
+    plot: common.Plot = None,
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/failover"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Kill and revive rails under running collectives: pauses, detours, the way back, what is wrong.
+
+    Every rank reduces without a pause and checks every element. A fault hits one rail at a random instant, is
+    repaired after a while, and the next comes when the rail is in use again.
+    """
+    with common.one_line_errors():
+        from railweave.experiments.failover import report, run  # noqa: PLC0415
+        from railweave.experiments.failover.values import FailoverOptions  # noqa: PLC0415
+
+        common.check_plot(plot)
+        sizes = units.parse_sizes(size)
+        if len(sizes) != 1 or trials < 1 or deadline <= 0:
+            raise OptionError(
+                f"--size {size}, --trials {trials}, --deadline {deadline:g}: expected one size, one trial or "
+                "more, and a positive number of seconds"
+            )
+        if dtype not in DTYPES:
+            raise OptionError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        options = FailoverOptions(
+            topology=chosen,
+            out=out,
+            trials=trials,
+            seed=seed,
+            faults=_names(only),
+            rails=_names(hit),
+            bytes=sizes[0],
+            dtype=dtype,
+            deadline_s=deadline,
+            switch_target=common.check_target(switch, chosen),
+        )
+        run.check(options)
+        result = common.run(
+            run.run(
+                options,
+                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_trial=lambda trial: typer.echo(f"  {report.line(trial)}", err=True),
+            )
+        )
+        console = common.console(json_file)
+        console.print(report.table(result))
+        console.print(report.NOTE)
+        for text in report.odd(result):
+            console.print(text)
+        common.write_json(report.as_json(result), json_file)
+        if plot is not None and result.curves:
+            from railweave.experiments.failover.plot import draw  # noqa: PLC0415 - a second to import
+
+            draw(result.curves, report.caption(result), plot)
+        if not result.ok:
+            raise OptionError("a fault did not end as it should, or a number was wrong: see above")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read off the calls around a fault."""
+
+from __future__ import annotations
+
+import pytest
+from railweave.experiments.errors import OptionError
+from railweave.experiments.failover import kinds, run
+from railweave.experiments.failover.figures import CALM_S, Window, curve, figures
+from railweave.experiments.failover.trace import Call, RankTrace, Slice, calls_of
+from railweave.experiments.failover.values import FailoverOptions
+from railweave.topologies.planes import planes
+
+STEP_S = 0.01  # a call's time
+SIZE = 1000  # bytes that each rail carries of a call
+STRUCK, MENDING, REPAIRED, END = 10.0, 10.8, 10.85, 13.0
+
+
+def trace(*, pause_s: float, back: float) -> RankTrace:
+    """Calls on rails a and b without a pause but one at the fault; b carries none of them until `back`."""
+    calls, now = [], STRUCK - 1
+    while now < END + 0.1:
+        begin, end = now, now + STEP_S
+        dead = end > STRUCK and begin < back
+        if begin < STRUCK <= end:
+            end = STRUCK + pause_s
+        rails = "a" if dead else "ab"
+        calls.append(Call(begin, end, tuple(Slice(rail, begin, end, SIZE) for rail in rails)))
+        now = end
+    return RankTrace(calls=calls, rails=("a", "b"))
+
+
+def test_pauses_detours_and_returns_are_those_of_the_slowest_rank() -> None:
+    traces = [trace(pause_s=0.05, back=11.5), trace(pause_s=0.12, back=11.6)]
+    found = figures(traces, "b", Window(STRUCK, MENDING, REPAIRED, END))
+    assert found.pause_s == pytest.approx(0.12, abs=STEP_S)
+    assert found.usual_s == pytest.approx(STEP_S, abs=STEP_S / 10)
+    assert found.return_pause_s == pytest.approx(STEP_S, abs=STEP_S / 10)
+    assert found.reroute_s == pytest.approx(0.12)
+    assert found.readmit_s == pytest.approx(11.6 + STEP_S - REPAIRED, abs=1.5 * STEP_S)
+    assert found.used
+    assert found.before_bps == pytest.approx(2 * SIZE * 8 / STEP_S, rel=0.01)
+    assert found.during_bps == pytest.approx(SIZE * 8 / STEP_S, rel=0.05)
+    assert found.after_bps == pytest.approx(2 * SIZE * 8 / STEP_S, rel=0.01)
+
+
+def test_a_rank_that_never_goes_on_pauses_until_the_end() -> None:
+    stuck = trace(pause_s=0.05, back=11.5)
+    stuck.calls = [call for call in stuck.calls if call.end < STRUCK]
+    found = figures([trace(pause_s=0.05, back=11.5), stuck], "b", Window(STRUCK, MENDING, REPAIRED, END))
+    assert found.pause_s == pytest.approx(END - STRUCK, abs=2 * STEP_S)
+    assert (found.reroute_s, found.readmit_s, found.after_bps) == (None, None, None)
+
+
+def test_a_slice_that_began_before_the_repair_is_no_readmission() -> None:
+    late = RankTrace(
+        calls=[
+            Call(9.0, 11.0, (Slice("b", 9.0, 11.0, SIZE),)),
+            Call(11.0, 11.5, (Slice("b", 11.0, 11.5, SIZE),)),
+        ]
+    )
+    assert late.first_use("b", REPAIRED) == 11.5
+    assert late.first_use("b", 11.2) is None
+
+
+def test_the_curve_holds_every_byte_of_its_time() -> None:
+    traces = [trace(pause_s=0.05, back=11.5)]
+    found = curve(traces, Window(STRUCK, MENDING, REPAIRED, END))
+    assert found.begin_s == -CALM_S
+    assert found.mended_s == pytest.approx(REPAIRED - STRUCK)
+    drawn = sum(found.bps["a"]) * found.bin_s / 8
+    begin = STRUCK - CALM_S
+    inside = [call for call in traces[0].calls if begin <= call.begin and call.end <= END]
+    assert drawn == pytest.approx(SIZE * len(inside), abs=8 * SIZE)
+    silent = round((CALM_S + 0.5) / found.bin_s)  # b is down
+    assert found.bps["b"][silent] == 0
+    assert found.bps["a"][silent] > 0
+
+
+def test_calls_are_read_as_workers_tell_them() -> None:
+    message = {"since": 5.0, "calls": [[0, 2_000_000, [[1, 500_000, 1_000_000, 42]]]]}
+    assert calls_of(message, ("a", "b")) == [Call(5.0, 7.0, (Slice("b", 5.5, 6.0, 42),))]
+
+
+def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
+    dice = run.Case(_options(), "x", "ina", None, 0).dice(0)
+    for plane in planes(2, ["ina", "tcp", "rdma"]).planes:
+        drawn = {kind.name: kind.draw(plane, dice) for kind in kinds.KINDS}
+        assert all(fault.strike or fault.deed for fault in drawn.values())
+        assert drawn["flapping"].flap_s == 0.3
+
+
+def _options(**given: object) -> FailoverOptions:
+    return FailoverOptions(**{"topology": planes(2, ["ina", "tcp"]), "out": None, **given})  # type: ignore[arg-type]
+
+
+def test_the_same_seed_draws_the_same_faults() -> None:
+    (plane,) = planes(8, ["tcp"]).planes
+    case = run.Case(_options(), "loss one way", "tcp", kinds.chosen(["loss one way"])[0], 0)
+    assert case.kind is not None
+    first, again, other = (case.kind.draw(plane, case.dice(number)) for number in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_what_cannot_be_is_refused() -> None:
+    assert [kind.name for kind in run.check(_options(faults=["rate cut", "rank killed"]))[0]] == ["rate cut"]
+    with pytest.raises(OptionError, match=r"unknown fault 'rain'; there are host link down, .*rank killed"):
+        run.check(_options(faults=["rain"]))
+    with pytest.raises(OptionError, match="no rail 'rdma' to fail; rails are ina, tcp"):
+        run.check(_options(rails=["rdma"]))
+    with pytest.raises(OptionError, match="needs a second rail"):
+        run.check(_options(topology=planes(2, ["tcp"])))
+    with pytest.raises(OptionError, match="at least 2"):
+        run.check(_options(topology=planes(1, ["tcp", "tcp"])))
