@@ -223,7 +223,8 @@ void bind_values(nb::module_& sub) {
       .value("PEER_LOST", FailureKind::kPeerLost)
       .value("MISMATCH", FailureKind::kMismatch)
       .value("RAIL_DOWN", FailureKind::kRailDown)
-      .value("INTERNAL", FailureKind::kInternal);
+      .value("INTERNAL", FailureKind::kInternal)
+      .value("SILENT", FailureKind::kSilent, "of a rail: its agent finds out which it is");
   nb::class_<Stall>(sub, "Stall",
                     "Contributions to a tree are silent; whether probes are answered, and by whom")
       .def_ro("group", &Stall::group)
@@ -260,7 +261,8 @@ void bind_values(nb::module_& sub) {
       .def_ro("kind", &Failure::kind)
       .def_ro("rank", &Failure::rank)
       .def_ro("message", &Failure::message)
-      .def_ro("rail", &Failure::rail, "where it happened; empty if not on a rail");
+      .def_ro("rail", &Failure::rail, "where it happened; empty if not on a rail")
+      .def_ro("by_peer", &Failure::by_peer, "of SILENT: the other end has ended the connection itself");
   nb::class_<RailStats>(sub, "RailStats",
                         "Counts since the rail was opened; `busy_ns` is time with a slice in progress")
       .def_ro("slices", &RailStats::slices)

@@ -73,6 +73,12 @@ class PyEndpoint {
     held_.emplace(op_index, std::pair(input, output));
   }
 
+  /// What was held for its slices may go.
+  void halt() {
+    endpoint_.halt();
+    held_.clear();
+  }
+
   void receive(const nb::bytes& datagram, Time now) { endpoint_.receive(view(datagram), now); }
 
   std::optional<nb::bytes> transmit(Time now) {
@@ -308,6 +314,14 @@ void bind_endpoint(nb::module_& m) {
            "None, the op index of a slice that is done, (kind, message) of a failure, or (\"stalled\", "
            "whether "
            "the first switch answers, whether the root does).")
+      .def("halt", &PyEndpoint::halt, "Drop all slices, and send and take nothing until `restart`.")
+      .def(
+          "mark", [](PyEndpoint& self) { return self.endpoint().mark(); },
+          "Beyond all chunks that were sent, over all groups.")
+      .def(
+          "restart",
+          [](PyEndpoint& self, std::uint64_t base, Time now) { self.endpoint().restart(base, now); },
+          "base"_a, "now"_a, "Go on at the greatest mark of all ranks.")
       .def(
           "pause", [](PyEndpoint& self, Time now) { return self.endpoint().pause(now); }, "now"_a,
           "Send and take nothing until `resume`; the lowest chunk without a result.")

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.rails.Rails: one rail of every rank, on real sockets, driven by the calling thread; for
+// tests of rails without an agent above them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "arrays.hpp"
+#include "rails/guarded_rail.hpp"
+#include "rails/ina_rail.hpp"
+#include "rails/rdma_transport.hpp"
+#include "rails/ring_rail.hpp"
+#include "rails/tcp_transport.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave {
+namespace {
+
+using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
+using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
+
+/// Connections that do not beat: what a test sees does not depend on how long it takes.
+constexpr Liveness kNoBeats{.timeout = 0, .interval = 0};
+
+class RankRails final : public RailListener {
+ public:
+  explicit RankRails(int world_size) : world_size_(world_size), hosts_(static_cast<std::size_t>(world_size)) {}
+  ~RankRails() override {
+    for (const Host& host : hosts_)
+      if (host.rail) loop_.remove_timed(*host.rail);
+  }
+
+  std::uint16_t open_tcp(std::size_t rank, std::string address, std::uint16_t port, double beat_s) {
+    const auto beat = static_cast<Duration>(beat_s * kSecond);
+    auto transport = std::make_unique<TcpTransport>(
+        loop_, TcpTransportOptions{.local = {.address = std::move(address), .interface = {}},
+                                   .port = port,
+                                   .liveness = {.timeout = 4 * beat, .interval = beat}});
+    hosts_.at(rank).tcp = transport.get();
+    adopt(rank, std::make_unique<RingRail>(rank, std::move(transport), *this, RingRailOptions{}));
+    return hosts_[rank].tcp->port();
+  }
+
+  std::pair<std::string, std::vector<std::uint32_t>> open_rdma(std::size_t rank, std::string interface,
+                                                               std::string address) {
+    const RdmaTransportOptions options{
+        .interface = std::move(interface), .address = std::move(address), .liveness = kNoBeats};
+    auto transport = std::make_unique<RdmaTransport>(loop_, options, static_cast<int>(rank), world_size_);
+    RdmaTransport& made = *transport;
+    hosts_.at(rank).rdma = transport.get();
+    adopt(rank, std::make_unique<RingRail>(rank, std::move(transport), *this, RingRailOptions{}));
+    return {made.mac(), made.queue_pairs()};
+  }
+
+  /// With its control, as an agent makes it: on the same port.
+  std::uint16_t open_ina(std::size_t rank, const std::string& address) {
+    auto guarded = std::make_unique<GuardedRail>(rank, *this);
+    auto rail =
+        std::make_unique<InaRail>(rank, loop_, InaRailOptions{.address = address}, guarded->listener());
+    auto control = std::make_unique<TcpTransport>(
+        loop_, TcpTransportOptions{.local = {.address = address, .interface = {}}, .liveness = kNoBeats});
+    Host& host = hosts_.at(rank);
+    host.ina = rail.get();
+    host.tcp = control.get();
+    guarded->adopt(std::move(rail), std::move(control));
+    adopt(rank, std::move(guarded));
+    return host.tcp->port();
+  }
+
+  void attach(std::size_t rank, const std::vector<std::tuple<std::uint16_t, std::string>>& trees,
+              std::uint32_t slots, std::uint32_t lanes) {
+    std::vector<InaGroup> groups;
+    for (const auto& [group, address] : trees)
+      groups.push_back({group, address, static_cast<std::uint8_t>(rank), slots, lanes, world_size_});
+    hosts_.at(rank).ina->attach(groups);
+  }
+
+  void introduce(std::size_t rank, std::uint64_t token, const Addresses& members) {
+    hosts_.at(rank).tcp->introduce(token, static_cast<int>(rank), sockets(members));
+  }
+  void connect_tcp(std::size_t rank, std::uint64_t token, const Addresses& members) {
+    hosts_.at(rank).tcp->connect(token, static_cast<int>(rank), sockets(members), EventLoop::now());
+  }
+  void connect_rdma(std::size_t rank, const RdmaMembers& members) {
+    std::vector<RdmaMember> native;
+    for (const auto& [address, mac, queue_pairs] : members) native.push_back({address, mac, queue_pairs});
+    hosts_.at(rank).rdma->connect(native, EventLoop::now());
+  }
+
+  void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output) {
+    check_alike(input, output);
+    hosts_.at(rank).held.emplace(id, std::pair(input, output));
+    rail(rank).start({.id = id,
+                      .call = {.op_index = op_index,
+                               .collective = Collective::kAllReduce,
+                               .dtype = dtype_of(input),
+                               .op = ReduceOp::kSum,
+                               .root = 0,
+                               .count = input.size()},
+                      .input = bytes_of(input),
+                      .output = bytes_of(output),
+                      .count = input.size(),
+                      .stride = 0,
+                      .rank = static_cast<int>(rank),
+                      .world_size = world_size_},
+                     EventLoop::now());
+  }
+
+  /// Lets go of the arrays of the slices that it drops.
+  void halt(std::size_t rank) {
+    rail(rank).halt(EventLoop::now());
+    hosts_[rank].held.clear();
+  }
+  void restart(std::size_t rank, std::uint32_t incarnation, std::vector<std::uint64_t> bases) {
+    rail(rank).restart({.incarnation = incarnation, .bases = std::move(bases)}, EventLoop::now());
+  }
+  Rail& rail(std::size_t rank) { return *hosts_.at(rank).rail; }
+
+  /// Halts the rail from inside whatever it tells next.
+  void halt_at_next(std::size_t rank) { hosts_.at(rank).halt_at_next = true; }
+
+  void turn(double longest_s) {
+    const nb::gil_scoped_release release;
+    loop_.run_once(EventLoop::now() + static_cast<Duration>(longest_s * kSecond));
+  }
+
+  std::vector<std::uint64_t> done(std::size_t rank) const { return hosts_.at(rank).done; }
+  std::vector<Failure> failures(std::size_t rank) const { return hosts_.at(rank).failures; }
+  RailStats stats(std::size_t rank) { return rail(rank).stats(); }
+
+ private:
+  struct Host {
+    std::unique_ptr<Rail> rail;
+    TcpTransport* tcp = nullptr;
+    RdmaTransport* rdma = nullptr;
+    InaRail* ina = nullptr;
+    std::map<std::uint64_t, std::pair<ConstArray, Array>> held;
+    std::vector<std::uint64_t> done;
+    std::vector<Failure> failures;
+    bool halt_at_next = false;
+  };
+
+  void adopt(std::size_t rank, std::unique_ptr<Rail> rail) {
+    loop_.add_timed(*rail);
+    hosts_[rank].rail = std::move(rail);
+  }
+  static std::vector<SocketAddress> sockets(const Addresses& members) {
+    std::vector<SocketAddress> all;
+    for (const auto& [address, port] : members) all.push_back({.address = address, .port = port});
+    return all;
+  }
+
+  void told(std::size_t rank, Time now) {
+    if (std::exchange(hosts_[rank].halt_at_next, false)) hosts_[rank].rail->halt(now);
+  }
+  void slice_done(std::size_t rank, std::uint64_t id, Time now) override {
+    hosts_[rank].done.push_back(id);
+    told(rank, now);
+  }
+  void rail_failed(std::size_t rank, const Failure& failure, Time now) override {
+    hosts_[rank].failures.push_back(failure);
+    told(rank, now);
+  }
+
+  const int world_size_;
+  EventLoop loop_;
+  std::vector<Host> hosts_;
+};
+
+}  // namespace
+
+void bind_rails(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("rails", "Rails without an agent, for tests");
+  nb::class_<RankRails>(sub, "Rails", "One rail of each rank, all on one event loop")
+      .def(nb::init<int>(), "world_size"_a)
+      .def("open_tcp", &RankRails::open_tcp, "rank"_a, "address"_a, "port"_a = 0, "beat_s"_a = 0.0,
+           "Listen; the port")
+      .def("open_rdma", &RankRails::open_rdma, "rank"_a, "interface"_a, "address"_a,
+           "Open; (MAC, queue pair number for each rank)")
+      .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a,
+           "Open an in-network rail with its control; the control's port")
+      .def("attach", &RankRails::attach, "rank"_a, "trees"_a, "slots"_a, "lanes"_a,
+           "The trees of an in-network rail: (group, virtual address). Children are numbered by rank")
+      .def("introduce", &RankRails::introduce, "rank"_a, "token"_a, "members"_a,
+           "Say who takes part, without connections: `restart` makes them")
+      .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "token"_a, "members"_a)
+      .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "members"_a)
+      .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "Begin a sum")
+      .def("halt", &RankRails::halt, "rank"_a)
+      .def("halt_at_next", &RankRails::halt_at_next, "rank"_a,
+           "Halt from inside the next report, as an agent might")
+      .def("restart", &RankRails::restart, "rank"_a, "incarnation"_a, "bases"_a = std::vector<std::uint64_t>{})
+      .def(
+          "ready", [](RankRails& self, std::size_t rank) { return self.rail(rank).ready(); }, "rank"_a)
+      .def(
+          "marks", [](RankRails& self, std::size_t rank) { return self.rail(rank).marks(); }, "rank"_a)
+      .def(
+          "close", [](RankRails& self, std::size_t rank) { self.rail(rank).close(EventLoop::now()); }, "rank"_a)
+      .def("turn", &RankRails::turn, "longest_s"_a, "Wait for something to happen, and handle it")
+      .def("done", &RankRails::done, "rank"_a, "The slices completed, in order")
+      .def("failures", &RankRails::failures, "rank"_a)
+      .def("stats", &RankRails::stats, "rank"_a);
+}
+
+}  // namespace railweave

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rails that are halted in the middle of slices and joined anew, over loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from protocol.rail_world import DEADLINE_S, SPOILT, TOKEN, World, tcp_world
+from railweave._native.agent import FailureKind
+from railweave._native.rails import Rails
+
+ADDRESS = own_address()
+MAGIC, VERSION, HELLO = 0x52575450, 2, 32
+
+
+def hello(rank: int, incarnation: int) -> bytes:
+    return struct.pack("!IIQIIII", MAGIC, VERSION, TOKEN, rank, 2, incarnation, 0)
+
+
+@pytest.fixture
+def switch() -> Iterator[LoopbackSwitch]:
+    served = LoopbackSwitch(ADDRESS, hosts=3)
+    yield served
+    served.close()
+
+
+# ---------------------------------------------------------------- at any time
+
+
+def halted_and_restarted(world: World, rounds: int) -> None:
+    """Several incarnations, each halted wherever it is; the last one's slices are exact."""
+    slices = world.new_slices()
+    for rank in range(world.ranks):
+        world.start(rank, slices)
+    for incarnation in range(1, rounds + 1):
+        world.some_turns()
+        world.in_any_order(world.halt)
+        bases = world.greatest_marks()
+        slices = world.new_slices()
+        world.restart(incarnation, slices, bases)
+    world.finish(slices)
+    more = world.new_slices()
+    for rank in range(world.ranks):
+        world.start(rank, more)
+    world.finish(more)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(8))
+def test_tcp_rails_may_be_halted_at_any_time(ranks: int, seed: int) -> None:
+    halted_and_restarted(tcp_world(ranks, seed), rounds=4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ina_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) -> None:
+    halted_and_restarted(ina_world(seed), rounds=4)
+
+
+def ina_world(seed: int = 0) -> World:
+    world = World(3, seed, counts=(1, 100, 10_000))
+    members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(3)]
+    for rank in range(3):
+        world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
+        world.rails.connect_tcp(rank, TOKEN, members)
+    world.run(world.all_ready)
+    return world
+
+
+@pytest.mark.parametrize("open_world", [lambda: tcp_world(3), ina_world], ids=["tcp", "ina"])
+def test_a_rail_may_be_halted_from_inside_its_report(
+    switch: LoopbackSwitch, open_world: Callable[[], World]
+) -> None:
+    del switch  # it serves the in-network rail
+    world = open_world()
+    slices = world.new_slices(most=1) + world.new_slices(most=2)
+    for rank in range(3):
+        world.rails.halt_at_next(rank)
+        world.start(rank, slices)
+    world.run(lambda: not any(map(world.rails.ready, range(3))))
+    for rank in range(3):
+        told = len(world.rails.done(rank)) + len(world.rails.failures(rank))
+        assert told == 1
+        world.halt(rank)
+    again = world.new_slices()
+    world.restart(1, again, world.greatest_marks())
+    world.finish(again)
+
+
+# ---------------------------------------------------------------- what a halt and a restart are
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_lanes_that_were_never_connected_join_once_per_epoch() -> None:
+    """As repair lanes do. Numbers may be left out; a halt more is harmless."""
+    world = tcp_world(3, connected=False)
+    world.in_any_order(world.halt)
+    assert not world.all_ready()
+    before = open_files()
+    for epoch in (1, 2, 5, 40):
+        slices = world.new_slices()
+        world.restart(epoch, slices)
+        world.finish(slices)
+        assert world.all_ready()
+        for _ in range(2):
+            world.in_any_order(world.halt)
+        world.rails.turn(0.0)
+        assert open_files() <= before
+    for rank in range(3):
+        assert world.rails.stats(rank).malformed == 0
+
+
+def test_stats_go_on_over_restarts() -> None:
+    world = tcp_world(2)
+    sent = []
+    for incarnation in (1, 2):
+        slices = world.new_slices()
+        for rank in range(2):
+            world.start(rank, slices)
+        world.finish(slices)
+        sent.append(world.rails.stats(0))
+        world.in_any_order(world.halt)
+        assert world.rails.stats(0).bytes_sent >= sent[-1].bytes_sent
+        world.restart(incarnation)
+    assert sent[1].bytes_sent > sent[0].bytes_sent
+    assert sent[1].slices > sent[0].slices
+
+
+def test_several_slices_of_one_call_follow_each_other() -> None:
+    """Of different lengths, and with one rank ahead of the other: they are told apart by their place."""
+    world = tcp_world(2)
+    lengths = [100_000, 1, 5000, 200_000, 1]
+    outputs = [[np.zeros(length, np.int32) for length in lengths] for _ in range(2)]
+    for rank in range(2):
+        for number, length in enumerate(lengths):
+            ones = np.full(length, number + 1, np.int32)
+            world.rails.start(rank, number, 7, ones, outputs[rank][number])
+        world.rails.turn(0.0)
+    world.run(lambda: all(len(world.rails.done(rank)) == len(lengths) for rank in range(2)))
+    for rank in range(2):
+        assert world.rails.failures(rank) == []
+        for number, output in enumerate(outputs[rank]):
+            np.testing.assert_array_equal(output, 2 * (number + 1))
+
+
+def test_what_cannot_be_restarted_says_so() -> None:
+    fresh = Rails(2)
+    fresh.open_tcp(0, "127.0.0.1")
+    with pytest.raises(RuntimeError, match="once it is known who takes part"):
+        fresh.restart(0, 1)
+    world = tcp_world(2)
+    with pytest.raises(RuntimeError, match="after a halt"):
+        world.rails.restart(0, 1)
+    world.rails.halt(0)
+    with pytest.raises(RuntimeError, match="were in incarnation 0 before they are to restart as 0"):
+        world.rails.restart(0, 0)
+    world.rails.restart(0, 3)
+    world.rails.halt(0)
+    with pytest.raises(RuntimeError, match="were in incarnation 3"):
+        world.rails.restart(0, 3)
+
+
+def test_an_in_network_rail_wants_a_base_per_tree_that_is_not_below_its_own(switch: LoopbackSwitch) -> None:
+    del switch
+    world = ina_world()
+    slices = world.new_slices()
+    for rank in range(3):
+        world.start(rank, slices)
+    world.finish(slices)
+    world.rails.halt(0)
+    [mark] = world.rails.marks(0)
+    with pytest.raises(ValueError, match="0 bases for 1 trees"):
+        world.rails.restart(0, 1)
+    with pytest.raises(ValueError, match=f"{mark - 1} is below this rank's own, {mark}"):
+        world.rails.restart(0, 1, [mark - 1])
+    assert not world.rails.ready(0)
+    world.rails.restart(0, 1, [mark])
+
+
+def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
+    """Chunks that never arrived are void as well: the next ones are those of all ranks."""
+    world = ina_world()
+    switch.deaf.set()
+    slices = world.new_slices()
+    for rank in range(3):
+        world.start(rank, slices)
+        world.some_turns()
+    world.in_any_order(world.halt)
+    switch.deaf.clear()
+    again = world.new_slices()
+    world.restart(1, again, world.greatest_marks())
+    world.finish(again)
+    assert world.spoilt
+
+
+# ---------------------------------------------------------------- against a peer that is the test
+
+
+class Lane:
+    """Rank 0 or 1 of two; the test is the other one."""
+
+    def __init__(self, rank: int, peer_port: int = 1) -> None:
+        self.rails, self.rank = Rails(2), rank
+        self.port = self.rails.open_tcp(rank, "127.0.0.1")
+        members = [("127.0.0.1", peer_port)] * 2
+        members[rank] = ("127.0.0.1", self.port)
+        self.rails.introduce(rank, TOKEN, members)
+
+    def dial(self, incarnation: int) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)
+        connection.sendall(hello(1, incarnation))
+        return connection
+
+    def run(self, reached: Callable[[], bool]) -> None:
+        latest = time.monotonic() + DEADLINE_S
+        while not reached():
+            assert time.monotonic() < latest
+            self.rails.turn(0.01)
+
+    def closes(self, connection: socket.socket) -> None:
+        """AssertionError unless the lane ends this connection without a word."""
+        connection.setblocking(False)
+        said = []
+
+        def ended() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    said.append(connection.recv(1))
+                except ConnectionResetError:
+                    said.append(b"")
+            return bool(said)
+
+        self.run(ended)
+        assert said == [b""]
+
+    def says(self, connection: socket.socket, greeting: bytes) -> None:
+        """AssertionError unless the lane says this first."""
+        connection.setblocking(False)
+        said = b""
+
+        def heard() -> bool:
+            nonlocal said
+            with contextlib.suppress(BlockingIOError):
+                said += connection.recv(HELLO - len(said))
+            return len(said) == HELLO
+
+        self.run(heard)
+        assert said == greeting
+
+    def answers(self, connection: socket.socket, incarnation: int) -> None:
+        self.says(connection, hello(0, incarnation))
+
+
+def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
+    lane = Lane(0)
+    with lane.dial(2) as ahead:
+        lane.rails.restart(0, 1)
+        with lane.dial(1) as present:
+            lane.answers(present, 1)
+            lane.run(lambda: lane.rails.ready(0))
+            ahead.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                ahead.recv(1)
+            lane.rails.halt(0)
+            lane.closes(present)
+        lane.rails.restart(0, 2)
+        lane.answers(ahead, 2)
+        assert lane.rails.ready(0)
+    assert lane.rails.stats(0).malformed == 0
+
+
+def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> None:
+    lane = Lane(0)
+    with lane.dial(2) as first:
+        lane.rails.turn(DEADLINE_S)  # it comes in …
+        lane.rails.turn(DEADLINE_S)  # … and says who it is
+        with lane.dial(3) as second:
+            lane.closes(first)
+            lane.rails.restart(0, 3)
+            lane.answers(second, 3)
+
+
+def test_a_peer_that_is_behind_or_comes_while_this_rank_is_halted_is_turned_away() -> None:
+    lane = Lane(0)
+    lane.rails.restart(0, 5)
+    with lane.dial(4) as behind:
+        lane.closes(behind)
+    lane.rails.halt(0)
+    with lane.dial(5) as abandoned:
+        lane.closes(abandoned)
+    assert lane.rails.failures(0) == []
+    assert lane.rails.stats(0).malformed == 0
+
+
+def test_a_rank_dials_until_its_peer_answers() -> None:
+    """First nobody listens, then the peer turns it away, in the end it answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        lane = Lane(1, peer_port=listener.getsockname()[1])
+        lane.rails.restart(1, 4)
+        for _ in range(10):
+            lane.rails.turn(0.01)
+        listener.listen()
+        listener.setblocking(False)
+        for attempt in range(4):
+            accepted: list[socket.socket] = []
+
+            def knocked(accepted: list[socket.socket] = accepted) -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    accepted.append(listener.accept()[0])
+                return bool(accepted)
+
+            lane.run(knocked)
+            with accepted[0] as connection:
+                lane.says(connection, hello(1, 4))
+                if attempt < 3:
+                    continue
+                connection.sendall(hello(0, 4))
+                lane.run(lambda: lane.rails.ready(1))
+        assert lane.rails.failures(1) == []
+        lane.run(lambda: bool(lane.rails.failures(1)))
+    [failure] = lane.rails.failures(1)
+    assert (failure.kind, failure.rank, failure.by_peer) == (FailureKind.SILENT, 0, True)
+
+
+def test_a_halted_rank_dials_nobody() -> None:
+    """Who knocks first once somebody listens is of the next incarnation."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        lane = Lane(1, peer_port=listener.getsockname()[1])
+        lane.rails.restart(1, 1)
+        lane.rails.turn(DEADLINE_S)  # it is refused, and waits to dial again
+        lane.rails.halt(1)
+        listener.listen()
+        lane.rails.restart(1, 2)
+        lane.rails.turn(DEADLINE_S)
+        with listener.accept()[0] as connection:
+            lane.says(connection, hello(1, 2))
+
+
+def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
+    """A peer that reads nothing: the message still lies in this rank's memory when it is halted."""
+    lane = Lane(0)
+    lane.rails.restart(0, 1)
+    with lane.dial(1) as peer:
+        lane.answers(peer, 1)
+        values, out = np.ones(1 << 22, np.int32), np.zeros(1 << 22, np.int32)
+        lane.rails.start(0, 0, 0, values, out)
+        for _ in range(20):
+            lane.rails.turn(0.0)
+        lane.rails.halt(0)
+        values[:] = out[:] = SPOILT
+        lane.rails.turn(0.0)
+        peer.settimeout(DEADLINE_S)
+        with contextlib.suppress(ConnectionResetError):
+            while received := peer.recv(1 << 20):
+                assert struct.pack("!i", SPOILT) not in received
