@@ -36,7 +36,8 @@ constexpr Liveness kNoBeats{.timeout = 0, .interval = 0};
 
 class RankRails final : public RailListener {
  public:
-  explicit RankRails(int world_size) : world_size_(world_size), hosts_(static_cast<std::size_t>(world_size)) {}
+  explicit RankRails(int world_size)
+      : world_size_(world_size), hosts_(static_cast<std::size_t>(world_size)) {}
   ~RankRails() override {
     for (const Host& host : hosts_)
       if (host.rail) loop_.remove_timed(*host.rail);
@@ -201,13 +202,15 @@ void bind_rails(nb::module_& m) {
       .def("halt", &RankRails::halt, "rank"_a)
       .def("halt_at_next", &RankRails::halt_at_next, "rank"_a,
            "Halt from inside the next report, as an agent might")
-      .def("restart", &RankRails::restart, "rank"_a, "incarnation"_a, "bases"_a = std::vector<std::uint64_t>{})
+      .def("restart", &RankRails::restart, "rank"_a, "incarnation"_a,
+           "bases"_a = std::vector<std::uint64_t>{})
       .def(
           "ready", [](RankRails& self, std::size_t rank) { return self.rail(rank).ready(); }, "rank"_a)
       .def(
           "marks", [](RankRails& self, std::size_t rank) { return self.rail(rank).marks(); }, "rank"_a)
       .def(
-          "close", [](RankRails& self, std::size_t rank) { self.rail(rank).close(EventLoop::now()); }, "rank"_a)
+          "close", [](RankRails& self, std::size_t rank) { self.rail(rank).close(EventLoop::now()); },
+          "rank"_a)
       .def("turn", &RankRails::turn, "longest_s"_a, "Wait for something to happen, and handle it")
       .def("done", &RankRails::done, "rank"_a, "The slices completed, in order")
       .def("failures", &RankRails::failures, "rank"_a)
