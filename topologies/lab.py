@@ -180,6 +180,11 @@ class Lab:
         """Let a frozen switch go on."""
         self._services[switch].thaw()
 
+    def processes(self) -> dict[str, int]:
+        """Return the process of each switch, of the controller and of each worker that runs, by name."""
+        children = [*self._services.values(), *self._workers]
+        return {child.name: child.pid for child in children if child.running}
+
     def prime(self, step: Step) -> Primed:
         """Start a step's tool, which waits for the word to act."""
         return self._nodes.prime(step.node, step.tool.value, step.orders)

@@ -14,6 +14,7 @@ from railweave.commands import (
     bench_jobs,
     bench_loss,
     bench_scaling,
+    bench_soak,
     bench_switch,
     common,
 )
@@ -28,6 +29,7 @@ app.command("failover", epilog=bench_failover.EPILOG)(bench_failover.failover)
 app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)
 app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)
+app.command("soak", epilog=bench_soak.EPILOG)(bench_soak.soak)
 
 PLANES = "planes"
 

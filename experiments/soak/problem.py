@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls drawn from a seed, alike on all ranks, and what must come of each, known without another message.
+
+A tensor is a pattern repeated: element i of rank r in call k is pattern[(i + shift(r, k)) mod PERIOD]. So
+what is expected has that period too, and is found on a few elements however many the tensor has. The numbers
+are such that every order of reduction gives the same result, on every kind of rail.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+PERIOD = 65_521  # prime: no power of two by which tensors are cut has it in step
+LARGEST = 4 << 20  # elements
+OPS = ("sum", "prod", "max", "min", "avg")
+ASYNC_SHARE = 0.5
+
+# Sums of so large whole numbers over 31 ranks are exact in the type, and as fixed point. Integers wrap, alike
+# in every order.
+GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 18, "float64": 1 << 45}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+DTYPES = (*GREATEST, "int8", "uint8", "int32", "int64")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One call."""
+
+    number: int
+    count: int  # elements
+    dtype: str
+    op: str
+    async_op: bool
+    in_place: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of one rank's tensor."""
+        return self.count * dtype_of(self.dtype).itemsize
+
+
+def draw(seed: int, number: int, largest: int = LARGEST) -> Problem:
+    """Return call `number`: sizes are as likely from 1 to 2 as from one million to two."""
+    dice = random.Random(f"{seed}/{number}")  # noqa: S311 - to be repeated, not secret
+    return Problem(
+        number=number,
+        count=min(largest, int(math.exp(dice.uniform(0, math.log(largest + 1))))),
+        dtype=dice.choice(DTYPES),
+        op=dice.choice(OPS),
+        async_op=dice.random() < ASYNC_SHARE,
+        in_place=dice.random() < ASYNC_SHARE,
+    )
+
+
+def tensor(problem: Problem, rank: int) -> Array:
+    """Return what a rank contributes."""
+    return _from(pattern(problem.dtype, problem.op), shift(problem, rank), problem.count)
+
+
+def wrong(problem: Problem, ranks: int, result: Array) -> int:
+    """Return how many elements of a result are not what they must be."""
+    parts = [
+        np.roll(pattern(problem.dtype, problem.op), -shift(problem, rank)).astype(_exact_type(problem.dtype))
+        for rank in range(ranks)
+    ]
+    exact = _REDUCE[problem.op](np.stack(parts))
+    if problem.op == "avg":
+        return _wrong_averages(problem, ranks, exact, result)
+    return sum(int(np.count_nonzero(found != good)) for found, good in _beside(result, exact, problem.dtype))
+
+
+def _wrong_averages(problem: Problem, ranks: int, total: Array, result: Array) -> int:
+    """Integers are cut towards zero; of floats, the quotient may be rounded twice."""
+    if problem.dtype not in EPSILON:
+        total = total.astype(dtype_of(problem.dtype)).astype(np.int64)
+        quotient = (total - np.fmod(total, ranks)) // ranks
+        return sum(int(np.count_nonzero(a != b)) for a, b in _beside(result, quotient, problem.dtype))
+    quotient = total / ranks
+    slack = 2 * EPSILON[problem.dtype] * np.abs(quotient)
+    return sum(
+        int(np.count_nonzero(~(np.abs(found.astype(np.float64) - good) <= most)))
+        for (found, good), (_, most) in zip(
+            _beside(result, quotient, "float64"), _beside(result, slack, "float64"), strict=True
+        )
+    )
+
+
+def _beside(result: Array, period: Array, dtype: str) -> list[tuple[Array, Array]]:
+    """Return the result's whole periods and the rest, each with what it is to be compared with."""
+    good = period.astype(dtype_of(dtype))
+    whole = result.size // PERIOD * PERIOD
+    rest = result[whole:]
+    return [(result[:whole].reshape(-1, PERIOD), good), (rest, good[: rest.size])]
+
+
+def shift(problem: Problem, rank: int) -> int:
+    """Return where in the pattern a rank's tensor begins; no two ranks or neighbouring calls share it."""
+    return (7919 * problem.number + 104_729 * rank) % PERIOD
+
+
+@cache
+def pattern(dtype: str, op: str) -> Array:
+    """Return PERIOD numbers of a type that an operation reduces exactly, in any order."""
+    draws = np.random.default_rng(PERIOD)
+    if dtype not in GREATEST:
+        limits = np.iinfo(dtype)
+        return draws.integers(limits.min, limits.max, PERIOD, dtype, endpoint=True)
+    if op == "prod":
+        return draws.choice([-1.0, 1.0, 2.0], PERIOD, p=[0.3, 0.5, 0.2]).astype(dtype_of(dtype))
+    greatest = GREATEST[dtype]
+    return draws.integers(-greatest, greatest, PERIOD, endpoint=True).astype(dtype_of(dtype))
+
+
+def _from(numbers: Array, start: int, count: int) -> Array:
+    """Return `count` of the numbers, again and again, from `start` on."""
+    return np.resize(np.roll(numbers, -start), count)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the numpy type, of ml_dtypes for bfloat16."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def _exact_type(dtype: str) -> type[np.float64] | type[np.int64]:
+    return np.float64 if dtype in EPSILON else np.int64
+
+
+_REDUCE: dict[str, Callable[[Array], Array]] = {
+    "sum": lambda parts: np.add.reduce(parts, axis=0),
+    "prod": lambda parts: np.multiply.reduce(parts, axis=0),
+    "max": lambda parts: np.maximum.reduce(parts, axis=0),
+    "min": lambda parts: np.minimum.reduce(parts, axis=0),
+    "avg": lambda parts: np.add.reduce(parts, axis=0),
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The soak's summary for people."""
+
+from __future__ import annotations
+
+from railweave.experiments.soak.tally import Tally
+from railweave.experiments.units import format_bytes
+from rich.table import Table
+
+
+def table(tally: Tally) -> Table:
+    """Return what has come so far, a line per count."""
+    found = tally.summary()
+    made = Table(title=f"soak of {found['minutes']:.1f} minutes", show_header=False)
+    faults = ", ".join(f"{count} x {name}" for name, count in tally.faults.most_common())
+    growth = ", ".join(
+        f"{name} {slope:+.1f}" for name, slope in found["growth_mib_per_hour"].items() if slope is not None
+    )
+    rows = {
+        "calls of each rank": f"{found['calls']:,}",
+        "reduced by each rank": format_bytes(found["bytes"]),
+        "faults": f"{found['faults']}: {faults}" if faults else "none",
+        "at most between two": f"{found['longest_s']:.2f} s",
+        "errors": "\n".join([str(found["errors"]), *found["error_texts"]]),
+        "wrong elements": str(found["wrong"]),
+        "memory": ", ".join(f"{name} {rss:.0f} MiB" for name, rss in found["rss_mib"].items()),
+        "its growth, MiB/hour": growth or "too early to say",
+    }
+    for name, text in rows.items():
+        made.add_row(name, text)
+    return made

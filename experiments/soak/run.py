@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The soak from start to end: a lab, ranks that call, a storm of faults, a record that can be followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from railweave.experiments.following import Ended, Following
+from railweave.experiments.hosts import JobOptions, environment_of, require_peers
+from railweave.experiments.soak.problem import LARGEST
+from railweave.experiments.soak.storm import storm
+from railweave.experiments.soak.tally import Tally
+from railweave.topologies.errors import LabError
+from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.model import Topology
+from railweave.topologies.processes import Child
+
+WORKER = "railweave.experiments.soak.worker"
+JOB = "soak"
+RECORD = "soak.jsonl"
+START_S = 60.0
+SAMPLE_S = 10.0
+MINUTE_S = 60.0
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class SoakOptions:
+    """One soak."""
+
+    topology: Topology
+    out: Path
+    minutes: float
+    seed: int = 1
+    largest: int = LARGEST  # elements of a tensor
+    deadline_s: float = 60.0  # of a call
+    faults: bool = True
+    switch_target: str = "embedded"
+
+
+class Listening(Following[list[Ended]]):
+    """Enters what the ranks tell into the tally and the record."""
+
+    def __init__(self, lab: Lab, ranks: int, tally: Tally, write: Callable[..., None]) -> None:
+        """Begin with nothing told."""
+        super().__init__(lab, [[] for _ in range(ranks)])
+        self._tally = tally
+        self._write = write
+
+    def take(self, log: list[Ended], message: dict[str, Any]) -> None:
+        """Enter one message."""
+        rank = message["rank"]
+        match message["event"]:
+            case "tick":
+                self._tally.tick(rank, message)
+            case "error":
+                log.append(Ended.told(message))
+                self._tally.errors.append(f"rank {rank}: {message['kind']}: {message['text']}")
+                self._write("error", rank=rank, error=message["kind"], text=message["text"])
+            case "wrong":
+                self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
+
+
+async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None] = lambda _: None) -> None:
+    """Run the soak to its end, with what has come so far in `tally` at any instant.
+
+    LabError says what ended it early; cancelled, it takes everything down.
+    """
+    require_peers(options.topology)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with (options.out / RECORD).open("w", buffering=1) as file:
+        write = _writer(file)
+        on_phase(f"making a network of {len(options.topology.hosts)} hosts; record: {file.name}")
+        try:
+            async with Lab(options.topology, LabOptions(options.out, options.switch_target)) as lab:
+                await _soak(lab, options, tally, write, on_phase)
+        finally:
+            write("summary", **tally.summary())
+
+
+async def _soak(
+    lab: Lab, options: SoakOptions, tally: Tally, write: Callable[..., None], on_phase: Callable[[str], None]
+) -> None:
+    children = await _start(lab, options)
+    listening = Listening(lab, len(children), tally, write)
+    reading = asyncio.create_task(listening.read())
+    tally.begin = time.monotonic()
+    others = [
+        asyncio.create_task(_sample(lab, tally, write)),
+        asyncio.create_task(_minutes(tally, on_phase)),
+    ]
+    if not await listening.until(lambda _: len(tally.ranks) == len(children), START_S):
+        raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
+    on_phase("all ranks call")
+    if options.faults:
+        others.append(asyncio.create_task(storm(lab, options.seed, _telling(tally, write))))
+    try:
+        left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
+        done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task  # says what went wrong
+        if done:
+            raise LabError("the ranks ended before their time")
+    finally:
+        await _cancel(others)
+    children[0].signal(signal.SIGUSR1)
+    on_phase("stopping")
+    await asyncio.wait_for(reading, options.deadline_s + START_S)
+
+
+async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
+    arguments = ["--seed", str(options.seed), "--largest", str(options.largest)]
+    job = JobOptions(JOB, WORKER, arguments)
+    children = []
+    for rank, host in enumerate(lab.topology.hosts):
+        environment = environment_of(lab.topology, host, rank, lab.controller, job)
+        environment["RAILWEAVE_TIMEOUT_S"] = f"{options.deadline_s:g}"
+        name = f"{host} (rank {rank})"
+        children.append(await lab.start_worker(host, name, [WORKER, *arguments], environment))
+    return children
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    """End tasks; a storm repairs what it has harmed."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:
+    """Look at the memory of switches and controller again and again; the ranks tell of theirs."""
+    while True:
+        await asyncio.sleep(SAMPLE_S)
+        for name, pid in lab.processes().items():
+            if "rank" not in name and (rss := _rss_mib(pid)) is not None:
+                tally.memory(name, rss)
+        write("sample", **tally.sample())
+
+
+def _rss_mib(pid: int) -> float | None:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it has just died
+        return None
+    found = [line for line in text.splitlines() if line.startswith("VmRSS:")]
+    return int(found[0].split()[1]) * 1024 / MIB if found else None
+
+
+async def _minutes(tally: Tally, on_phase: Callable[[str], None]) -> None:
+    while True:
+        await asyncio.sleep(MINUTE_S)
+        on_phase(tally.line())
+
+
+def _writer(file: TextIO) -> Callable[..., None]:
+    """Return what writes an event as a line of JSON; `at` is seconds since the start."""
+    begin = time.monotonic()
+
+    def write(event: str, **values: Any) -> None:
+        line = {"at": round(time.monotonic() - begin, 3), "event": event, **values}
+        file.write(json.dumps(line) + "\n")
+
+    return write
+
+
+def _telling(tally: Tally, write: Callable[..., None]) -> Callable[..., None]:
+    def tell(event: str, **values: Any) -> None:
+        if event == "fault":
+            tally.faults[values["fault"]] += 1
+        write(event, **values)
+
+    return tell

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults at random on every rail for as long as it runs, and now and then a restart of the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+from railweave.experiments.failover.kinds import KINDS
+from railweave.topologies.injection import Injection
+from railweave.topologies.lab import Lab
+from railweave.topologies.model import Plane
+from railweave.topologies.namespaces import CONTROLLER_NODE
+
+CALM_S = (0.5, 8.0)  # between two faults of a rail
+OUTAGE_S = (
+    0.03,
+    3.0,
+)  # short ones are as likely as long ones; far below a call's deadline, on all rails at once
+CONTROLLER_CALM_S = (60.0, 240.0)
+CONTROLLER_OUTAGE_S = (0.0, 2.0)
+
+Tell = Callable[..., None]
+
+
+async def storm(lab: Lab, seed: int, tell: Tell) -> None:
+    """Let faults strike until cancelled, and then undo what is left; `tell` hears of each."""
+    async with asyncio.TaskGroup() as group:
+        for plane in lab.topology.planes:
+            group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell))
+        group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell))
+
+
+def _dice(seed: int, name: str) -> random.Random:
+    return random.Random(f"{seed}/{name}")  # noqa: S311 - to be repeated, not secret
+
+
+async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell) -> None:
+    while True:
+        await asyncio.sleep(dice.uniform(*CALM_S))
+        kind = dice.choice(KINDS)
+        fault = kind.draw(plane, dice)
+        outage_s = math.exp(dice.uniform(*map(math.log, OUTAGE_S)))
+        async with Injection(lab, fault) as injection:
+            tell("fault", rail=plane.name, fault=fault.name, where=fault.where, outage_s=round(outage_s, 3))
+            await injection.strike()
+            await asyncio.sleep(outage_s)
+            await injection.repair()
+            tell("repaired", rail=plane.name, fault=fault.name)
+
+
+async def _controller(lab: Lab, dice: random.Random, tell: Tell) -> None:
+    while True:
+        await asyncio.sleep(dice.uniform(*CONTROLLER_CALM_S))
+        outage_s = dice.uniform(*CONTROLLER_OUTAGE_S)
+        tell("fault", rail="", fault="controller killed", where=CONTROLLER_NODE, outage_s=round(outage_s, 3))
+        await lab.kill(CONTROLLER_NODE)
+        await asyncio.sleep(outage_s)
+        await lab.revive(CONTROLLER_NODE)
+        tell("repaired", rail="", fault="controller killed")
+
+
+def describe(details: dict[str, Any]) -> str:
+    """Return a fault in words."""
+    return f"{details['fault']} ({details['where']}) for {details['outage_s']:g} s"

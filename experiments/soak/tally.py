@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a soak has seen so far: counts, errors, and whether memory grows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from railweave.experiments.units import format_bytes
+
+WARM_UP = 0.25  # of the time: pools grow until the largest tensors have been seen
+LEAST_S = 60.0  # over which a slope says something
+HOUR_S = 3600.0
+
+
+@dataclass
+class RankTally:
+    """One rank's counts."""
+
+    calls: int = 0
+    bytes: int = 0
+    wrong: int = 0  # elements
+    longest_s: float = 0.0  # between two ends of calls
+    slices: dict[str, int] = field(default_factory=dict)  # by rail, since it last joined
+
+
+@dataclass
+class Tally:
+    """Everything; filled while it runs."""
+
+    begin: float = 0.0
+    ranks: dict[int, RankTally] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
+
+    def tick(self, rank: int, message: dict[str, Any]) -> None:
+        """Enter a rank's word."""
+        tally = self.ranks.setdefault(rank, RankTally())
+        tally.calls += message["calls"]
+        tally.bytes += message["bytes"]
+        tally.wrong += message["wrong"]
+        tally.longest_s = max(tally.longest_s, message["longest_s"])
+        tally.slices = message["slices"]
+        self.memory(f"rank {rank}", message["rss_mib"])
+
+    def memory(self, process: str, rss_mib: float) -> None:
+        """Enter a process's resident memory."""
+        self.rss_mib.setdefault(process, []).append((time.monotonic() - self.begin, rss_mib))
+
+    @property
+    def calls(self) -> int:
+        """Calls that every rank has completed."""
+        return min((tally.calls for tally in self.ranks.values()), default=0)
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements, of all ranks."""
+        return sum(tally.wrong for tally in self.ranks.values())
+
+    def sample(self) -> dict[str, Any]:
+        """Return the counts so far, for the record."""
+        return {
+            "calls": self.calls,
+            "bytes": min((tally.bytes for tally in self.ranks.values()), default=0),
+            "wrong": self.wrong,
+            "errors": len(self.errors),
+            "faults": self.faults.total(),
+            "slices": {rank: tally.slices for rank, tally in sorted(self.ranks.items())},
+            "rss_mib": {name: round(series[-1][1], 1) for name, series in self.rss_mib.items()},
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts, and how memory has grown, for machines."""
+        return {
+            **self.sample(),
+            "minutes": round((time.monotonic() - self.begin) / 60, 2) if self.begin else 0.0,
+            "longest_s": max((tally.longest_s for tally in self.ranks.values()), default=0.0),
+            "by_fault": dict(self.faults),
+            "error_texts": self.errors[:20],
+            "growth_mib_per_hour": {name: growth(series) for name, series in self.rss_mib.items()},
+        }
+
+    def line(self) -> str:
+        """Say in one line how it goes."""
+        found = self.summary()
+        return (
+            f"{found['minutes']:.0f} min: {found['calls']:,} calls, {format_bytes(found['bytes'])} per rank, "
+            f"{found['faults']} faults, {found['longest_s']:.2f} s at most between two, "
+            f"{found['errors']} errors, {found['wrong']} wrong; RSS of rank 0 {found['rss_mib'].get('rank 0', 0.0):.0f} MiB"
+        )
+
+
+def growth(series: Sequence[tuple[float, float]]) -> float | None:
+    """Return the slope of memory in MiB per hour after the warm-up, by least squares; None of too little."""
+    if not series:
+        return None
+    warm = series[-1][0] * WARM_UP
+    late = [(at, rss) for at, rss in series if at >= warm]
+    if late[-1][0] - late[0][0] < LEAST_S:
+        return None
+    mean_at = sum(at for at, _ in late) / len(late)
+    mean_rss = sum(rss for _, rss in late) / len(late)
+    spread = sum((at - mean_at) ** 2 for at, _ in late)
+    slope = sum((at - mean_at) * (rss - mean_rss) for at, rss in late) / spread
+    return round(slope * HOUR_S, 2)

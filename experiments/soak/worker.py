@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a soak: `python -m railweave.experiments.soak.worker`.
+
+Makes the calls that the seed says, several at once or one after the other, and checks every element. An error
+ends the communicator, not the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from railweave.experiments.endless import Asked, join_and
+from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.soak import problem as problems
+from railweave.experiments.soak.problem import Array, Problem
+from railweave.hosts.communicator import Communicator
+
+AT_ONCE = 4  # calls in flight
+AGREE_EVERY = 16  # calls between two questions whether to stop
+COMPUTE_EVERY = 400  # calls between two long computations of one rank
+COMPUTE_S = 3.0
+MIB = 1 << 20
+
+
+def work() -> None:
+    """Join and call, again after every error, until told to stop."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--largest", type=int, required=True, help="elements")
+    given = parser.parse_args()
+    lives = 0
+
+    def series(comm: Communicator, stop: Asked) -> None:
+        nonlocal lives
+        lives = int(comm.all_reduce(np.array([lives + 1]), op="max")[0])  # ranks may have joined in vain
+        Series(comm, given.seed * 1000 + lives, given.largest).run(stop)
+
+    join_and(series)
+
+
+class Series:
+    """The calls of one communicator."""
+
+    def __init__(self, comm: Communicator, seed: int, largest: int) -> None:
+        """No call yet."""
+        self._comm = comm
+        self._seed = seed
+        self._largest = largest
+        self._flying: deque[tuple[Problem, Any]] = deque()
+        self._calls = self._bytes = self._wrong = 0
+        self._longest_s = 0.0
+        self._last = time.monotonic()
+
+    def run(self, stop: Asked) -> None:
+        """Call until rank 0 has been told to stop."""
+        number = 0
+        while number % AGREE_EVERY or not self._agreed(stop):
+            self._begin(problems.draw(self._seed, number, self._largest))
+            number += 1
+            turn, calls = divmod(number, COMPUTE_EVERY)
+            if not calls and turn % self._comm.world_size == self._comm.rank:
+                time.sleep(COMPUTE_S)  # as long as it does not call, it might as well compute
+                self._last = time.monotonic()
+
+    def _agreed(self, stop: Asked) -> bool:
+        """Ask rank 0 whether this is the end, with nothing else in flight, and tell how it goes."""
+        while self._flying:
+            self._end()
+        word = np.array([self._comm.rank == 0 and stop.yet], np.int32)
+        last = bool(self._comm.all_reduce(word, op="max")[0])
+        self._tell()
+        return last
+
+    def _begin(self, problem: Problem) -> None:
+        mine = problems.tensor(problem, self._comm.rank)
+        out = mine if problem.in_place else np.empty_like(mine)
+        while len(self._flying) >= (AT_ONCE if problem.async_op else 1):
+            self._end()
+        if problem.async_op:
+            self._flying.append((problem, self._comm.all_reduce(mine, problem.op, out, async_op=True)))
+            return
+        self._check(problem, self._comm.all_reduce(mine, problem.op, out))
+
+    def _end(self) -> None:
+        problem, pending = self._flying.popleft()
+        self._check(problem, pending.wait())
+
+    def _check(self, problem: Problem, result: Array) -> None:
+        now = time.monotonic()
+        self._longest_s = max(self._longest_s, now - self._last)
+        bad = problems.wrong(problem, self._comm.world_size, result)
+        if bad:
+            emit("wrong", rank=self._comm.rank, at=now, elements=bad, problem=str(problem))
+        self._calls += 1
+        self._bytes += problem.bytes
+        self._wrong += bad
+        self._last = time.monotonic()
+
+    def _tell(self) -> None:
+        """Tell what has come since the last time."""
+        emit(
+            "tick",
+            rank=self._comm.rank,
+            at=time.monotonic(),
+            calls=self._calls,
+            bytes=self._bytes,
+            wrong=self._wrong,
+            longest_s=round(self._longest_s, 4),
+            rss_mib=_rss_mib(),
+            slices={rail.name: rail.slices for rail in self._comm.stats().rails},
+        )
+        self._calls = self._bytes = self._wrong = 0
+        self._longest_s = 0.0
+
+
+def _rss_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / MIB
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(work))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench soak`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments.errors import OptionError
+
+EPILOG = (
+    "Examples: railweave bench soak --minutes 60 --seed 7 · "
+    "nice -n 19 railweave bench soak --hosts 3 --rate 20M & tail -f out/soak/soak.jsonl"
+)
+
+
+def soak(
+    topology: common.Topology = "planes",
+    hosts: common.Hosts = 3,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = "50M",
+    minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Calls and faults follow from it.")] = 1,
+    largest: Annotated[int, typer.Option(help="Elements of the largest tensor.")] = 4 << 20,
+    deadline: Annotated[float, typer.Option(help="Seconds for a call, whatever fails.")] = 60.0,
+    faults: Annotated[bool, typer.Option(help="Let rails fail.")] = True,
+    switch: common.SwitchTarget = "embedded",
+    out: Annotated[Path, typer.Option(help="Folder for logs, and for the record soak.jsonl.")] = Path(
+        "out/soak"
+    ),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Reduce tensors of random sizes, types and operations for long, while rails fail and come back.
+
+    Every element of every result is checked. The record says what happened, line by line; Ctrl-C ends it with
+    the summary so far.
+    """
+    with common.one_line_errors():
+        from railweave.experiments.soak import report  # noqa: PLC0415
+        from railweave.experiments.soak.run import SoakOptions, run  # noqa: PLC0415
+        from railweave.experiments.soak.tally import Tally  # noqa: PLC0415
+
+        if minutes <= 0 or largest < 1 or deadline <= 0:
+            raise OptionError(
+                f"--minutes {minutes:g}, --largest {largest}, --deadline {deadline:g}: expected positive "
+                "numbers"
+            )
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        options = SoakOptions(
+            topology=chosen,
+            out=out,
+            minutes=minutes,
+            seed=seed,
+            largest=largest,
+            deadline_s=deadline,
+            faults=faults,
+            switch_target=common.check_target(switch, chosen),
+        )
+        tally = Tally()
+        try:
+            common.run(run(options, tally, on_phase=lambda text: typer.echo(f"# {text}", err=True)))
+        finally:
+            if tally.ranks:
+                common.console(json_file).print(report.table(tally))
+                common.write_json(tally.summary(), json_file)
+        if tally.errors or tally.wrong:
+            raise OptionError(f"{len(tally.errors)} errors, {tally.wrong} wrong elements: see {out}")

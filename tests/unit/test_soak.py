@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The soak's calls, what is expected of them, and its tally."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from railweave.experiments.soak.problem import (
+    DTYPES,
+    EPSILON,
+    OPS,
+    Array,
+    Problem,
+    draw,
+    dtype_of,
+    tensor,
+    wrong,
+)
+from railweave.experiments.soak.tally import Tally, growth
+
+RANKS = 3
+NUMPY = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "avg": np.add}
+
+
+def reduced(problem: Problem) -> Array:
+    """By numpy, element by element, in the type itself where that is exact."""
+    wide = np.float64 if problem.dtype in EPSILON else dtype_of(problem.dtype)
+    parts = [tensor(problem, rank).astype(wide) for rank in range(RANKS)]
+    result = NUMPY[problem.op].reduce(np.stack(parts), axis=0, dtype=wide)
+    if problem.op == "avg" and problem.dtype in EPSILON:
+        result = result / RANKS
+    elif problem.op == "avg":
+        result = np.array([int(abs(int(x)) // RANKS) * (1 if x >= 0 else -1) for x in result], wide)
+    return np.asarray(result.astype(dtype_of(problem.dtype)))
+
+
+@pytest.mark.parametrize(("dtype", "op"), list(product(DTYPES, OPS)))
+def test_what_is_expected_is_what_numpy_reduces(dtype: str, op: str) -> None:
+    for count in (1, 3, 70_000):
+        problem = Problem(17, count, dtype, op, async_op=False, in_place=False)
+        result = reduced(problem)
+        assert wrong(problem, RANKS, result) == 0
+        at = count // 2
+        result[at] = 3 if result[at] != 3 else 5
+        assert wrong(problem, RANKS, result) == 1
+
+
+def test_another_calls_result_and_a_missing_rank_are_wrong() -> None:
+    problem = Problem(17, 5000, "float32", "sum", async_op=False, in_place=False)
+    other = Problem(18, 5000, "float32", "sum", async_op=False, in_place=False)
+    assert wrong(problem, RANKS, reduced(other)) > 4900
+    assert wrong(problem, RANKS + 1, reduced(problem)) > 4900
+
+
+def test_calls_follow_from_the_seed_and_are_of_all_sorts() -> None:
+    calls = [draw(7, number) for number in range(500)]
+    assert calls == [draw(7, number) for number in range(500)]
+    assert calls != [draw(8, number) for number in range(500)]
+    assert {call.dtype for call in calls} == set(DTYPES)
+    assert {call.op for call in calls} == set(OPS)
+    assert {call.async_op for call in calls} == {call.in_place for call in calls} == {False, True}
+    counts = [call.count for call in calls]
+    assert min(counts) == 1
+    assert 1 << 20 < max(counts) <= 4 << 20
+    assert all(draw(7, number, largest=10).count <= 10 for number in range(100))
+
+
+def test_memory_that_grows_is_told_from_memory_that_has_grown() -> None:
+    warm = [(float(at), min(50.0 + at, 100.0)) for at in range(0, 3600, 10)]
+    assert growth(warm) == 0
+    leak = [(float(at), 50 + at / 36) for at in range(0, 3600, 10)]
+    assert growth(leak) == pytest.approx(100)
+    assert growth(warm[:5]) is None
+    assert growth([]) is None
+
+
+def test_the_tally_counts_what_every_rank_has_done() -> None:
+    tally = Tally()
+    for rank, calls in ((0, 5), (1, 3), (0, 5)):
+        message = {"calls": calls, "bytes": 8 * calls, "wrong": rank, "longest_s": 0.5, "rss_mib": 90.0}
+        tally.tick(rank, {**message, "slices": {"tcp": calls}})
+    found = tally.summary()
+    assert (found["calls"], found["bytes"], found["wrong"], found["errors"]) == (3, 24, 1, 0)
+    assert found["rss_mib"] == {"rank 0": 90.0, "rank 1": 90.0}
+    assert "3 calls" in tally.line()
