@@ -3,13 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, MOVE, Choice, Part, choose, cut, time_of
+from railweave.hosts.striping.filling import (
+    ALIGNMENT,
+    ENGAGE,
+    MOVE,
+    Part,
+    Split,
+    choose,
+    cut,
+    time_of,
+    water_fill,
+)
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.table import CostKey, CostTable
 
 PROBES = 2  # calls that a rail is tried on before anything is known of it
+LOSSES = 8  # splits in a row that lose against one rail, after which none is tried for a while
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
 LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
@@ -40,6 +51,8 @@ class CallClass:
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
         self._calm = self._times = 0
+        self._losses = 0  # splits in a row that took longer than one rail alone would have
+        self._lost = False  # whether splits are given up, until a trial is quicker
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
@@ -47,27 +60,26 @@ class CallClass:
 
     # ------------------------------------------------------------ what a call takes
 
-    def choose(self, size: int, count: int, engaged: Sequence[int] = ()) -> Choice:
+    def choose(self, size: int, count: int, engaged: Sequence[int] = ()) -> Split:
         """Return what is quickest for a call of `count` elements, `size` bytes, as far as is known."""
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
-        return choose(singles, lines if count >= 2 * ALIGNMENT else {}, size, frozenset(engaged))
+        lines = {} if self._lost else {rail: self._table.part(self.key, rail) for rail in self.rails}
+        return choose(singles, lines, size, count, frozenset(engaged))
 
-    def settle_parts(self, size: int, count: int, old: Sequence[Part]) -> tuple[tuple[Part, ...], float]:
-        """Return the parts of a call and their time; the `old` ones if new ones are hardly quicker."""
-        choice = self.choose(size, count, [rail for rail, _, _ in old])
-        parts = cut(choice.sizes, count)
-        time_s = self._time_of(parts, size, count)
-        if not old or parts == tuple(old):
-            return parts, time_s
+    def settle(self, size: int, count: int, old: Sequence[Part]) -> Split:
+        """Return how to cut a call; as the `old` parts, if new ones are hardly quicker."""
+        new = self.choose(size, count, [rail for rail, _, _ in old])
+        if not old or new.parts == tuple(old):
+            return new
         old_s = self._time_of(old, size, count)
-        if old_s <= time_s * MOVE and {rail for rail, _, _ in old} == {rail for rail, _, _ in parts}:
-            return tuple(old), old_s
+        same_rails = {rail for rail, _, _ in old} == {rail for rail, _, _ in new.parts}
+        if same_rails and old_s <= new.time_s * MOVE:
+            return Split(tuple(old), old_s)
         self.generation += 1
         self._calm = 0
-        if old_s > time_s * ENGAGE:
+        if old_s > new.time_s * ENGAGE:
             self._move(ClassEvent.DRIFTED)
-        return parts, time_s
+        return new
 
     def _time_of(self, parts: Sequence[Part], size: int, count: int) -> float:
         if len(parts) == 1:
@@ -75,16 +87,16 @@ class CallClass:
         lines = {rail: self._table.part(self.key, rail) for rail, _, _ in parts}
         return time_of(parts, lines, size // count)
 
-    def trial(self, size: int, count: int, usual: Choice) -> Mapping[int, float] | None:
-        """Return the bytes by rail if this call is to try another way than the `usual` one; else None."""
+    def trial(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
+        """Return the parts of this call if it is to try another way than the `usual` one; else None."""
         if self.state is ClassState.COLD:
             return self._probe(size, count, usual)
         if self.state is ClassState.HOT and self._explore_in <= 0:
             ways = self._ways(size, count, usual)
-            return ways[self._way % len(ways)][0] if ways else None
+            return ways[self._way % len(ways)].parts if ways else None
         return None
 
-    def _probe(self, size: int, count: int, usual: Choice) -> Mapping[int, float] | None:
+    def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         unknown = [rail for rail in self.rails if self._table.get(self.key, rail) is None]
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
         if self._calls < PROBES * len(self.rails):
@@ -93,41 +105,36 @@ class CallClass:
             return self._try(order[self._calls // ASK_AGAIN % len(order)], size, count, usual)
         return None
 
-    def _try(self, rail: int, size: int, count: int, usual: Choice) -> Mapping[int, float]:
+    def _try(self, rail: int, size: int, count: int, usual: Split) -> tuple[Part, ...]:
         """Return a call that measures a rail: whole, or a slice that ends when the rest does elsewhere."""
-        if self._table.single_s(self.key, rail, size) > DEAR * usual.time_s:
+        others = [part for part in usual.parts if part[0] != rail]
+        if others and self._table.single_s(self.key, rail, size) > DEAR * usual.time_s:
             line = self._table.part(self.key, rail)
-            slice_bytes = (usual.time_s - line.a_s) * line.rate
-            others = {other: part for other, part in usual.sizes.items() if other != rail}
-            if slice_bytes * count >= LEAST_SLICE * size and others:
-                left = (size - slice_bytes) / size
-                sizes = {other: part * left for other, part in others.items()} | {rail: slice_bytes}
-                return {each: sizes[each] for each in sorted(sizes)}
-        return {rail: float(size)}
+            elements = int((usual.time_s - line.a_s) * line.rate * count / size)
+            if LEAST_SLICE <= elements < count:
+                carried = sum(part for _, _, part in others)
+                sizes = {other: part * (count - elements) / carried for other, _, part in others}
+                sizes[rail] = float(elements)
+                return cut({each: sizes[each] for each in sorted(sizes)}, count)
+        return ((rail, 0, count),)
 
-    def _ways(self, size: int, count: int, usual: Choice) -> list[tuple[Mapping[int, float], float]]:
+    def _ways(self, size: int, count: int, usual: Split) -> list[Split]:
         """Return what else could be tried for a call, each with the time that it is expected to take."""
-        ways: list[tuple[Mapping[int, float], float]] = []
+        ways: list[Split] = []
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
         best = min(singles, key=lambda rail: (singles[rail], rail))
-        if len(usual.sizes) > 1 and singles[best] < usual.time_s * CLEAR_GAIN:
-            ways.append(({best: float(size)}, singles[best]))
+        if len(usual.parts) > 1 and singles[best] < usual.time_s * CLEAR_GAIN:
+            ways.append(Split(((best, 0, count),), singles[best]))
         for rail in self.rails:
-            if rail not in usual.sizes:
-                sizes = self._try(rail, size, count, usual)
-                ways.append((sizes, singles[rail] if len(sizes) == 1 else usual.time_s))
-        if len(usual.sizes) == 1 and count >= LEAST_SLICE * len(self.rails):
-            ways.append(self._even_split(size))
+            if all(rail != used for used, _, _ in usual.parts):
+                parts = self._try(rail, size, count, usual)
+                ways.append(Split(parts, singles[rail] if len(parts) == 1 else usual.time_s))
+        if len(usual.parts) == 1 and count >= LEAST_SLICE * len(self.rails):
+            # Do rails that disturbed each other still do so?
+            lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
+            parts = cut(water_fill(lines, size), count)
+            ways.append(Split(parts, time_of(parts, lines, size // count)))
         return ways
-
-    def _even_split(self, size: int) -> tuple[Mapping[int, float], float]:
-        """Return a split by what the rails carry alone, which says whether they still disturb each other."""
-        rates = {rail: size / self._table.single_s(self.key, rail, size) for rail in self.rails}
-        total = 0.0
-        for rate in rates.values():
-            total = total + rate
-        sizes = {rail: size * rate / total for rail, rate in rates.items()}
-        return sizes, max(self._table.part(self.key, rail).time_s(part) for rail, part in sizes.items())
 
     # ------------------------------------------------------------ when calls are measured
 
@@ -136,7 +143,7 @@ class CallClass:
         """Whether the call that is measured next is followed by a survey."""
         return self._measured + 1 >= min(MEASURED, self._interval)
 
-    def submitted(self, tried: bool, size: int, count: int, usual: Choice) -> None:
+    def submitted(self, tried: bool, size: int, count: int, usual: Split) -> None:
         """Count a call that is measured."""
         self._calls += 1
         self._measured += 1
@@ -151,12 +158,12 @@ class CallClass:
         self.left = max(0, self._interval - MEASURED)
         self._explore_in -= self.left
 
-    def _pause(self, size: int, count: int, usual: Choice) -> int:
+    def _pause(self, size: int, count: int, usual: Split) -> int:
         """Return how many calls the next trial of another way has to wait for, so that all cost little."""
         ways = self._ways(size, count, usual)
         if not ways:
             return EXPLORE_EVERY
-        excess = ways[self._way % len(ways)][1] / usual.time_s - 1
+        excess = ways[self._way % len(ways)].time_s / usual.time_s - 1
         return max(EXPLORE_EVERY, int(excess / EXPLORE_BUDGET))
 
     def _next_interval(self, call_s: float) -> int:
@@ -176,6 +183,27 @@ class CallClass:
             self._calm += generation == self.generation
             if self._calm >= CALM * len(self.rails) or self._times >= LONGEST_WARM:
                 self._move(ClassEvent.SETTLED)
+
+    def compare(self, size: int, time_s: float) -> None:
+        """Take the agreed time of a whole split: what is never quicker than one rail alone is given up.
+
+        Predictions of splits can be wrong again and again, where latencies are far from what was taken for
+        them, or where rails disturb each other.
+        """
+        alone_s = min(self._table.single_s(self.key, rail, size) for rail in self.rails)
+        self._losses = self._losses + 1 if time_s > alone_s else 0
+        if self._losses >= LOSSES:
+            self._lost = True
+        elif time_s * ENGAGE < alone_s:
+            self._lost = False
+
+    def rails_changed(self) -> None:
+        """Begin anew: a rail has gone, or come back."""
+        self._move(ClassEvent.RAILS_CHANGED)
+        self.version += 1
+        self._measured = self._losses = 0
+        self._lost = False
+        self._check_known()
 
     def _check_known(self) -> None:
         if all(self._table.loaded(self.key, rail) for rail in self.rails):

@@ -94,6 +94,12 @@ class Fit:
         self._xt = self._xt * KEEP + x * time_s
         self.samples += 1
 
+    def restore(self, line: Line, size: int, samples: int) -> None:
+        """Take what was learnt before: a line through observations of about `size` bytes."""
+        self.anchor_s = line.a_s
+        self._restart(size, line.time_s(size))
+        self.samples = samples
+
     def distrust(self) -> None:
         """Let the next observation count alone; until then, what is known holds."""
         self._stale = True

@@ -17,17 +17,18 @@ Part = tuple[int, int, int]  # rail's index in the agent, offset, count; in elem
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The rails that carry a call, with the bytes of each, and the time that is predicted."""
+class Split:
+    """How a call is cut, and the time that is predicted."""
 
-    sizes: Mapping[int, float]  # bytes by rail, in order of rails
+    parts: tuple[Part, ...]
     time_s: float
 
 
-def water_fill(lines: Mapping[int, Line], size: float) -> Choice:
-    """Return how `size` bytes end soonest: sum over rails of b (T - a)+ = size, solved for T.
+def water_fill(lines: Mapping[int, Line], size: float) -> dict[int, float]:
+    """Return the bytes of each rail with which `size` bytes end soonest, in order of rails.
 
-    Rails enter in order of their latency a; one whose latency is not below T gets nothing.
+    That is where sum over rails of b (T - a)+ = size, solved for T: rails enter in order of their latency a,
+    and one whose latency is not below T gets nothing.
     """
     order = sorted(lines, key=lambda rail: (lines[rail].a_s, rail))
     rates = weighted = 0.0
@@ -41,34 +42,42 @@ def water_fill(lines: Mapping[int, Line], size: float) -> Choice:
         rates = rates + line.rate
         weighted = weighted + line.rate * line.a_s
         time_s = (size + weighted) / rates
-    return Choice({rail: lines[rail].rate * (time_s - lines[rail].a_s) for rail in sorted(entered)}, time_s)
+    return {rail: lines[rail].rate * (time_s - lines[rail].a_s) for rail in sorted(entered)}
 
 
 def choose(
-    singles: Mapping[int, float], lines: Mapping[int, Line], size: float, engaged: Set[int] = frozenset()
-) -> Choice:
-    """Return the rails for a call of `size` bytes: the quickest alone, and more while they pay.
+    singles: Mapping[int, float],
+    lines: Mapping[int, Line],
+    size: int,
+    count: int,
+    engaged: Set[int] = frozenset(),
+) -> Split:
+    """Return how to cut a call of `count` elements, `size` bytes: the quickest rail, and more while they pay.
 
-    `singles` are the times of the whole call on each rail alone, `lines` the costs of parts. Rails are added
-    one by one, the one that helps most first. Those `engaged` now are given up less readily.
+    `singles` are the times of the whole call on each rail alone, `lines` the costs of parts on rails that may
+    share it. Rails are added one by one, the one that helps most first. Those `engaged` now are given up less
+    readily.
     """
     best = min(singles, key=lambda rail: (singles[rail], rail))
-    for rail in sorted(engaged & set(singles)):
-        if len(engaged) == 1 and singles[rail] <= singles[best] * ENGAGE:
-            best = rail
-    choice = Choice({best: size}, singles[best])
+    (now,) = engaged if len(engaged) == 1 else (best,)
+    if now in singles and singles[now] <= singles[best] * ENGAGE:
+        best = now
+    split = Split(((best, 0, count),), singles[best])
     chosen = {best}
     while rest := sorted(set(lines) - chosen):
-        offers = [
-            (water_fill({rail: lines[rail] for rail in {*chosen, other}}, size), other) for other in rest
-        ]
-        offer, other = min(offers, key=lambda pair: (pair[0].time_s, pair[1]))
-        wanted = STAY if other in engaged and len(engaged) > 1 else ENGAGE
-        if choice.time_s < offer.time_s * wanted or other not in offer.sizes:
+        offers = []
+        for other in rest:
+            parts = cut(water_fill({rail: lines[rail] for rail in (*chosen, other)}, size), count)
+            if any(rail == other for rail, _, _ in parts):
+                offers.append((time_of(parts, lines, size // count), other, parts))
+        if not offers:
             break
-        choice = offer
+        time_s, other, parts = min(offers)
+        if split.time_s < time_s * (STAY if len(engaged) > 1 and other in engaged else ENGAGE):
+            break
+        split = Split(parts, time_s)
         chosen.add(other)
-    return choice
+    return split
 
 
 def cut(sizes: Mapping[int, float], count: int) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ from railweave.hosts.decisions import Reason, Tally, Verdict
 
 if TYPE_CHECKING:
     from railweave.hosts.striping.classes import CallClass
-    from railweave.hosts.striping.filling import Choice, Part
+    from railweave.hosts.striping.filling import Part, Split
     from railweave.hosts.striping.surveys import Item
 
 USED = Verdict(None)
@@ -28,7 +28,7 @@ class Lesson:
     call_class: CallClass
     size: int  # bytes of the whole tensor
     count: int  # elements that are cut
-    usual: Choice  # what calls of this size take when nothing is tried
+    usual: Split  # what calls of this size take when nothing is tried
     tried: bool  # whether this one takes another way
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from railweave._native.agent import Call
@@ -18,10 +19,11 @@ from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
-from railweave.hosts.striping import surveys
+from railweave.hosts.striping import saved, surveys
 from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
 from railweave.hosts.striping.classes import CallClass
-from railweave.hosts.striping.filling import Choice, Part, cut
+from railweave.hosts.striping.explanation import Explanation, explain
+from railweave.hosts.striping.filling import Part, Split
 from railweave.hosts.striping.fixed import fixed_split
 from railweave.hosts.striping.plan import DOWN, NO_GAIN, TRYING, USED, Lesson, Plan
 from railweave.hosts.striping.priors import StripedRail
@@ -36,7 +38,7 @@ LARGE_BYTES = 64 << 20  # what `shares` are told of
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
-_Key = tuple[Collective, DType, ReduceOp, int, int]
+CallKey = tuple[Collective, DType, ReduceOp, int, int]
 
 
 class Change(Protocol):
@@ -85,24 +87,26 @@ class Planner:
         deterministic: bool = False,
         costs: CostTable | None = None,
         costs_digest: str = "",
+        opening: bool = False,
     ) -> None:
         """Take the rails in the agent's order.
 
         With `fixed`, the rails' shares hold. With `deterministic`, splits follow from `costs` or priors and
-        never change but with the rails. `costs_digest` stands for what `costs` were loaded.
+        never change but with the rails. `costs_digest` stands for what `costs` were loaded; `opening` is for
+        the ranks to compare it, and must be alike on all.
         """
         self.rails = tuple(rails)
         self.world_size = world_size
         self.fixed = fixed
         self.learning = not fixed and not deterministic and len(rails) > 1 and world_size > 1
         self.table = costs or CostTable(rails, world_size)
-        self.opening = self.learning or (bool(costs_digest) and len(rails) > 1)
+        self.opening = self.learning or (opening and not fixed and len(rails) > 1 and world_size > 1)
         self.rail_states = {rail.index: RailState.UP for rail in rails}
         self.reasons: dict[int, str] = {}  # why rails are down
         self.note = ""  # what else is to be known of the costs
         self._ledger = ledger
         self._refused = dict(refused or {})
-        self._entries: dict[_Key, _Entry] = {}
+        self._entries: dict[CallKey, _Entry] = {}
         self._classes: dict[tuple[CostKey, tuple[int, ...]], CallClass] = {}
         self._changes_seen = 0
         self._changes: deque[Change] = deque()  # that are not in force yet
@@ -136,9 +140,11 @@ class Planner:
         if entry is None:
             entry = self._enter(key)
         call_class = entry.call_class
-        if call_class is None or call_class.left > 0:
+        if call_class is None:
             return entry.plan
-        return self._measured(entry, call_class)
+        if entry.version != call_class.version:
+            self._split(entry, call_class)
+        return entry.plan if call_class.left > 0 else self._measured(entry, call_class)
 
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
@@ -151,7 +157,7 @@ class Planner:
             self._agreement.submitted(op_index, plan.survey, self._lag)
             self._turn = min(self._turn, self._agreement.horizon)
 
-    def _enter(self, key: _Key) -> _Entry:
+    def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key
         if len(self._entries) >= PLANS:
             self._entries.clear()
@@ -195,7 +201,8 @@ class Planner:
     def _split(self, entry: _Entry, call_class: CallClass) -> None:
         """Take the split that follows from what is known now."""
         plan = entry.plan
-        parts, entry.time_s = call_class.settle_parts(entry.size, entry.count, plan.parts)
+        split = call_class.settle(entry.size, entry.count, plan.parts)
+        parts, entry.time_s = split.parts, split.time_s
         if parts != plan.parts or not plan.expected_s:
             known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
             tally = plan.tally
@@ -207,17 +214,13 @@ class Planner:
 
     def _measured(self, entry: _Entry, call_class: CallClass) -> Plan:
         """Return the plan of a call whose parts are measured; it may try another way."""
-        if entry.version != call_class.version:
-            self._split(entry, call_class)
-        plan, count = entry.plan, entry.count
-        element_bytes = entry.size // count
-        usual = Choice({rail: float(part * element_bytes) for rail, _, part in plan.parts}, entry.time_s)
-        sizes = call_class.trial(entry.size, count, usual)
+        plan = entry.plan
+        usual = Split(plan.parts, entry.time_s)
+        parts = call_class.trial(entry.size, entry.count, usual)
         survey_after = call_class.survey_due
-        lesson = Lesson(call_class, entry.size, count, usual, sizes is not None)
-        if sizes is None:
+        lesson = Lesson(call_class, entry.size, entry.count, usual, parts is not None)
+        if parts is None:
             return replace(plan, survey_after=survey_after, quiet=None, lesson=lesson)
-        parts = cut(sizes, count)
         tally = self._tally(entry, _verdicts(entry, parts, TRYING))
         return Plan(plan.call, parts, tally, 0.0, survey_after, lesson=lesson)
 
@@ -232,7 +235,7 @@ class Planner:
                 key=call_class.key,
                 rails=call_class.rails,
                 size=count * element_bytes,
-                alone=len(plan.parts) == 1,
+                parts=len(plan.parts),
                 generation=-1 if lesson.tried else call_class.generation,
             )
             for rail, _, count in plan.parts
@@ -301,7 +304,7 @@ class Planner:
         return self._changes[0].from_op if self._changes else NEVER
 
     def _change(self, change: Change) -> None:
-        """Take rails out, or in again. Classes begin anew; what rails cost is kept."""
+        """Take rails out, or in again. Classes begin anew, but what rails cost is kept."""
         for rail in self.rails:
             alive = change.alive[rail.index]
             before = self.rail_states[rail.index]
@@ -314,19 +317,30 @@ class Planner:
                 self.table.distrust(rail.index)
         self._counted_from = change.from_op
         self._agreement.forget()
-        self._classes.clear()
         self._entries.clear()
+        if len(self._classes) > PLANS:
+            self._classes.clear()
+        for call_class in self._classes.values():
+            call_class.rails_changed()
 
     def _learn(self, survey: Survey) -> None:
         if survey.opens:
             self._open(survey.result or ())
             return
-        for item, time_s in self._agreement.times(survey, self._counted_from):
+        times = self._agreement.times(survey, self._counted_from)
+        for item, time_s in times:
             state = self.rail_states[item.rail]
             self.rail_states[item.rail] = next_rail(state, RailEvent.MEASURED)
             call_class = self._classes.get((item.key, item.rails))
             if call_class is not None:
                 call_class.observe(item.rail, item.size, time_s, item.alone, item.generation)
+        for op_index in dict.fromkeys(item.op_index for item, _ in times if not item.alone):
+            parts = [(item, time_s) for item, time_s in times if item.op_index == op_index]
+            item = parts[0][0]
+            call_class = self._classes.get((item.key, item.rails))
+            if call_class is not None and len(parts) == item.parts:
+                size = sum(item.size for item, _ in parts)
+                call_class.compare(size, max(time_s for _, time_s in parts))
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""
@@ -351,6 +365,23 @@ class Planner:
 
     # ------------------------------------------------------------ reports
 
+    def explain(
+        self, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
+    ) -> Explanation:
+        """Return how a call of this size would go now, and why. InvalidOption for what there is not."""
+        return explain(self, size_bytes, collective, dtype, op)
+
+    def save(self, path: str | Path) -> None:
+        """Write what has been learnt to a file of costs, which other kinds of jobs may share."""
+        saved.write(Path(path), saved.dump(self.table, self.rails, self.world_size))
+
+    def in_force(self, key: CallKey) -> tuple[tuple[Part, ...], ClassState | None]:
+        """Return the split of such calls, if there have been any, and the state of their class."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return (), None
+        return entry.plan.parts, entry.call_class.state if entry.call_class is not None else None
+
     def shares(self) -> dict[str, float]:
         """Return the shares of large allreduces now, by rail."""
         if self.fixed:
@@ -358,8 +389,9 @@ class Planner:
         alive = [rail for rail in self.rails if self.rail_states[rail.index] is not RailState.DOWN]
         key = CostKey("all_reduce", "float", LARGE_BYTES)
         count = LARGE_BYTES // 4
-        sizes = CallClass(key, _indices(alive), self.table).choose(LARGE_BYTES, count).sizes
-        return {rail.name: sizes.get(rail.index, 0.0) / LARGE_BYTES for rail in self.rails}
+        split = CallClass(key, _indices(alive), self.table).choose(LARGE_BYTES, count)
+        carried = {rail: part for rail, _, part in split.parts}
+        return {rail.name: carried.get(rail.index, 0) / count for rail in self.rails}
 
 
 def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:

@@ -32,9 +32,14 @@ class Item:
     key: CostKey
     rails: tuple[int, ...]  # of its class
     size: int  # bytes
-    alone: bool  # whether it was the whole call
+    parts: int  # of the call; 1: this is the whole of it
     generation: int  # of its class's split when the call was planned
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
+
+    @property
+    def alone(self) -> bool:
+        """Whether it was the whole call."""
+        return self.parts == 1
 
 
 def encode(items: Sequence[Item], times_ns: Mapping[tuple[int, int], int]) -> Lanes:

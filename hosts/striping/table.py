@@ -11,6 +11,8 @@ from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
+SMALL_BYTES = 64 << 10  # calls below this tell nothing of bandwidth
+
 INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
 
 
@@ -91,6 +93,12 @@ class CostTable:
         cost = self.get(key, rail)
         return cost.part() if cost is not None else self._estimate(key, rail)
 
+    def source(self, key: CostKey, rail: int) -> str:
+        """Say what the cost of a rail follows from where it has not been measured."""
+        if not self._known(key, rail):
+            return "prior: kind, rate and hosts"
+        return f"measured up to {self._nearest(key, rail)[0].size_class} bytes"
+
     def latency_s(self, key: CostKey, rail: int) -> float:
         """Return the time of the smallest calls on a rail: the least of smaller classes, else the prior."""
         smaller = [cost for of, cost in self._known(key, rail) if of.size_class < key.size_class]
@@ -99,12 +107,18 @@ class CostTable:
         return min(cost.mean_s for cost in smaller)
 
     def _estimate(self, key: CostKey, rail: int) -> Line:
-        """Return the line of the nearest class that is known, else the prior."""
-        known = self._known(key, rail)
-        if not known:
-            return self._prior(key.collective, rail)
-        _, cost = min(known, key=lambda pair: (_distance(pair[0].size_class, key.size_class), pair[0]))
+        """Return what follows from the nearest class that is known, else the prior."""
+        prior = self._prior(key.collective, rail)
+        if not self._known(key, rail):
+            return prior
+        nearest, cost = self._nearest(key, rail)
+        if SMALL_BYTES > nearest.size_class < key.size_class:
+            return Line(cost.mean_s, prior.rate)
         return cost.part()
+
+    def _nearest(self, key: CostKey, rail: int) -> tuple[CostKey, RailCost]:
+        known = self._known(key, rail)
+        return min(known, key=lambda pair: (_distance(pair[0].size_class, key.size_class), pair[0]))
 
     def _known(self, key: CostKey, rail: int) -> list[tuple[CostKey, RailCost]]:
         return [

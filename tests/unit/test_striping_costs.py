@@ -136,44 +136,54 @@ def test_a_ring_is_taken_to_grow_slower_with_hosts_and_a_switch_not() -> None:
 def test_all_rails_that_take_part_end_at_once_and_the_others_would_end_later(
     costs: list[Line], size: int
 ) -> None:
-    choice = water_fill(dict(enumerate(costs)), size)
-    assert sum(choice.sizes.values()) == pytest.approx(size, rel=1e-6)
+    sizes = water_fill(dict(enumerate(costs)), size)
+    assert sum(sizes.values()) == pytest.approx(size, rel=1e-6)
+    end_s = max(costs[rail].time_s(part) for rail, part in sizes.items())
     for rail, line in enumerate(costs):
-        if rail in choice.sizes:
-            assert line.time_s(choice.sizes[rail]) == pytest.approx(choice.time_s, rel=1e-6)
+        if rail in sizes:
+            assert line.time_s(sizes[rail]) == pytest.approx(end_s, rel=1e-6)
         else:
-            assert line.a_s >= choice.time_s * (1 - 1e-9)
+            assert line.a_s >= end_s * (1 - 1e-9)
 
 
-@given(st.lists(lines, min_size=1, max_size=6), st.integers(1, 1 << 30), st.sets(st.integers(0, 5)))
+def chosen(singles: list[float], costs: list[Line], engaged: set[int] = frozenset()) -> set[int]:  # type: ignore[assignment]
+    split = choose(dict(enumerate(singles)), dict(enumerate(costs)), 4 << 20, 1 << 20, engaged)
+    return {rail for rail, _, _ in split.parts}
+
+
+@given(st.lists(lines, min_size=1, max_size=6), st.integers(1, 1 << 28), st.sets(st.integers(0, 5)))
 def test_a_choice_is_never_slower_than_the_best_rail_alone(
-    costs: list[Line], size: int, engaged: set[int]
+    costs: list[Line], count: int, engaged: set[int]
 ) -> None:
-    singles = {rail: line.time_s(size) for rail, line in enumerate(costs)}
-    choice = choose(singles, dict(enumerate(costs)), size, engaged)
-    assert choice.time_s <= min(singles.values()) * (ENGAGE if len(engaged) == 1 else 1)
-    if len(choice.sizes) > 1:
-        assert choice.time_s <= min(singles.values()) / STAY
+    singles = {rail: line.time_s(4 * count) for rail, line in enumerate(costs)}
+    split = choose(singles, dict(enumerate(costs)), 4 * count, count, engaged)
+    assert split.time_s <= min(singles.values()) * (ENGAGE if len(engaged) == 1 else 1)
+    assert sum(part for _, _, part in split.parts) == count
+    if len(split.parts) > 1:
+        assert split.time_s == time_of(split.parts, dict(enumerate(costs)), 4)
+        assert split.time_s <= min(singles.values()) / STAY
 
 
 def test_a_further_rail_is_engaged_for_five_per_cent_and_left_below_two() -> None:
-    fast, slow = Line(0.0, 1e8), Line(0.0, 0.04e8)
-    singles = {0: 1.0, 1: 25.0}
-    assert set(choose(singles, {0: fast, 1: slow}, 10**8).sizes) == {0}
-    assert set(choose(singles, {0: fast, 1: slow}, 10**8, {0, 1}).sizes) == {0, 1}
-    worse = Line(0.0, 0.01e8)
-    assert set(choose({0: 1.0, 1: 100.0}, {0: fast, 1: worse}, 10**8, {0, 1}).sizes) == {0}
+    fast, slow, slower = (Line(0.0, (4 << 20) * part) for part in (1, 0.04, 0.01))
+    assert chosen([1.0, 25.0], [fast, slow]) == {0}
+    assert chosen([1.0, 25.0], [fast, slow], {0, 1}) == {0, 1}
+    assert chosen([1.0, 100.0], [fast, slower], {0, 1}) == {0}
 
 
 def test_one_rail_is_left_for_another_only_if_that_is_clearly_quicker() -> None:
-    near, far = {0: 1.04, 1: 1.0}, {0: 1.06, 1: 1.0}
-    assert set(choose(near, {}, 1.0, {0}).sizes) == {0}
-    assert set(choose(far, {}, 1.0, {0}).sizes) == {1}
+    assert chosen([1.04, 1.0], [], {0}) == {0}
+    assert chosen([1.06, 1.0], [], {0}) == {1}
 
 
 def test_a_split_that_was_measured_slow_loses_against_one_rail() -> None:
-    crowded = {0: Line(0.0, 0.5e8), 1: Line(0.0, 0.5e8)}
-    assert len(choose({0: 1.0, 1: 1.0}, crowded, 10**8, {0, 1}).sizes) == 1
+    assert len(chosen([1.0, 1.0], [Line(0.0, 2e6), Line(0.0, 2e6)], {0, 1})) == 1
+
+
+def test_a_part_that_would_be_less_than_the_alignment_is_judged_by_what_it_really_is() -> None:
+    costs = {0: Line(0.0019, 4e6), 1: Line(0.0039, 1e6)}  # the least part takes the slow rail 4.9 ms
+    split = choose({0: 0.0041, 1: 0.0127}, costs, 8748, 2187)
+    assert split.parts == ((0, 0, 2187),)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(1e-3, 1e12), min_size=1), st.integers(1, 1 << 24))
@@ -228,7 +238,7 @@ def test_tables_hold_nothing_else() -> None:
 
 
 def items(count: int) -> list[Item]:
-    return [Item(place, 0, KEY, (0, 1), 100, True, 0) for place in range(count)]
+    return [Item(place, 0, KEY, (0, 1), 100, 1, 0) for place in range(count)]
 
 
 def test_the_least_time_over_the_ranks_counts() -> None:

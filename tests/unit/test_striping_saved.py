@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learnt costs in files, and explanations in words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protocol.striped_job import StripedJob, VirtualRail, ideal_shares
+from railweave.hosts.decisions import Ledger
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.striping import Planner, StripedRail, planner_for, saved
+from railweave.hosts.striping.states import ClassState
+
+LARGE = 1 << 20  # elements
+RAILS = [VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e6)]
+
+
+def striped(rails: list[VirtualRail] = RAILS) -> list[StripedRail]:
+    return [StripedRail(f"r{place}", place, rail.kind, 100_000_000, 0.5) for place, rail in enumerate(rails)]
+
+
+def start(path: Path, hosts: int = 4, **options: Any) -> Planner:
+    return planner_for(striped(), hosts, Ledger(), costs=str(path), **options)
+
+
+def hot_job(path: Path, ranks: int = 4) -> StripedJob:
+    return StripedJob(RAILS, ranks, planners=[start(path, ranks) for _ in range(ranks)])
+
+
+@pytest.fixture
+def learnt(tmp_path: Path) -> Path:
+    """A file of costs of a job that has become hot."""
+    job = StripedJob(RAILS, noise=0.02)
+    for _ in range(40):
+        job.call(LARGE)
+        job.call(256)
+    files = [tmp_path / f"costs{rank}.json" for rank in range(job.ranks)]
+    for planner, file in zip(job.planners, files, strict=True):
+        planner.save(file)
+    assert len({file.read_text() for file in files}) == 1  # every rank has learnt the same
+    return files[0]
+
+
+def test_a_job_that_loads_costs_starts_hot(learnt: Path) -> None:
+    job = hot_job(learnt)
+    first = job.call(LARGE)
+    assert first.shares()[1] == pytest.approx(ideal_shares(RAILS, LARGE * 4)[1], abs=0.03)
+    assert first.plan.expected_s == pytest.approx(first.time_s, rel=0.1)
+    assert [each.state for each in job.planners[0]._classes.values()] == [ClassState.HOT]
+
+
+def test_a_save_of_what_was_loaded_is_the_same(learnt: Path, tmp_path: Path) -> None:
+    start(learnt).save(tmp_path / "again.json")
+    before, after = (json.loads(path.read_text())["jobs"][0] for path in (learnt, tmp_path / "again.json"))
+    assert len(before["costs"]) == len(after["costs"]) == 4
+    for one, other in zip(before["costs"], after["costs"], strict=True):
+        for name in ("alone", "shared"):
+            assert (one[name] is None) == (other[name] is None)
+            if one[name] is not None:
+                assert one[name] == pytest.approx(other[name], rel=1e-3)
+
+
+def test_costs_of_other_jobs_do_not_apply_and_that_is_said(learnt: Path) -> None:
+    planner = start(learnt, hosts=6)
+    assert planner.table.keys() == []
+    assert "has costs of other jobs (4 hosts, rails r0 (tcp, 100000000 bit/s)" in planner.note
+    assert "none of 6 hosts" in str(planner.explain(4096))
+    assert "not there yet" in start(learnt.with_name("none.json")).note
+
+
+def test_a_file_holds_several_kinds_of_jobs(learnt: Path) -> None:
+    job = StripedJob(RAILS, 2)
+    for _ in range(20):
+        job.call(LARGE)
+    job.planners[0].save(learnt)
+    job.planners[0].save(learnt)
+    assert [each["hosts"] for each in saved.read(learnt)] == [4, 2]
+    assert start(learnt, 2).table.keys()
+    assert start(learnt, 4).table.keys()
+
+
+def test_ranks_with_different_files_use_none(learnt: Path, tmp_path: Path) -> None:
+    planners = [start(learnt), start(learnt), start(tmp_path / "none.json"), start(learnt)]
+    job = StripedJob(RAILS, planners=planners)
+    assert job.call(LARGE).plan.lesson is not None
+    assert all(not planner.table.keys() for planner in planners)
+    assert all("different costs" in planner.note for planner in planners)
+
+
+def test_a_deterministic_job_takes_loaded_costs_and_stays_with_them(learnt: Path) -> None:
+    planners = [start(learnt, deterministic=True) for _ in range(4)]
+    job = StripedJob(RAILS, planners=planners)
+    parts = {job.call(LARGE).plan.parts for _ in range(30)}
+    assert len(parts) == 1
+    assert job.taken[0].shares()[1] == pytest.approx(ideal_shares(RAILS, LARGE * 4)[1], abs=0.03)
+    assert job.surveys == 1  # the first, which compares the files
+
+
+# ------------------------------------------------------------ hostile files
+
+
+def cost(**changes: Any) -> dict[str, Any]:
+    line = {"a_us": 600.0, "b_bps": 6.4e7, "at_bytes": 4194304, "samples": 5}
+    value = {"rail": "r0", "collective": "all_reduce", "numbers": "float", "size_class": 4194304}
+    return {**value, "alone": line, "shared": None, **changes}
+
+
+def file_of(*costs: Any, **changes: Any) -> dict[str, Any]:
+    rails = [{"name": f"r{place}", "kind": "tcp", "rate_bps": 10**8} for place in range(2)]
+    job = {"hosts": 4, "rails": rails, "costs": list(costs)}
+    return {"format": "railweave costs", "version": 1, "jobs": [job], **changes}
+
+
+def bad_line(**changes: Any) -> dict[str, Any]:
+    return cost(alone={**cost()["alone"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([], r"the file is \[\]: expected an object of format, version, jobs"),
+        (file_of(format="x"), "format is 'x'"),
+        (file_of(version=2), "version is 2: this version of railweave reads 1"),
+        (file_of(version=True), "version is True"),
+        (file_of(jobs={}), r"jobs is \{\}: expected a list"),
+        (file_of(jobs=[{}]), r"jobs\[0\] has \[\]: expected an object of hosts"),
+        (file_of(cost(rail="eth0")), r"jobs\[0\]\.costs\[0\]\.rail is 'eth0': expected one of r0, r1"),
+        (file_of(cost(), cost()), r"costs\[1\]: this class and rail is there before"),
+        (file_of(cost(collective="gather")), "collective is 'gather'"),
+        (file_of(cost(numbers=[])), r"numbers is \[\]"),
+        (file_of(cost(size_class=3)), "size_class is 3: expected a power of two"),
+        (file_of(cost(size_class=1 << 60)), "size_class is"),
+        (file_of(cost(size_class=1.5)), "size_class is 1.5: expected a whole number"),
+        (file_of(cost(alone=None)), "neither alone nor shared"),
+        (file_of(cost(extra=1)), "has .*'extra'"),
+        (file_of(bad_line(a_us=-1)), "alone.a_us is -1: expected a number from 0"),
+        (file_of(bad_line(b_bps=0)), "alone.b_bps is 0"),
+        (file_of(bad_line(b_bps="fast")), "alone.b_bps is 'fast'"),
+        (file_of(bad_line(b_bps=True)), "alone.b_bps is True"),
+        (file_of(bad_line(samples=0)), "alone.samples is 0"),
+        (file_of(bad_line(at_bytes=10**400)), "alone.at_bytes is 1000"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, value: Any, words: str) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(InvalidOption, match=words) as error:
+        start(path)
+    assert str(path) in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ('{"format": NaN}', "NaN is no number"),
+        ("[" * 100_000, "not JSON"),
+        ("1" * 10_000, "not JSON"),
+        ("\ud800".encode("utf-8", "surrogatepass"), "not JSON"),
+    ],
+)
+def test_what_is_no_json_is_said(tmp_path: Path, text: str | bytes, words: str) -> None:
+    path = tmp_path / "costs.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidOption, match=words):
+        start(path)
+
+
+def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOption, match="directory"):
+        start(tmp_path)
+    with pytest.raises(InvalidOption, match="cannot be written"):
+        start(tmp_path / "none").save("/proc/none/costs.json")
+    monkeypatch.setattr(saved, "LARGEST_FILE", 10)
+    (tmp_path / "costs.json").write_text(json.dumps(file_of()))
+    with pytest.raises(InvalidOption, match="larger than 10 bytes"):
+        start(tmp_path / "costs.json")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+PLACES: list[Callable[[dict[str, Any], Any], None]] = [
+    lambda value, junk: value.update(jobs=junk),
+    lambda value, junk: value["jobs"].append(junk),
+    lambda value, junk: value["jobs"][0].update(rails=junk),
+    lambda value, junk: value["jobs"][0]["rails"][0].update(rate_bps=junk),
+    lambda value, junk: value["jobs"][0]["costs"].append(junk),
+    lambda value, junk: value["jobs"][0]["costs"][0].update(alone=junk),
+    lambda value, junk: value["jobs"][0]["costs"][0]["alone"].update(a_us=junk),
+]
+
+
+@given(st.sampled_from(PLACES), JSON)
+def test_any_junk_is_refused_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, place: Callable[[dict[str, Any], Any], None], junk: Any
+) -> None:
+    value = file_of(cost())
+    place(value, junk)
+    path = tmp_path_factory.getbasetemp() / "junk.json"
+    path.write_text(json.dumps(value))
+    with contextlib.suppress(InvalidOption):
+        assert start(path).explain(4096).splits
+
+
+# ------------------------------------------------------------ explanations
+
+
+def test_a_split_is_explained() -> None:
+    job = StripedJob(RAILS)
+    for _ in range(40):
+        job.call(LARGE)
+    told = job.planners[0].explain(LARGE * 4)
+    assert told.state == "hot"
+    assert [(rail.rail, rail.state, rail.source) for rail in told.rails] == [
+        ("r0", "up", "measured"),
+        ("r1", "up", "measured"),
+    ]
+    (chosen,) = [split for split in told.splits if split.chosen]
+    assert chosen.gain == pytest.approx(3 / 8, abs=0.05)
+    assert chosen.time_us == pytest.approx(job.taken[-1].time_s * 1e6, rel=0.05)
+    assert "a split over r0, r1 is predicted to be 3" in told.why
+    text = str(told)
+    assert "->" in text
+    assert "all_reduce sum float32, 4194304 bytes, 4 hosts: hot" in text
+
+
+def test_a_single_rail_is_explained() -> None:
+    job = StripedJob(RAILS)
+    for _ in range(40):
+        job.call(256)
+    told = job.planners[0].explain(1024)
+    (chosen,) = [split for split in told.splits if split.chosen]
+    assert len(chosen.shares) == 1
+    assert "is not cut" in told.why
+
+
+def test_a_split_that_would_not_pay_is_explained() -> None:
+    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e5)])
+    for _ in range(40):
+        job.call(8192)
+    told = job.planners[0].explain(32768)
+    assert [split.chosen for split in told.splits] == [True, False, False]
+    assert "r0 is the quickest rail as far as is known; a split would gain" in told.why
+
+
+def test_rails_that_cannot_are_explained() -> None:
+    job = StripedJob([VirtualRail(0.0003, 1e7, "ina"), VirtualRail(0.0006, 8e6)])
+    job.change([True, False])
+    job.call(LARGE)
+    planner = job.planners[0]
+    told = planner.explain(LARGE * 8, dtype="float64")
+    assert told.splits == ()
+    assert [rail.obstacle for rail in told.rails] == [
+        "dtype: ina reduces bfloat16, float16, float32, int32 with avg, max, min, sum",
+        "down: its cable is out",
+    ]
+    assert told.why == "no rail can carry such calls now"
+    assert planner.explain(LARGE * 4).why == "r0 is the only rail that can carry such calls now"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"size_bytes": 0}, "size_bytes is 0: expected at least 4"),
+        ({"size_bytes": True}, "size_bytes is True"),
+        ({"size_bytes": 10, "collective": "all_gather"}, "at least 16, the least tensor of all_gather"),
+        (
+            {"size_bytes": 64, "collective": "gather"},
+            "unknown collective 'gather': expected one of all_reduce",
+        ),
+        ({"size_bytes": 64, "dtype": "float8"}, "unknown dtype 'float8'"),
+        ({"size_bytes": 64, "op": "xor"}, "unknown op 'xor': expected one of sum"),
+    ],
+)
+def test_questions_that_make_no_sense(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        StripedJob(RAILS).planners[0].explain(**asked)
+
+
+def test_shares_are_those_of_large_calls() -> None:
+    job = StripedJob(RAILS)
+    for _ in range(40):
+        job.call(1 << 23)
+    assert job.planners[0].shares()["r1"] == pytest.approx(3 / 11, abs=0.02)
+    assert StripedJob(RAILS).planner(fixed=True).shares() == {"r0": 0.5, "r1": 0.5}
