@@ -87,11 +87,16 @@ class Tally:
     def line(self) -> str:
         """Say in one line how it goes."""
         found = self.summary()
-        return (
-            f"{found['minutes']:.0f} min: {found['calls']:,} calls, {format_bytes(found['bytes'])} per rank, "
-            f"{found['faults']} faults, {found['longest_s']:.2f} s at most between two, "
-            f"{found['errors']} errors, {found['wrong']} wrong; RSS of rank 0 {found['rss_mib'].get('rank 0', 0.0):.0f} MiB"
+        words = (
+            f"{found['calls']:,} calls",
+            f"{format_bytes(found['bytes'])} per rank",
+            f"{found['faults']} faults",
+            f"{found['longest_s']:.2f} s at most between two calls",
+            f"{found['errors']} errors",
+            f"{found['wrong']} wrong",
+            f"rank 0 has {found['rss_mib'].get('rank 0', 0.0):.0f} MiB",
         )
+        return f"{found['minutes']:.0f} min: {', '.join(words)}"
 
 
 def growth(series: Sequence[tuple[float, float]]) -> float | None:
