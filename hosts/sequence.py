@@ -38,11 +38,12 @@ class CallSequence:
         """Make a call the next one; its op index. InvalidOption says what the agent cannot take."""
         del collective, root
         with self._lock:
-            plan = self._plan(source.dtype.char, op, count)
             self._let_go()
+            op_index, _ = self._agent.plan_point()
+            plan = self._plan(source.dtype.char, op, count)
             try:
-                op_index: int = self._agent.submit(
-                    plan.call, as_bits(source), as_bits(target), plan.parts, start_now
+                self._agent.submit(
+                    op_index, plan.call, as_bits(source), as_bits(target), plan.parts, start_now
                 )
             except ValueError as error:
                 raise InvalidOption(str(error)) from None

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,36 +16,48 @@
 #include <thread>
 #include <vector>
 
+#include "agent/calls.hpp"
+#include "agent/lane_listener.hpp"
+#include "agent/records.hpp"
+#include "agent/recovery_driver.hpp"
 #include "core/collective.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/rail.hpp"
+#include "rails/socket.hpp"
 
 namespace railweave {
 
-/// One rail's part of a tensor, in elements. The parts of a call do not overlap and cover it.
-struct Part {
-  std::size_t rail;
-  std::size_t offset;
-  std::size_t count;
-};
-
-/// One slice as it went, for progress and timelines. Times are CLOCK_MONOTONIC's.
-struct SliceRecord {
-  std::uint32_t op_index;
-  std::size_t rail;
-  Time start;  // when the rail was free for it
-  Time end;
-  std::uint64_t bytes;
-};
-
 enum class Outcome { kDone, kTimeout, kInterrupted };
+enum class Submitted { kYes, kReplan, kNoMemory };
+
+/// Where the next call stands in the sequence that all ranks share.
+struct PlanPoint {
+  std::uint32_t op_index;
+  std::size_t changes;  // so many are known; those from calls up to this one on are in force
+};
+
+/// From this call on, these rails carry calls.
+struct Change {
+  std::uint32_t from_op;
+  std::vector<bool> alive;           // by rail
+  std::vector<std::string> reasons;  // of those that do not; by rail
+};
+
+struct RailState {
+  recovery::State state = recovery::State::kUp;
+  std::string reason{};  // of the last change
+  Time since = 0;
+  std::uint32_t epoch = 0;        // of the last decision
+  std::uint32_t incarnation = 0;  // how often the main lane has been started anew, counting failed trials
+  std::uint64_t failures = 0;     // how often it went down
+};
 
 /// Any thread may call anything. One thread at a time drives the loop: a thread that waits drives it itself,
 /// so that a result needs no hand-over between threads; while nobody waits, a thread of the agent's own does.
 ///
-/// The first failure ends everything: rails let go of all buffers, peers are told, every pending call fails
-/// with it.
-class Agent final : private RailListener {
+/// Without recovery the first failure ends everything: rails let go of all buffers, peers are told, every
+/// pending call fails with it. With recovery that is so for the loss of a rank; rails may die and come back.
+class Agent final : private LaneOwner, private RecoveryOwner {
  public:
   Agent(int rank, int world_size);
   ~Agent() override;
@@ -58,18 +69,38 @@ class Agent final : private RailListener {
 
   /// What a rail needs to be made: its index, and where to report.
   using RailFactory = std::function<std::unique_ptr<Rail>(std::size_t index, EventLoop&, RailListener&)>;
-  std::size_t add_rail(std::string name, const RailFactory& make);
+  std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
   /// Runs `task` on the loop's thread, and hands on what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);
   /// Drives the loop until `reached`, which is asked on the loop's thread, or the first failure (kDone as
   /// well).
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
 
-  /// A collective of `count` elements at `input`, which may be `output`. Both stay valid until the call has
-  /// completed or failed. Without `start_now` it starts when somebody waits, which saves the waiter a
-  /// hand-over.
-  std::uint32_t submit(const CallDescription& call, const std::byte* input, std::byte* output,
-                       std::span<const Part> parts, bool start_now);
+  // ---- recovery, see docs/recovery.md
+
+  /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
+  std::uint16_t open_control(std::size_t rail);
+  /// Once, when all rails are connected and before the first call: from now on rails may die and come back.
+  /// `members`: by rail and rank. std::logic_error if it cannot be.
+  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+                       Duration peer_timeout);
+  /// Waits while the ranks agree on which rails live. One thread at a time asks for the point and submits.
+  Outcome plan_point(PlanPoint& point, Time latest);
+  std::vector<Change> changes(std::size_t since) const;
+  /// Waits until there are more than so many changes, or the first failure.
+  Outcome wait_change(std::size_t since, Time latest);
+  /// Something stands in the way of a rail, until it is cleared by "". Means nothing without recovery.
+  void set_obstacle(std::size_t rail, const std::string& reason);
+  std::vector<RailState> rail_states() const;
+
+  // ---- calls
+
+  /// The call at the last plan point. Its arrays stay valid until it has completed or failed. Without
+  /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. kReplan: it is not taken,
+  /// as the rails have changed since. kNoMemory: not before `room` says so.
+  Submitted submit(const Submission& submission, std::uint32_t op_index, bool start_now);
+  /// Waits until earlier calls have let go of enough memory for another one.
+  Outcome room(Time latest);
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
@@ -93,43 +124,63 @@ class Agent final : private RailListener {
   std::vector<RailStats> stats();
   /// By rail.
   std::vector<std::vector<GroupStats>> groups();
-  std::vector<SliceRecord> drain_records();
+  std::vector<SliceRecord> drain_records(Records::Reader reader);
 
  private:
-  struct Pending {
-    CallDescription call;
-    Time submitted;
-    std::vector<Part> parts;  // those that are not complete
-  };
-  struct Submission {
-    Slice slice;
-    std::size_t rail;
+  struct Place {
+    std::string name;
+    LocalInterface at;
+    std::uint64_t rate_bps;
   };
   // Who drives the loop. A thread that wants the seat wakes the one that holds it, which makes room after its
   // turn.
   enum class Seat { kFree, kBackground, kForeground };
 
-  void slice_done(std::size_t rail, std::uint64_t id, Time now) override;
-  void rail_failed(std::size_t rail, const Failure& failure, Time now) override;
+  // LaneOwner
+  void slice_done(LaneId lane, std::uint64_t id, Time now) override;
+  void rail_failed(LaneId lane, const Failure& failure, Time now) override;
   void stalled(std::size_t rail, const Stall& stall, Time now) override;
-  std::optional<CallDescription> pending_call(std::uint32_t op_index) const override;
+  std::optional<CallDescription> pending_call(LaneId lane, std::uint32_t op_index) const override;
+
+  // RecoveryOwner
+  void freeze() override;
+  recovery::Position position() const override;
+  void commit(const recovery::Commit& commit) override;
+  void start_repairs() override;
+  void all_completed(std::uint32_t op_index) override;
+  void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) override;
+  void restarting(const recovery::Restart& restart) override;
+  std::optional<Calls::Laggard> laggard(std::size_t rail) const override;
+  void peer_lost(int rank, const std::string& reason) override;
 
   void work_in_background();
   void take_seat(std::unique_lock<std::mutex>& lock);
   void leave_seat();
-  template <typename Reached>
+  using Reached = std::function<bool()>;  // asked with the lock held
+  Outcome wait_for(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
   Outcome drive(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
+  void linger_until(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
   bool turn(std::unique_lock<std::mutex>& lock, Time latest);
+
+  void check(const Submission& submission, std::uint32_t op_index) const;
+  bool has_room() const;
   void start_submitted(std::unique_lock<std::mutex>& lock);
+  void start_on_repair_lanes(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
+  void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished, Time now);
   void judge(std::size_t rail, Failure& silence, Time now) const;
   void end_all(const Failure& failure, Time now);
+  bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
 
   const int rank_;
   const int world_size_;
   EventLoop loop_;
-  std::vector<std::unique_ptr<Rail>> rails_;  // grows on the loop's thread
-  std::vector<std::string> names_;
+  // What follows changes on the loop's thread only.
+  std::deque<LaneListener> listeners_;  // by rail; their addresses stay
+  std::vector<std::unique_ptr<Rail>> rails_;
+  std::vector<Place> places_;
+  std::unique_ptr<RecoveryDriver> recovery_;  // made by the first `open_control`
+  std::vector<std::pair<std::size_t, Slice>> to_start_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -139,15 +190,17 @@ class Agent final : private RailListener {
   int seat_wanted_ = 0;       // threads that wait for the seat
   Time last_foreground_ = 0;  // when one left it
   bool stopping_ = false;
-  std::uint32_t next_op_ = 0;
-  std::map<std::uint32_t, Pending> pending_;
-  std::deque<Submission> submitted_;
+  Calls calls_;
   std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
+  bool frozen_ = false;
+  std::vector<Change> changes_;
+  std::size_t planned_changes_ = 0;  // known at the last plan point
+  std::uint32_t released_ = 0;       // calls before this one are complete on all ranks
+  std::vector<RailState> states_;
   std::deque<std::pair<std::size_t, Stall>> stalls_;
   std::set<std::uint32_t> failed_ops_;
   std::optional<Failure> failure_;
-  std::deque<SliceRecord> records_;
-  std::vector<Time> rail_free_;  // end of the rail's last slice
+  Records records_;
 
   std::thread background_;
 };

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "bindings/agent_values.hpp"
 #include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
@@ -59,8 +60,9 @@ class PythonAgent {
   std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address, std::string interface,
                                                 std::uint64_t rate_bps, double peer_timeout_s) {
     TcpTransport* transport = nullptr;
-    const std::size_t index =
-        agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+    const std::size_t index = agent_.add_rail(
+        std::move(name), {address, interface}, rate_bps,
+        [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
           const TcpTransportOptions options{.local = {.address = address, .interface = interface},
                                             .liveness = liveness(peer_timeout_s)};
           auto made = std::make_unique<TcpTransport>(loop, options);
@@ -91,8 +93,9 @@ class PythonAgent {
                                                               std::string interface, std::uint64_t rate_bps,
                                                               double peer_timeout_s) {
     RdmaTransport* transport = nullptr;
-    const std::size_t index =
-        agent_.add_rail(std::move(name), [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+    const std::size_t index = agent_.add_rail(
+        std::move(name), {address, interface}, rate_bps,
+        [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
           const RdmaTransportOptions options{.interface = interface,
                                              .address = address,
                                              .rate_bps = rate_bps,
@@ -119,8 +122,9 @@ class PythonAgent {
     const InaRailOptions options{.address = address, .interface = interface, .rate_bps = rate_bps};
     InaRail* rail = nullptr;
     TcpTransport* control = nullptr;
-    const std::size_t index =
-        agent_.add_rail(std::move(name), [&](std::size_t place, EventLoop& loop, RailListener& listener) {
+    const std::size_t index = agent_.add_rail(
+        std::move(name), {address, interface}, rate_bps,
+        [&](std::size_t place, EventLoop& loop, RailListener& listener) {
           auto guarded = std::make_unique<GuardedRail>(place, listener);
           for (int attempt = 1;; ++attempt) {
             auto made = std::make_unique<InaRail>(place, loop, options, guarded->listener());
@@ -161,21 +165,50 @@ class PythonAgent {
     agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
   }
 
-  std::uint32_t submit(const CallDescription& call, const InputArray& input, const OutputArray& output,
-                       const Parts& parts, bool start_now) {
-    const std::size_t bytes = call.count * item_size(call.dtype);
-    if (input.nbytes() != bytes || output.nbytes() != bytes)
-      throw std::invalid_argument("arrays are not of this size");
+  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members, double peer_timeout_s) {
+    std::vector<std::vector<SocketAddress>> native;
+    for (const Addresses& rail : members) {
+      auto& sockets = native.emplace_back();
+      for (const auto& [address, port] : rail) sockets.push_back({.address = address, .port = port});
+    }
+    agent_.enable_recovery(token, native, static_cast<Duration>(peer_timeout_s * kSecond));
+  }
+
+  std::pair<std::uint32_t, std::size_t> plan_point(std::optional<double> timeout_s) {
+    PlanPoint point{};
+    const nb::gil_scoped_release release;
+    if (!wait_checking_signals([&](Time latest) { return agent_.plan_point(point, latest); },
+                               deadline_after(timeout_s)))
+      raise_timeout("the ranks have not agreed on the rails that live in time");
+    return {point.op_index, point.changes};
+  }
+
+  bool wait_change(std::size_t since, std::optional<double> timeout_s) {
+    const nb::gil_scoped_release release;
+    return wait_checking_signals([&](Time latest) { return agent_.wait_change(since, latest); },
+                                 deadline_after(timeout_s));
+  }
+
+  bool submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
+              const OutputArray& output, const Parts& parts, bool start_now, double expected_s,
+              std::optional<double> timeout_s) {
     std::vector<Part> native;
     for (const auto& [rail, offset, count] : parts)
       native.push_back({.rail = rail, .offset = offset, .count = count});
-    const auto* from = static_cast<const std::byte*>(input.data());
-    auto* to = static_cast<std::byte*>(output.data());
-    if (from != to && from < to + bytes && to < from + bytes) {
-      throw std::invalid_argument("out overlaps the input without being it");
-    }
+    const Submission submission{.call = call,
+                                .input = static_cast<const std::byte*>(input.data()),
+                                .output = static_cast<std::byte*>(output.data()),
+                                .parts = native,
+                                .expected = static_cast<Duration>(expected_s * kSecond)};
+    check_arrays(submission, input.nbytes(), output.nbytes());
     const nb::gil_scoped_release release;
-    return agent_.submit(call, from, to, native, start_now);
+    const Time latest = deadline_after(timeout_s);
+    for (;;) {
+      const Submitted submitted = agent_.submit(submission, op_index, start_now);
+      if (submitted != Submitted::kNoMemory) return submitted == Submitted::kYes;
+      if (!wait_checking_signals([&](Time until) { return agent_.room(until); }, latest))
+        raise_timeout("earlier calls have not let go of their memory in time: a rank is late");
+    }
   }
 
   // False: the time is up. A failure is for the caller to ask for.
@@ -194,6 +227,31 @@ class PythonAgent {
             .slots = slots,
             .lanes = lanes,
             .world_size = agent_.world_size()};
+  }
+
+  void check_arrays(const Submission& submission, std::size_t input_bytes, std::size_t output_bytes) const {
+    const CallDescription& call = submission.call;
+    const auto [reads, writes] = bytes_of(call, agent_.rank(), agent_.world_size());
+    if ((reads > 0 && input_bytes != reads) || output_bytes != writes) {
+      throw std::invalid_argument("arrays are of " + std::to_string(input_bytes) + " and " +
+                                  std::to_string(output_bytes) + " bytes instead of " +
+                                  std::to_string(reads) + " and " + std::to_string(writes));
+    }
+    const std::byte* from = submission.input;
+    const std::byte* to = submission.output;
+    if (reads == 0 || from >= to + writes || to >= from + reads) return;
+    // One side may lie in the other where both hold the same: the own shard's place, or all of it.
+    const auto rank = static_cast<std::size_t>(agent_.rank());
+    if (reads > writes ? from + rank * writes == to : to + (writes > reads ? rank * reads : 0) == from)
+      return;
+    throw std::invalid_argument("out overlaps the input without being it, or this rank's shard of it");
+  }
+
+  // Called without the GIL; takes it for good.
+  [[noreturn]] static void raise_timeout(const char* message) {
+    const nb::gil_scoped_acquire acquire;
+    PyErr_SetString(PyExc_TimeoutError, message);
+    throw nb::python_error();
   }
 
   // Called without the GIL; takes it when it is time to look at signals, whose handlers may raise.
@@ -218,91 +276,11 @@ class PythonAgent {
   Agent agent_;
 };
 
-void bind_values(nb::module_& sub) {
-  nb::enum_<FailureKind>(sub, "FailureKind")
-      .value("PEER_LOST", FailureKind::kPeerLost)
-      .value("MISMATCH", FailureKind::kMismatch)
-      .value("RAIL_DOWN", FailureKind::kRailDown)
-      .value("INTERNAL", FailureKind::kInternal)
-      .value("SILENT", FailureKind::kSilent, "of a rail: its agent finds out which it is");
-  nb::class_<Stall>(sub, "Stall",
-                    "Contributions to a tree are silent; whether probes are answered, and by whom")
-      .def_ro("group", &Stall::group)
-      .def_ro("first_switch_ok", &Stall::first_switch_ok)
-      .def_ro("root_ok", &Stall::root_ok);
-  nb::class_<GroupStats>(sub, "GroupStats", "One aggregation tree's counts since it was formed")
-      .def_ro("group", &GroupStats::group)
-      .def_ro("slots", &GroupStats::slots)
-      .def_ro("in_flight", &GroupStats::in_flight)
-      .def_ro("window", &GroupStats::window)
-      .def_ro("rtt_ns", &GroupStats::rtt)
-      .def_ro("contributions", &GroupStats::contributions)
-      .def_ro("results", &GroupStats::results)
-      .def_ro("retransmissions", &GroupStats::retransmissions)
-      .def_ro("early_retransmissions", &GroupStats::early_retransmissions)
-      .def_ro("timeouts", &GroupStats::timeouts)
-      .def_ro("stale", &GroupStats::stale)
-      .def_ro("duplicates", &GroupStats::duplicates)
-      .def_ro("mismatches", &GroupStats::mismatches)
-      .def_ro("refused", &GroupStats::refused)
-      .def_ro("probes_sent", &GroupStats::probes_sent)
-      .def_ro("probes_answered", &GroupStats::probes_answered)
-      .def_ro("nonfinite_chunks", &GroupStats::nonfinite_chunks)
-      .def_ro("moves", &GroupStats::moves)
-      .def_ro("error_bound", &GroupStats::error_bound);
-  nb::class_<Failure>(sub, "Failure", "What has ended a communicator; `rank` is the peer concerned, or -1")
-      .def(
-          "__init__",
-          [](Failure* self, FailureKind kind, int rank, std::string message, std::string rail) {
-            new (self)
-                Failure{.kind = kind, .rank = rank, .message = std::move(message), .rail = std::move(rail)};
-          },
-          nb::arg("kind"), nb::arg("rank"), nb::arg("message"), nb::arg("rail") = "")
-      .def_ro("kind", &Failure::kind)
-      .def_ro("rank", &Failure::rank)
-      .def_ro("message", &Failure::message)
-      .def_ro("rail", &Failure::rail, "where it happened; empty if not on a rail")
-      .def_ro("by_peer", &Failure::by_peer, "of SILENT: the other end has ended the connection itself");
-  nb::class_<RailStats>(sub, "RailStats",
-                        "Counts since the rail was opened; `busy_ns` is time with a slice in progress")
-      .def_ro("slices", &RailStats::slices)
-      .def_ro("payload_bytes", &RailStats::payload_bytes)
-      .def_ro("bytes_sent", &RailStats::bytes_sent)
-      .def_ro("bytes_received", &RailStats::bytes_received)
-      .def_ro("packets_sent", &RailStats::packets_sent)
-      .def_ro("packets_received", &RailStats::packets_received)
-      .def_ro("retransmissions", &RailStats::retransmissions)
-      .def_ro("duplicates", &RailStats::duplicates)
-      .def_ro("malformed", &RailStats::malformed)
-      .def_ro("busy_ns", &RailStats::busy);
-  nb::class_<SliceRecord>(sub, "SliceRecord",
-                          "One slice as it went; times in nanoseconds of time.monotonic_ns()")
-      .def_ro("op_index", &SliceRecord::op_index)
-      .def_ro("rail", &SliceRecord::rail)
-      .def_ro("start_ns", &SliceRecord::start)
-      .def_ro("end_ns", &SliceRecord::end)
-      .def_ro("bytes", &SliceRecord::bytes);
-  nb::class_<CallDescription>(sub, "Call", "A collective call; the agent gives it its index")
-      .def(
-          "__init__",
-          [](CallDescription* self, DType dtype, ReduceOp op, std::uint64_t count, Collective collective,
-             std::uint16_t root) {
-            new (self) CallDescription{.op_index = 0,
-                                       .collective = collective,
-                                       .dtype = dtype,
-                                       .op = op,
-                                       .root = root,
-                                       .count = count};
-          },
-          nb::arg("dtype"), nb::arg("op"), nb::arg("count"), nb::arg("collective") = Collective::kAllReduce,
-          nb::arg("root") = 0);
-}
-
 }  // namespace
 
 void bind_agent(nb::module_& m) {
   nb::module_ sub = m.def_submodule("agent", "The agent of a communicator");
-  bind_values(sub);
+  bind_agent_values(sub);
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
@@ -331,11 +309,43 @@ void bind_agent(nb::module_& m) {
       .def("resume_ina", &PythonAgent::resume_ina, nb::arg("rail"), nb::arg("group"), nb::arg("place"),
            nb::arg("resume_from"), Release(),
            "The tree of the paused group goes on at another place from that chunk. ValueError if it cannot")
-      .def("submit", &PythonAgent::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
-           nb::arg("parts"), nb::arg("start_now") = true,
-           "Start a collective over parts (rail, offset, count), in elements; its op index. Keep both arrays "
-           "alive until "
-           "it is done. Without start_now it starts with the first wait")
+      .def(
+          "open_control", [](PythonAgent& self, std::size_t rail) { return self.agent().open_control(rail); },
+          nb::arg("rail"), Release(),
+          "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
+          "(repair)")
+      .def("enable_recovery", &PythonAgent::enable_recovery, nb::arg("token"), nb::arg("members"),
+           nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
+           "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
+           "and "
+           "rank. Once, after all rails are connected and before the first call")
+      .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
+           "(op index of the next call, number of changes known): plan it by these, then submit. Waits while "
+           "the ranks agree on which rails live. TimeoutError")
+      .def(
+          "changes", [](PythonAgent& self, std::size_t since) { return self.agent().changes(since); },
+          nb::arg("since") = 0, "The changes after so many, in order")
+      .def("wait_change", &PythonAgent::wait_change, nb::arg("since"), nb::arg("timeout_s") = nb::none(),
+           "Wait until there are more than so many changes or everything has ended; False if the time is up")
+      .def(
+          "set_obstacle",
+          [](PythonAgent& self, std::size_t rail, const std::string& text) {
+            self.agent().set_obstacle(rail, text);
+          },
+          nb::arg("rail"), nb::arg("text"), Release(),
+          "Something stands in the way of a rail on this rank, until it is cleared by ''")
+      .def(
+          "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); },
+          "RailState of every rail")
+      .def(
+          "submit", &PythonAgent::submit, nb::arg("op_index"), nb::arg("call"), nb::arg("input"),
+          nb::arg("output"), nb::arg("parts"), nb::arg("start_now") = true, nb::arg("expected_s") = 0.0,
+          nb::arg("timeout_s") = nb::none(),
+          "Start the call at the last plan point over parts (rail, offset, count), in elements (of a shard "
+          "for "
+          "reduce_scatter and all_gather). False: the rails have changed since, plan again. Keep both arrays "
+          "alive until it is done. Without start_now it starts with the first wait. A rail that takes much "
+          "longer than expected_s (0: unknown) counts as dead. TimeoutError if there is no memory in time")
       .def("wait", &PythonAgent::wait, nb::arg("op_index"), nb::arg("timeout_s") = nb::none(),
            "Wait until the call is done or has failed; False if the time is up")
       .def(
@@ -374,8 +384,12 @@ void bind_agent(nb::module_& m) {
           nb::arg("timeout_s"), Release(),
           "(rail, Stall): wait for the next one; None after the timeout, or when the agent is closed")
       .def(
-          "drain_records", [](PythonAgent& self) { return self.agent().drain_records(); },
-          "The slices that have ended since the last call");
+          "drain_records", [](PythonAgent& self) { return self.agent().drain_records(Records::kUser); },
+          "The slices that have ended since the last call")
+      .def(
+          "drain_measurements",
+          [](PythonAgent& self) { return self.agent().drain_records(Records::kStriper); },
+          "The same for the striper, whatever others have drained");
 }
 
 }  // namespace railweave

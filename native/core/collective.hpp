@@ -8,6 +8,11 @@
 namespace railweave {
 
 enum class Collective : std::uint8_t { kAllReduce = 0, kReduceScatter = 1, kAllGather = 2, kBroadcast = 3 };
+/// Whether the tensor on one side is world_size times the one on the other: a shard of each rank.
+constexpr bool is_sharded(Collective collective) {
+  return collective == Collective::kReduceScatter || collective == Collective::kAllGather;
+}
+
 enum class DType : std::uint8_t {
   kFloat32 = 0,
   kInt32 = 1,

@@ -34,8 +34,8 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-Socket bound(const LocalInterface& local, std::uint16_t port) {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Socket bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
+  Socket socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise("socket");
   if (!local.interface.empty() && setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
                                              static_cast<socklen_t>(local.interface.size())) < 0) {
@@ -65,6 +65,10 @@ Socket listen_on(const LocalInterface& local, std::uint16_t port) {
   Socket socket = bound(local, port);
   if (listen(socket.fd(), kBacklog) < 0) raise("cannot listen on " + local.address);
   return socket;
+}
+
+Socket datagrams_on(const LocalInterface& local, std::uint16_t port) {
+  return bound(local, port, SOCK_DGRAM);
 }
 
 Socket dial(const LocalInterface& local, const SocketAddress& remote) {

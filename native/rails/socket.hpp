@@ -45,7 +45,8 @@ class Socket {
 
 // All sockets are non-blocking. What cannot be made throws std::system_error that names address and
 // interface.
-Socket listen_on(const LocalInterface& local, std::uint16_t port);  // 0: any free one
+Socket listen_on(const LocalInterface& local, std::uint16_t port);     // 0: any free one
+Socket datagrams_on(const LocalInterface& local, std::uint16_t port);  // UDP, bound
 Socket dial(const LocalInterface& local,
             const SocketAddress& remote);    // connecting; writable when it is done
 Socket accept_from(const Socket& listener);  // empty if there is nobody

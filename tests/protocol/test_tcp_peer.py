@@ -62,7 +62,9 @@ class Host:
     def start(self) -> int:
         self.arrays = np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32)
         call = Call(DType.FLOAT32, ReduceOp.SUM, COUNT)
-        return self.agent.submit(call, *self.arrays, [(self.rail, 0, COUNT)])
+        op: int = self.agent.plan_point()[0]
+        self.agent.submit(op, call, *self.arrays, [(self.rail, 0, COUNT)])
+        return op
 
 
 @pytest.fixture
@@ -186,7 +188,8 @@ places = [("127.0.0.1", int(sys.argv[2])), ("127.0.0.1", port)]
 assert agent.connect_tcp(rail, int(sys.argv[1]), places, 30) == []
 x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
 while True:
-    op = agent.submit(Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
+    op, _ = agent.plan_point()
+    agent.submit(op, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
     assert agent.wait(op, 30)
     assert agent.failure() is None, agent.failure().message
 """
@@ -204,9 +207,9 @@ def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> Non
         x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
         killed = 0.0
         for number in range(10_000):
-            op = host.agent.submit(
-                Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(host.rail, 0, x.size)]
-            )
+            op, _ = host.agent.plan_point()
+            call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
+            host.agent.submit(op, call, x, out, [(host.rail, 0, x.size)])
             if number == 20:
                 peer.kill()
                 killed = time.monotonic()

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/calls.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace railweave {
+
+// ---------------------------------------------------------------- submission
+
+void Calls::add_rail() {
+  main_.emplace_back();
+  repair_.emplace_back();
+}
+
+void Calls::keep() { keeping_ = true; }
+
+// An all_reduce is done anew only while it is complete nowhere: then the caller's input is still there.
+std::size_t Calls::kept_input(const CallDescription& call) const {
+  return call.collective == Collective::kAllReduce ? 0 : bytes_of(call, rank_, world_size_).input;
+}
+
+Calls::Memory Calls::reserve(const CallDescription& call) {
+  if (!keeping_) return {};
+  Memory memory{.result = pool_.take(bytes_of(call, rank_, world_size_).output), .input = {}};
+  if (const std::size_t bytes = kept_input(call); bytes > 0) memory.input = pool_.take(bytes);
+  return memory;
+}
+
+void Calls::fill(const Submission& submission, const Memory& memory) const {
+  if (memory.input) std::memcpy(memory.input.data(), submission.input, kept_input(submission.call));
+}
+
+void Calls::submit(const Submission& submission, Memory memory, Time now) {
+  Call& call = calls_.emplace_back();
+  call.description = submission.call;
+  call.description.op_index = next_++;
+  call.input = memory.input ? memory.input.data() : submission.input;
+  call.output = memory.result ? memory.result.data() : submission.output;
+  call.caller = submission.output;
+  call.memory = std::move(memory);
+  call.parts.assign(submission.parts.begin(), submission.parts.end());
+  call.submitted = call.last_done = now;
+  call.expected = submission.expected;
+  ++pending_;
+  for (const Part& part : call.parts)
+    call.pieces.push_back({.rail = part.rail, .offset = part.offset, .count = part.count});
+  for (const recovery::Commit& commit : standing_) {
+    if (call.description.op_index < commit.boundary)
+      call.pieces = recut(call.description, world_size_, call.parts, false, call.pieces, commit);
+  }
+  std::erase_if(standing_, [this](const auto& commit) { return commit.boundary <= next_; });
+  enqueue(call);
+}
+
+void Calls::skip() {
+  ++next_;
+  if (calls_.empty()) first_ = next_;
+}
+
+// Gives new pieces their places, behind those that their lanes have.
+void Calls::enqueue(Call& call) {
+  call.missing = 0;
+  for (Piece& piece : call.pieces) {
+    if (piece.needed && !piece.done) ++call.missing;
+    if (piece.id != 0) continue;
+    piece.id = next_id_++;
+    lane({.rail = piece.rail, .repair = piece.repair})
+        .queue.push_back({.op_index = call.description.op_index, .id = piece.id, .needed = piece.needed});
+  }
+}
+
+// ---------------------------------------------------------------- on the lanes
+
+std::optional<Slice> Calls::take(LaneId id, std::uint32_t upto) {
+  Lane& from = lane(id);
+  if (from.taken == from.queue.size()) return std::nullopt;
+  const Place& place = from.queue[from.taken];
+  if (place.op_index >= upto) return std::nullopt;
+  ++from.taken;
+  const Call& call = *find(place.op_index);
+  return slice_of(call, *std::find_if(call.pieces.begin(), call.pieces.end(),
+                                      [&place](const Piece& piece) { return piece.id == place.id; }));
+}
+
+Slice Calls::slice_of(const Call& call, const Piece& piece) const {
+  const std::size_t at = piece.offset * item_size(call.description.dtype);
+  Slice slice{.id = piece.id,
+              .call = call.description,
+              .input = call.input == nullptr ? nullptr : call.input + at,
+              .output = call.output + at,
+              .count = piece.count,
+              .stride = is_sharded(call.description.collective) ? call.description.count : 0,
+              .rank = rank_,
+              .world_size = world_size_};
+  if (piece.fetch_from < 0) return slice;
+  slice.call.collective = Collective::kBroadcast;
+  slice.call.op = ReduceOp::kSum;
+  slice.call.root = static_cast<std::uint16_t>(piece.fetch_from);
+  slice.input = slice.output;  // the result that lies here, at the root
+  return slice;
+}
+
+std::optional<Calls::Finished> Calls::finish(LaneId id, std::uint64_t slice, Time now) {
+  Lane& on = lane(id);
+  if (on.taken == 0 || on.queue.front().id != slice) return std::nullopt;
+  Call& call = *find(on.queue.front().op_index);
+  Piece& piece = *std::find_if(call.pieces.begin(), call.pieces.end(),
+                               [slice](const Piece& held) { return held.id == slice; });
+  on.queue.pop_front();
+  --on.taken;
+  piece.done = true;
+  const bool last = piece.needed && --call.missing == 0;
+  Finished finished{.op_index = call.description.op_index,
+                    .bytes = tensor_bytes(call.description, piece.count, world_size_),
+                    .start = std::max(call.submitted, std::exchange(on.free_since, now)),
+                    .last = last,
+                    .delivery = {}};
+  call.last_done = now;
+  if (last && call.memory.result) {
+    finished.delivery = {.to = call.caller,
+                         .from = call.output,
+                         .bytes = bytes_of(call.description, rank_, world_size_).output};
+  }
+  if (call.complete) let_go();
+  return finished;
+}
+
+void Calls::complete(std::uint32_t op_index) {
+  Call& call = *find(op_index);
+  if (std::exchange(call.complete, true)) return;
+  --pending_;
+  while (const Call* next = find(completed_)) {
+    if (!next->complete) break;
+    ++completed_;
+  }
+  let_go();
+}
+
+void Calls::release(std::uint32_t op_index) {
+  released_ = std::max(released_, op_index);
+  let_go();
+}
+
+// A rank may have completed a call and still have a piece of it for the others: then its memory stays.
+void Calls::let_go() {
+  while (!calls_.empty()) {
+    const Call& front = calls_.front();
+    if (!front.complete || (keeping_ && first_ >= released_)) return;
+    if (!std::all_of(front.pieces.begin(), front.pieces.end(), [](const Piece& p) { return p.done; })) return;
+    calls_.pop_front();
+    ++first_;
+  }
+}
+
+std::vector<std::uint32_t> Calls::abandon() {
+  std::vector<std::uint32_t> given_up;
+  for (const Call& call : calls_) {
+    if (!call.complete) given_up.push_back(call.description.op_index);
+  }
+  for (std::size_t rail = 0; rail < main_.size(); ++rail) main_[rail] = repair_[rail] = {};
+  calls_.clear();
+  standing_.clear();
+  first_ = next_;
+  pending_ = 0;
+  return given_up;
+}
+
+// ---------------------------------------------------------------- recovery
+
+// What is on a lane for the others' sake alone does not count: this rank has it already.
+std::uint32_t Calls::reached(const Lane& lane) const {
+  const auto needed =
+      std::find_if(lane.queue.begin(), lane.queue.end(), [](const Place& p) { return p.needed; });
+  return needed == lane.queue.end() ? next_ : needed->op_index;
+}
+
+recovery::Position Calls::position() const {
+  recovery::Position position{.submitted = next_};
+  for (std::size_t rail = 0; rail < main_.size(); ++rail) {
+    position.main.push_back(reached(main_[rail]));
+    position.repair.push_back(reached(repair_[rail]));
+  }
+  return position;
+}
+
+void Calls::apply(const recovery::Commit& commit) {
+  for (std::size_t rail = 0; rail < main_.size(); ++rail) {
+    repair_[rail] = {};
+    if (!recovery::has(commit.alive, rail)) main_[rail] = {};
+  }
+  for (Call& call : calls_) {
+    if (call.description.op_index >= commit.boundary) break;
+    call.pieces = recut(call.description, world_size_, call.parts, call.complete, call.pieces, commit);
+    enqueue(call);
+  }
+  if (commit.boundary > next_) standing_.push_back(commit);
+  let_go();
+}
+
+// ---------------------------------------------------------------- questions
+
+Calls::Call* Calls::find(std::uint32_t op_index) {
+  return op_index >= first_ && op_index < next_ ? &calls_[op_index - first_] : nullptr;
+}
+
+const Calls::Call* Calls::find(std::uint32_t op_index) const {
+  return op_index >= first_ && op_index < next_ ? &calls_[op_index - first_] : nullptr;
+}
+
+bool Calls::pending(std::uint32_t op_index) const {
+  const Call* call = find(op_index);
+  return call != nullptr && !call->complete;
+}
+
+std::optional<CallDescription> Calls::description(std::uint32_t op_index) const {
+  const Call* call = find(op_index);
+  if (call == nullptr || call->complete) return std::nullopt;
+  return call->description;
+}
+
+bool Calls::has_part(std::uint32_t op_index, std::size_t rail) const {
+  const Call* call = find(op_index);
+  return call != nullptr && std::any_of(call->parts.begin(), call->parts.end(),
+                                        [rail](const Part& part) { return part.rail == rail; });
+}
+
+std::vector<std::size_t> Calls::lagging(std::uint32_t op_index) const {
+  std::vector<std::size_t> rails;
+  const Call* call = find(op_index);
+  if (call == nullptr || call->complete) return rails;
+  for (const Piece& piece : call->pieces) {
+    if (piece.needed && !piece.done) rails.push_back(piece.rail);
+  }
+  return rails;
+}
+
+std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
+  const Lane& lane = main_[rail];
+  if (lane.taken == 0) return std::nullopt;
+  const Call& call = *find(lane.queue.front().op_index);
+  if (call.pieces.size() < 2 || call.missing != 1) return std::nullopt;
+  return Laggard{.rail = rail,
+                 .op_index = call.description.op_index,
+                 .others = call.last_done - call.submitted,
+                 .expected = call.expected,
+                 .since = std::max(call.submitted, lane.free_since)};
+}
+
+}  // namespace railweave

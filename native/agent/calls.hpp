@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of one rank from their submission until no rank needs them any more, and the pieces of them that
+// wait or run on each lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "agent/buffer_pool.hpp"
+#include "agent/pieces.hpp"
+#include "core/collective.hpp"
+#include "core/time.hpp"
+#include "rails/rail.hpp"
+#include "recovery/types.hpp"
+
+namespace railweave {
+
+/// A rail's main lane, which every call goes by, or the one on which lost pieces are repaired.
+struct LaneId {
+  std::size_t rail;
+  bool repair = false;
+
+  bool operator==(const LaneId&) const = default;
+};
+
+/// What the caller of a collective hands over. Both arrays stay valid until the call is complete.
+struct Submission {
+  CallDescription call;
+  const std::byte* input;
+  std::byte* output;
+  std::span<const Part> parts;
+  Duration expected = 0;  // 0: unknown
+};
+
+/// Bookkeeping without threads, sockets or a clock.
+///
+/// With `keep`, rails write into memory of this table, so that a call whose rail has died can be repaired;
+/// the result is copied to the caller when it is complete, and kept until `release`. Of collectives that are
+/// done anew even when some ranks have completed them (all but all_reduce) the input is kept as well.
+class Calls {
+ public:
+  /// Memory that a call is given before it is submitted.
+  struct Memory {
+    BufferPool::Buffer result{};
+    BufferPool::Buffer input{};
+  };
+  /// A result on its way to the caller.
+  struct Delivery {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  struct Finished {
+    std::uint32_t op_index;
+    std::uint64_t bytes;               // of the piece, as tensor_bytes
+    Time start;                        // when the lane was free for it
+    bool last;                         // the call's result is there: deliver it, then `complete`
+    std::optional<Delivery> delivery;  // with `last`, if the caller has not got it already
+  };
+  struct Laggard {
+    std::size_t rail;
+    std::uint32_t op_index;
+    Duration others;    // from the submission until all other pieces were done
+    Duration expected;  // as submitted
+    Time since;         // when the rail was free for its piece
+  };
+
+  Calls(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+
+  void add_rail();
+  void keep();  // from now on; before the first call
+
+  /// The index of the next call. All before it have been submitted.
+  std::uint32_t next() const { return next_; }
+  /// Bytes that are kept until `release`.
+  std::size_t kept_bytes() const { return pool_.taken(); }
+  std::size_t kept_calls() const { return calls_.size(); }
+
+  /// What `submit` wants of memory for this call, with nothing in it. std::bad_alloc.
+  Memory reserve(const CallDescription& call);
+  /// Fills it with what is to be kept. Touches nothing of this table.
+  void fill(const Submission& submission, const Memory& memory) const;
+  /// Takes the next call; cuts it as the commits say that came before it and hold for it.
+  void submit(const Submission& submission, Memory memory, Time now);
+  /// Lets the next call's index pass without a call: it has failed before it began.
+  void skip();
+  /// The next slice of a call that this lane may start, in order; at most of `upto`.
+  std::optional<Slice> take(LaneId lane, std::uint32_t upto);
+  /// The lane's slices end in the order in which they were taken. Nothing if this is not the one.
+  std::optional<Finished> finish(LaneId lane, std::uint64_t id, Time now);
+  /// The caller has the result.
+  void complete(std::uint32_t op_index);
+
+  bool pending(std::uint32_t op_index) const;  // submitted and not complete
+  std::optional<CallDescription> description(std::uint32_t op_index) const;
+  bool has_part(std::uint32_t op_index, std::size_t rail) const;
+  std::vector<std::size_t> lagging(std::uint32_t op_index) const;
+  std::size_t pending_calls() const { return pending_; }
+
+  /// How far this rank is: per lane, it has all that it needs of calls before that one.
+  recovery::Position position() const;
+  /// Calls before the boundary are cut anew; the pieces on lanes that have ended are gone from them.
+  void apply(const recovery::Commit& commit);
+  /// Calls before this one are complete here.
+  std::uint32_t completed() const { return completed_; }
+  /// No rank needs calls before this one.
+  void release(std::uint32_t op_index);
+  /// Gives all calls up. The indices of those that were pending.
+  std::vector<std::uint32_t> abandon();
+
+  /// The oldest piece on the rail's main lane, if it is all that its call, which other rails carry too, waits
+  /// for.
+  std::optional<Laggard> laggard(std::size_t rail) const;
+
+ private:
+  struct Call {
+    CallDescription description;
+    const std::byte* input;
+    std::byte* output;  // what rails write
+    std::byte* caller;  // where the result goes
+    Memory memory{};
+    std::vector<Part> parts{};
+    std::vector<Piece> pieces{};
+    std::size_t missing = 0;  // pieces that are needed and not done
+    bool complete = false;
+    Time submitted = 0;
+    Time last_done = 0;
+    Duration expected = 0;
+  };
+  struct Place {
+    std::uint32_t op_index;
+    std::uint64_t id;
+    bool needed;
+  };
+  struct Lane {
+    std::deque<Place> queue{};  // pieces that are not done, in order
+    std::size_t taken = 0;      // so many of them are with the rail
+    Time free_since = 0;        // end of the last piece
+  };
+
+  Call* find(std::uint32_t op_index);
+  const Call* find(std::uint32_t op_index) const;
+  Lane& lane(LaneId id) { return id.repair ? repair_[id.rail] : main_[id.rail]; }
+  std::size_t kept_input(const CallDescription& call) const;
+  std::uint32_t reached(const Lane& lane) const;
+  void enqueue(Call& call);
+  Slice slice_of(const Call& call, const Piece& piece) const;
+  void let_go();
+
+  const int rank_;
+  const int world_size_;
+  bool keeping_ = false;
+  BufferPool pool_;  // outlives the calls
+  std::vector<Lane> main_;
+  std::vector<Lane> repair_;
+  std::deque<Call> calls_;                  // from first_ on
+  std::vector<recovery::Commit> standing_;  // those that hold for calls that have not been submitted yet
+  std::uint32_t first_ = 0;
+  std::uint32_t next_ = 0;
+  std::uint32_t completed_ = 0;
+  std::uint32_t released_ = 0;
+  std::uint64_t next_id_ = 1;
+  std::size_t pending_ = 0;
+};
+
+}  // namespace railweave

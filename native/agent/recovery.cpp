@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recovery means for an agent's calls.
+#include <stdexcept>
+
+#include "agent/agent.hpp"
+
+namespace railweave {
+
+std::uint16_t Agent::open_control(std::size_t rail) {
+  std::uint16_t port = 0;
+  on_loop([&] {
+    RecoveryOwner& owner = *this;
+    LaneOwner& lanes = *this;
+    if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, owner, lanes, rank_, world_size_);
+    port = recovery_->open(rail, places_.at(rail).at, places_[rail].rate_bps);
+  });
+  return port;
+}
+
+void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+                            Duration peer_timeout) {
+  on_loop([&] {
+    if (!recovery_ || recovery_->enabled())
+      throw std::logic_error("recovery is enabled once, after its ports");
+    if (rails_.size() < 2 || world_size_ < 2)
+      throw std::logic_error("recovery wants two rails and two ranks");
+    if (members.size() != rails_.size())
+      throw std::invalid_argument("members of " + std::to_string(members.size()) + " rails instead of " +
+                                  std::to_string(rails_.size()));
+    for (const auto& ranks : members) {
+      if (ranks.size() != static_cast<std::size_t>(world_size_))
+        throw std::invalid_argument(std::to_string(ranks.size()) + " members instead of " +
+                                    std::to_string(world_size_));
+    }
+    std::vector<Rail*> rails;
+    for (const auto& rail : rails_) rails.push_back(rail.get());
+    const Time now = EventLoop::now();
+    {
+      const std::lock_guard lock(mutex_);
+      if (calls_.next() > 0) throw std::logic_error("recovery is enabled before the first call");
+      calls_.keep();
+      for (RailState& state : states_) state.since = now;
+    }
+    recovery_->enable(std::move(rails), token, members, peer_timeout, now);
+  });
+}
+
+Outcome Agent::plan_point(PlanPoint& point, Time latest) {
+  std::unique_lock lock(mutex_);
+  const Outcome outcome = wait_for(lock, [this] { return !frozen_ || failure_.has_value(); }, latest);
+  planned_changes_ = changes_.size();
+  point = {.op_index = calls_.next(), .changes = planned_changes_};
+  return outcome;
+}
+
+std::vector<Change> Agent::changes(std::size_t since) const {
+  const std::lock_guard lock(mutex_);
+  const std::size_t from = std::min(since, changes_.size());
+  return {changes_.begin() + static_cast<std::ptrdiff_t>(from), changes_.end()};
+}
+
+Outcome Agent::wait_change(std::size_t since, Time latest) {
+  std::unique_lock lock(mutex_);
+  return wait_for(lock, [&] { return changes_.size() > since || failure_.has_value(); }, latest);
+}
+
+void Agent::set_obstacle(std::size_t rail, const std::string& reason) {
+  on_loop([&] {
+    if (rail >= rails_.size()) throw std::invalid_argument("no rail " + std::to_string(rail));
+    if (recovery_ && recovery_->enabled()) recovery_->set_obstacle(rail, reason, EventLoop::now());
+  });
+}
+
+std::vector<RailState> Agent::rail_states() const {
+  const std::lock_guard lock(mutex_);
+  return states_;
+}
+
+// ---------------------------------------------------------------- told by the driver
+
+void Agent::freeze() {
+  const std::lock_guard lock(mutex_);
+  frozen_ = true;
+}
+
+recovery::Position Agent::position() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.position();
+}
+
+void Agent::commit(const recovery::Commit& commit) {
+  const std::lock_guard lock(mutex_);
+  calls_.apply(commit);
+  frozen_ = false;
+  Change change{.from_op = commit.boundary, .alive = {}, .reasons = {}};
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    const bool alive = recovery::has(commit.alive, rail);
+    change.alive.push_back(alive);
+    change.reasons.push_back(alive ? "" : states_[rail].reason);
+  }
+  changes_.push_back(std::move(change));
+  changed_.notify_all();
+}
+
+void Agent::start_repairs() {
+  std::unique_lock lock(mutex_);
+  start_on_repair_lanes(lock);
+}
+
+void Agent::start_on_repair_lanes(std::unique_lock<std::mutex>& lock) {
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    while (const auto slice = calls_.take({.rail = rail, .repair = true}, started_ops_)) {
+      lock.unlock();
+      recovery_->repair(rail).start(*slice, EventLoop::now());
+      lock.lock();
+    }
+  }
+}
+
+void Agent::all_completed(std::uint32_t op_index) {
+  const std::lock_guard lock(mutex_);
+  released_ = op_index;
+  calls_.release(op_index);
+  changed_.notify_all();
+}
+
+void Agent::rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) {
+  const std::lock_guard lock(mutex_);
+  RailState& state = states_[change.rail];
+  if (change.state == recovery::State::kDown && state.state != recovery::State::kDown) ++state.failures;
+  state.state = change.state;
+  state.reason = change.reason;
+  state.since = now;
+  state.epoch = epoch;
+}
+
+void Agent::restarting(const recovery::Restart& restart) {
+  const std::lock_guard lock(mutex_);
+  states_[restart.rail].incarnation = restart.incarnation;
+}
+
+std::optional<Calls::Laggard> Agent::laggard(std::size_t rail) const {
+  const std::lock_guard lock(mutex_);
+  if (frozen_) return std::nullopt;
+  return calls_.laggard(rail);
+}
+
+void Agent::peer_lost(int rank, const std::string& reason) {
+  end_all({.kind = FailureKind::kPeerLost, .rank = rank, .message = reason}, EventLoop::now());
+}
+
+}  // namespace railweave

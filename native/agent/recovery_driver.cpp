@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/recovery_driver.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+namespace railweave {
+namespace {
+
+constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is given back
+// Between two turns of a loop that runs lie a few milliseconds. After a longer gap the process has stood
+// still, and what it has not seen in the meantime says nothing of rails.
+constexpr Duration kStandstill = 50 * kMillisecond;
+// A peer that freezes is so much ahead of this rank at most.
+constexpr Duration kFreezeDelay = 200 * kMillisecond;
+// A rail that is slower than this factor and this allowance say has failed.
+constexpr Duration kSlowFactor = 3;
+constexpr Duration kSlowAllowance = 100 * kMillisecond;
+constexpr Duration kUnknownFactor = 10;  // of the time that the others took, where nothing was expected
+constexpr Duration kUnknownLeast = 200 * kMillisecond;
+
+std::string milliseconds(Duration duration) { return std::to_string(duration / kMillisecond) + " ms"; }
+
+}  // namespace
+
+Duration patience(const Calls::Laggard& laggard) {
+  if (laggard.expected > 0)
+    return std::max(kSlowFactor * laggard.expected, laggard.expected + kSlowAllowance);
+  return std::max(kUnknownFactor * laggard.others, kUnknownLeast);
+}
+
+RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, LaneOwner& lanes, int rank,
+                               int world_size)
+    : loop_(loop), owner_(owner), lanes_(lanes), rank_(rank), world_size_(world_size) {}
+
+RecoveryDriver::~RecoveryDriver() {
+  if (enabled()) loop_.remove_timed(*this);
+}
+
+std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps) {
+  if (rail != repairs_.size()) throw std::logic_error("control ports are opened rail by rail, once each");
+  for (int attempt = 1;; ++attempt) {
+    auto transport = std::make_unique<TcpTransport>(loop_, TcpTransportOptions{.local = at});
+    const std::uint16_t port = transport->port();
+    try {
+      ControlSocket::Owner& owner = *this;
+      sockets_.push_back(std::make_unique<ControlSocket>(loop_, owner, rail, at, port));
+    } catch (const std::system_error& error) {
+      if (error.code() != std::errc::address_in_use || attempt == kPortAttempts) throw;
+      continue;
+    }
+    Repair& repair = repairs_.emplace_back(Repair{.transport = transport.get(),
+                                                  .listener = LaneListener(lanes_, {rail, true}),
+                                                  .rail = nullptr,
+                                                  .broken = {}});
+    repair.rail = std::make_unique<RingRail>(rail, std::move(transport), repair.listener,
+                                             RingRailOptions{.rate_bps = rate_bps});
+    mains_.push_back({.rail = nullptr, .interface = at.interface});
+    return port;
+  }
+}
+
+void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
+                            const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout,
+                            Time now) {
+  machine_.emplace(recovery::Options{.rank = rank_,
+                                     .world_size = world_size_,
+                                     .rails = rails.size(),
+                                     .token = token,
+                                     .peer_timeout = peer_timeout},
+                   now);
+  CarrierWatch::Owner& owner = *this;
+  carrier_.emplace(loop_, owner);
+  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+    mains_[rail].rail = rails[rail];
+    trials_.emplace_back(rank_, world_size_);
+    repairs_[rail].transport->introduce(token, rank_, members[rail]);
+    repairs_[rail].rail->halt(now);
+    loop_.add_timed(*repairs_[rail].rail);
+    sockets_[rail]->introduce(members[rail]);
+  }
+  alive_ = recovery::all_of(rails.size());
+  last_turn_ = awake_since_ = now;
+  loop_.add_timed(*this);
+  links_changed(now);
+}
+
+// ---------------------------------------------------------------- what is told
+
+void RecoveryDriver::received(std::size_t rail, int rank, Bytes datagram, Time now) {
+  machine_->receive(rail, rank, datagram, now);
+  told_ = true;
+}
+
+void RecoveryDriver::unreachable(std::size_t rail, int rank, Time now) {
+  machine_->unreachable(rail, rank, now);
+  told_ = true;
+}
+
+void RecoveryDriver::links_changed(Time now) {
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    Main& main = mains_[rail];
+    std::string seen = carrier_obstacle(main.interface);
+    if (seen == std::exchange(main.carrier, seen)) continue;
+    tell_obstacle(rail, now);
+  }
+}
+
+void RecoveryDriver::set_obstacle(std::size_t rail, const std::string& reason, Time now) {
+  mains_.at(rail).obstacle = reason;
+  tell_obstacle(rail, now);
+}
+
+void RecoveryDriver::tell_obstacle(std::size_t rail, Time now) {
+  const Main& main = mains_[rail];
+  machine_->set_obstacle(rail, main.carrier.empty() ? main.obstacle : main.carrier, now);
+  told_ = true;
+}
+
+void RecoveryDriver::completed(std::uint32_t op_index, Time now) {
+  machine_->completed(op_index, now);
+  told_ = true;
+}
+
+bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
+  if (id != Trial::kId) return false;
+  Main& main = mains_[rail];
+  if (main.state != MainState::kTrial) return true;
+  main.state = MainState::kReady;
+  machine_->restarted(rail, main.incarnation, trials_[rail].passed(), now);
+  told_ = true;
+  return true;
+}
+
+void RecoveryDriver::rail_failed(LaneId lane, const Failure& failure, Time now) {
+  if (lane.repair) {
+    repairs_[lane.rail].broken = {.reason = failure.message,
+                                  .doubt_until = failure.by_peer ? now + kFreezeDelay : now};
+    return;
+  }
+  const Main& main = mains_[lane.rail];
+  if (main.state == MainState::kTrial) {
+    machine_->restarted(lane.rail, main.incarnation, false, now);
+  } else if (main.state != MainState::kHalted) {
+    machine_->suspect(lane.rail, failure.message, now);
+  }
+  told_ = true;
+}
+
+// A peer that closes a repair lane has most likely frozen for a decision of which this rank is about to hear.
+void RecoveryDriver::suspect_broken_repairs(Time now) {
+  if (!repairs_open_) return;
+  for (std::size_t rail = 0; rail < repairs_.size(); ++rail) {
+    Broken& broken = repairs_[rail].broken;
+    if (now < broken.doubt_until) continue;
+    machine_->suspect(rail, broken.reason, now);
+    broken = {};
+  }
+}
+
+// While all switches of a tree answer probes, somebody is late; else a part of the path is dead.
+void RecoveryDriver::stalled(std::size_t rail, const Stall& stall, Time now) {
+  if ((stall.first_switch_ok && stall.root_ok) || mains_[rail].state != MainState::kInUse) return;
+  const std::string silent = stall.first_switch_ok ? "the root of its tree" : "its first switch";
+  machine_->suspect(rail, silent + " does not answer", now);
+  told_ = true;
+}
+
+void RecoveryDriver::suspect_laggards(Time now) {
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    if (mains_[rail].state != MainState::kInUse) continue;
+    const auto laggard = owner_.laggard(rail);
+    if (!laggard) continue;
+    const Duration waited = now - std::max(laggard->since, awake_since_);
+    if (waited <= patience(*laggard)) continue;
+    machine_->suspect(rail,
+                      "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
+                          " for it alone, the others took " + milliseconds(laggard->others),
+                      now);
+  }
+}
+
+void RecoveryDriver::leave(Time now) {
+  if (ended_) return;
+  machine_->leave(now);
+  told_ = true;
+}
+
+void RecoveryDriver::end() {
+  ended_ = true;
+  for (const Repair& repair : repairs_) repair.rail->abort();
+}
+
+// ---------------------------------------------------------------- what is done
+
+Time RecoveryDriver::deadline() const { return ended_ ? kNever : machine_->deadline(); }
+
+void RecoveryDriver::expire(Time now) {
+  // What lies unread is no silence: a loop that was held up finds its sockets full.
+  for (const auto& socket : sockets_) socket->drain(now);
+  if (now - last_turn_ > kStandstill) awake_since_ = now;
+  last_turn_ = now;
+  machine_->expire(now);
+  suspect_laggards(now);
+  suspect_broken_repairs(now);
+  told_ = true;
+}
+
+void RecoveryDriver::pump(Time now) {
+  if (!std::exchange(told_, false)) return;
+  for (bool idle = false; !idle && !ended_;) {
+    idle = true;
+    while (!ended_) {
+      const auto event = machine_->poll();
+      if (!event) break;
+      std::visit([&](const auto& what) { apply(what, now); }, *event);
+      idle = false;
+    }
+    while (!ended_) {
+      const auto outgoing = machine_->transmit(now);
+      if (!outgoing) break;
+      sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
+      idle = false;
+    }
+  }
+}
+
+void RecoveryDriver::apply(const recovery::Freeze& freeze, Time now) {
+  owner_.freeze();
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    if (!recovery::has(freeze.alive, rail)) halt_main(rail, now);
+  }
+  halt_repairs(now);
+  machine_->frozen(freeze, owner_.position(), now);
+}
+
+void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    if (recovery::has(commit.alive, rail)) mains_[rail].state = MainState::kInUse;
+  }
+  repairing_ = anything_to_repair(commit);
+  alive_ = commit.alive;
+  last_boundary_ = commit.boundary;
+  owner_.commit(commit);
+  if (!repairing_) return;
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    if (!recovery::has(commit.alive, rail)) continue;
+    try {
+      repairs_[rail].rail->restart({.incarnation = commit.epoch, .bases = {}}, now);
+    } catch (const std::system_error& error) {
+      machine_->suspect(rail, error.what(), now);
+    }
+  }
+  repairs_open_ = true;
+  owner_.start_repairs();
+}
+
+void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
+  Main& main = mains_[restart.rail];
+  halt_main(restart.rail, now);
+  main.incarnation = restart.incarnation;
+  owner_.restarting(restart);
+  try {
+    main.rail->restart({.incarnation = restart.incarnation, .bases = restart.bases}, now);
+    main.state = MainState::kTrial;
+    main.rail->start(trials_[restart.rail].slice(), now);
+  } catch (const std::exception&) {  // what is wrong here is not worth more than another attempt later
+    halt_main(restart.rail, now);
+    machine_->restarted(restart.rail, restart.incarnation, false, now);
+  }
+}
+
+void RecoveryDriver::apply(const recovery::Abandon& abandon, Time now) { halt_main(abandon.rail, now); }
+
+void RecoveryDriver::apply(const recovery::PeerLost& lost, Time) { owner_.peer_lost(lost.rank, lost.reason); }
+
+void RecoveryDriver::apply(const recovery::AllCompleted& completed, Time) {
+  owner_.all_completed(completed.op);
+}
+
+void RecoveryDriver::apply(const recovery::RailChanged& change, Time now) {
+  owner_.rail_changed(change, machine_->epoch(), now);
+}
+
+void RecoveryDriver::halt_main(std::size_t rail, Time now) {
+  Main& main = mains_[rail];
+  if (std::exchange(main.state, MainState::kHalted) != MainState::kHalted) main.rail->halt(now);
+  machine_->halted(rail, main.rail->marks(), now);
+}
+
+void RecoveryDriver::halt_repairs(Time now) {
+  if (!std::exchange(repairs_open_, false)) return;
+  for (Repair& repair : repairs_) {
+    repair.rail->halt(now);
+    repair.broken = {};
+  }
+}
+
+// The same on all ranks, so that either all of them or none open their repair lanes. Also a rank that has no
+// piece to repair yet must know, as it may be the last to submit a call that has one.
+bool RecoveryDriver::anything_to_repair(const recovery::Commit& commit) const {
+  for (recovery::RailSet left = alive_; left != 0; left &= left - 1) {
+    const auto rail = static_cast<std::size_t>(std::countr_zero(left));
+    if (!recovery::has(commit.alive, rail) && commit.main[rail].least < commit.boundary) return true;
+    if (repairing_ && commit.repair[rail].least < last_boundary_) return true;
+  }
+  return false;
+}
+
+}  // namespace railweave

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins the recovery machine to the world: control sockets, carrier, the rails that it halts and restarts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/calls.hpp"
+#include "agent/lane_listener.hpp"
+#include "agent/trial.hpp"
+#include "loop/event_loop.hpp"
+#include "rails/carrier_watch.hpp"
+#include "rails/control_socket.hpp"
+#include "rails/rail.hpp"
+#include "rails/ring_rail.hpp"
+#include "rails/tcp_transport.hpp"
+#include "recovery/recovery.hpp"
+
+namespace railweave {
+
+/// What the decisions of recovery mean for calls. All on the loop's thread.
+class RecoveryOwner {
+ public:
+  virtual ~RecoveryOwner() = default;
+  virtual void freeze() = 0;  // submit nothing until `commit`
+  virtual recovery::Position position() const = 0;
+  virtual void commit(const recovery::Commit& commit) = 0;
+  virtual void start_repairs() = 0;  // repair lanes are open
+  virtual void all_completed(std::uint32_t op_index) = 0;
+  virtual void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) = 0;
+  virtual void restarting(const recovery::Restart& restart) = 0;
+  virtual std::optional<Calls::Laggard> laggard(std::size_t rail) const = 0;
+  virtual void peer_lost(int rank, const std::string& reason) = 0;
+};
+
+/// How long a rail may take for its piece of a call after all other pieces are done.
+Duration patience(const Calls::Laggard& laggard);
+
+/// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.
+class RecoveryDriver final : public Timed, private ControlSocket::Owner, private CarrierWatch::Owner {
+ public:
+  RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, LaneOwner& lanes, int rank, int world_size);
+  ~RecoveryDriver() override;
+
+  /// Opens a rail's control socket, and the repair lane's listening one beside it; rail by rail. Their port.
+  std::uint16_t open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps);
+  /// `rails` stay the agent's. `members`: by rail and rank.
+  void enable(std::vector<Rail*> rails, std::uint64_t token,
+              const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout, Time now);
+  bool enabled() const { return machine_.has_value(); }
+
+  /// Whether the rail's main lane takes slices.
+  bool in_use(std::size_t rail) const { return !enabled() || mains_[rail].state == MainState::kInUse; }
+  Rail& repair(std::size_t rail) { return *repairs_[rail].rail; }
+  /// Whether repair lanes take slices.
+  bool repairs_open() const { return repairs_open_; }
+
+  // What the agent tells. Nothing of it acts at once: `pump` does.
+  void completed(std::uint32_t op_index, Time now);
+  /// True if it was no call's slice but a trial's.
+  bool trial_done(std::size_t rail, std::uint64_t id, Time now);
+  void rail_failed(LaneId lane, const Failure& failure, Time now);
+  void stalled(std::size_t rail, const Stall& stall, Time now);
+  void set_obstacle(std::size_t rail, const std::string& reason, Time now);
+  void leave(Time now);
+  /// The communicator has ended: nothing more is sent or done.
+  void end();
+
+  /// After every turn of the loop, outside of all handlers: carries out what the machine wants.
+  void pump(Time now);
+
+  Time deadline() const override;
+  void expire(Time now) override;
+
+ private:
+  enum class MainState { kInUse, kHalted, kTrial, kReady };
+  struct Main {
+    Rail* rail;
+    std::string interface;
+    MainState state = MainState::kInUse;
+    std::uint32_t incarnation = 0;
+    std::string obstacle{};  // told by the owner
+    std::string carrier{};   // seen here
+  };
+  struct Broken {
+    std::string reason{};
+    Time doubt_until = kNever;  // then the rail is suspected
+  };
+  struct Repair {
+    TcpTransport* transport;
+    LaneListener listener;
+    std::unique_ptr<RingRail> rail;
+    Broken broken;
+  };
+
+  void received(std::size_t rail, int rank, Bytes datagram, Time now) override;
+  void unreachable(std::size_t rail, int rank, Time now) override;
+  void links_changed(Time now) override;
+
+  void apply(const recovery::Freeze& freeze, Time now);
+  void apply(const recovery::Commit& commit, Time now);
+  void apply(const recovery::Restart& restart, Time now);
+  void apply(const recovery::Abandon& abandon, Time now);
+  void apply(const recovery::PeerLost& lost, Time now);
+  void apply(const recovery::AllCompleted& completed, Time now);
+  void apply(const recovery::RailChanged& change, Time now);
+
+  void halt_main(std::size_t rail, Time now);
+  void halt_repairs(Time now);
+  bool anything_to_repair(const recovery::Commit& commit) const;
+  void suspect_laggards(Time now);
+  void suspect_broken_repairs(Time now);
+  void tell_obstacle(std::size_t rail, Time now);
+
+  EventLoop& loop_;
+  RecoveryOwner& owner_;
+  LaneOwner& lanes_;
+  const int rank_;
+  const int world_size_;
+  std::vector<std::unique_ptr<ControlSocket>> sockets_;  // by rail
+  std::deque<Repair> repairs_;
+  std::vector<Main> mains_;
+  std::vector<Trial> trials_;
+  std::optional<CarrierWatch> carrier_;
+  std::optional<recovery::Recovery> machine_;
+  recovery::RailSet alive_ = 0;      // as of the last decision
+  std::uint32_t last_boundary_ = 0;  // likewise
+  bool repairing_ = false;           // the last decision left something to repair
+  bool repairs_open_ = false;
+  bool told_ = false;  // something that the machine has not been asked about since
+  bool ended_ = false;
+  Time last_turn_ = 0;
+  Time awake_since_ = 0;  // this process has not stood still since
+};
+
+}  // namespace railweave

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/control_socket.hpp"
+
+#include <arpa/inet.h>
+// Before linux/errqueue.h, which wants its types.
+#include <linux/errqueue.h>
+#include <linux/icmp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace railweave {
+namespace {
+
+constexpr int kNetworkControl = 0xc0;  // CS6
+constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not hold the loop
+constexpr int kMostErrors = 64;
+
+sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_addr.s_addr = host;
+  out.sin_port = port;
+  return out;
+}
+
+// An ICMP destination unreachable (port) that a router or host has sent.
+bool is_port_unreachable(msghdr& message) {
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+    if (item->cmsg_level != SOL_IP || item->cmsg_type != IP_RECVERR) continue;
+    sock_extended_err error;
+    std::memcpy(&error, CMSG_DATA(item), sizeof error);
+    return error.ee_origin == SO_EE_ORIGIN_ICMP && error.ee_type == ICMP_DEST_UNREACH &&
+           error.ee_code == ICMP_PORT_UNREACH;
+  }
+  return false;
+}
+
+}  // namespace
+
+ControlSocket::ControlSocket(EventLoop& loop, Owner& owner, std::size_t rail, const LocalInterface& at,
+                             std::uint16_t port)
+    : loop_(loop), owner_(owner), rail_(rail), socket_(datagrams_on(at, port)) {
+  const int on = 1;
+  if (setsockopt(socket_.fd(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
+      setsockopt(socket_.fd(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
+    throw std::system_error(errno, std::generic_category(), "setsockopt");
+  }
+}
+
+ControlSocket::~ControlSocket() {
+  if (!members_.empty()) loop_.unwatch(socket_.fd());
+}
+
+void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
+  std::vector<Address> addresses;
+  for (const SocketAddress& member : members) {
+    in_addr host{};
+    if (inet_pton(AF_INET, member.address.c_str(), &host) != 1)
+      throw std::system_error(EINVAL, std::generic_category(), "'" + member.address + "' is no IPv4 address");
+    ranks_[key({.host = host.s_addr, .port = htons(member.port)})] = static_cast<int>(addresses.size());
+    addresses.push_back({.host = host.s_addr, .port = htons(member.port)});
+  }
+  members_ = std::move(addresses);
+  loop_.watch(socket_.fd(), EPOLLIN, *this);
+}
+
+void ControlSocket::send(int rank, Bytes datagram) {
+  const Address& member = members_.at(static_cast<std::size_t>(rank));
+  const sockaddr_in to = at_address(member.host, member.port);
+  // An earlier datagram's ICMP error is told in place of this one being sent: then it is sent now.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const ssize_t size = sendto(socket_.fd(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                                reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    if (size >= 0 || errno != ECONNREFUSED) return;
+  }
+}
+
+void ControlSocket::drain(Time now) {
+  drain_errors(now);
+  std::array<std::byte, kMostBytes> datagram;
+  for (int left = kMostAtOnce; left > 0; --left) {
+    sockaddr_in from{};
+    socklen_t size = sizeof from;
+    const ssize_t received = recvfrom(socket_.fd(), datagram.data(), datagram.size(),
+                                      MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &size);
+    if (received < 0 && (errno == EAGAIN || errno == EBADF)) return;
+    if (received < 0 || static_cast<std::size_t>(received) > datagram.size()) continue;
+    const auto sender = ranks_.find(key({.host = from.sin_addr.s_addr, .port = from.sin_port}));
+    if (sender == ranks_.end()) continue;
+    owner_.received(rail_, sender->second, Bytes(datagram.data(), static_cast<std::size_t>(received)), now);
+  }
+}
+
+void ControlSocket::drain_errors(Time now) {
+  for (int left = kMostErrors; left > 0; --left) {
+    sockaddr_in sent_to{};
+    std::array<std::byte, 512> control;
+    std::byte payload;
+    iovec part{.iov_base = &payload, .iov_len = sizeof payload};
+    msghdr message{};
+    message.msg_name = &sent_to;
+    message.msg_namelen = sizeof sent_to;
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    if (recvmsg(socket_.fd(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
+    const auto member = ranks_.find(key({.host = sent_to.sin_addr.s_addr, .port = sent_to.sin_port}));
+    if (member != ranks_.end() && is_port_unreachable(message))
+      owner_.unreachable(rail_, member->second, now);
+  }
+}
+
+}  // namespace railweave
