@@ -23,6 +23,11 @@ COMMANDS = (
         "Measure collectives: time, bandwidth, share per rail, % of the limit.",
     ),
     ("why", "railweave.commands.why", "Explain what jobs got in the network, and which rails carry what."),
+    (
+        "explain",
+        "railweave.commands.explain",
+        "Explain how a collective of some size would be cut over the rails.",
+    ),
     ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
     ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
     ("switch", "railweave.switch.cli", "Run a P4 switch on network interfaces (daemon)."),

@@ -15,7 +15,7 @@ from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, Part, cut, time_of, water_fill
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.states import RailState
+from railweave.hosts.striping.states import ClassState, RailState
 from railweave.hosts.striping.table import CostKey, numbers_of
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class _Explainer:
             state=self._state(state),
             rails=tuple(self._rail(rail) for rail in self._planner.rails),
             splits=splits,
-            why=self._why(splits),
+            why=self._why(splits) + self._caveat(state),
             note=self._planner.note,
         )
 
@@ -198,6 +198,11 @@ class _Explainer:
             )
             for way, time_s in times.items()
         )
+
+    def _caveat(self, in_force: str | None) -> str:
+        if self._state(in_force) != ClassState.COLD:
+            return ""
+        return "; the first calls of this size try each rail, and what they take decides"
 
     def _why(self, splits: Sequence[SplitExplained]) -> str:
         if not self._able:

@@ -43,6 +43,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         ("bench", "jobs"),
         ("bench", "loss"),
         ("bench", "scaling"),
+        ("explain",),
         ("topo",),
         ("topo", "planes"),
         ("topo", "file"),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave explain`: how a collective of some size would be cut over the rails, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from railweave.hosts.striping import Explanation, Planner
+
+app = typer.Typer()
+
+EPILOG = (
+    "Examples: railweave explain 1K:64M --costs costs.json · railweave explain 4M --rails ina,tcp --hosts 6 · "
+    "railweave explain 4M --costs costs.json --collective all_gather --json -"
+)
+
+
+@app.command("explain", epilog=EPILOG)
+def explain(
+    sizes: Annotated[str, typer.Argument(help="Bytes of the tensor: 4M, a list 1K,4M, a range 1K:16M.")],
+    costs: Annotated[
+        Path | None, typer.Option(help="A file of learnt costs, as Communicator.save_costs writes it.")
+    ] = None,
+    hosts: Annotated[int | None, typer.Option(help="Number of hosts; default: 4, or the file's.")] = None,
+    rails: Annotated[
+        str | None, typer.Option(help="Rails without a file, by kind: ina,tcp. Default: ina,tcp,rdma.")
+    ] = None,
+    rate: Annotated[
+        str, typer.Option(help="Rate of their links: 100M, or one per rail: 100M,30M; 0: unknown.")
+    ] = "100M",
+    collective: Annotated[
+        str, typer.Option(help="all_reduce, reduce_scatter, all_gather or broadcast.")
+    ] = "all_reduce",
+    dtype: Annotated[str, typer.Option(help="As numpy names it: float32, bfloat16, int64.")] = "float32",
+    op: Annotated[str, typer.Option(help="sum, prod, max, min or avg.")] = "sum",
+    json_file: common.JsonFile = None,
+) -> None:
+    """Explain which rails would carry a collective: predicted times per rail and split, the choice, why.
+
+    With --costs, from what a job has learnt; else from what the links allow. In a program,
+    comm.explain(bytes) says the same of a job that runs.
+    """
+    with common.one_line_errors():
+        if costs is not None and rails is not None:
+            raise OptionError("--costs says what the rails are: give either --costs or --rails")
+        planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
+        told = [planner.explain(size, collective, dtype, op) for size in units.parse_sizes(sizes)]
+        console = common.console(json_file)
+        if len(told) == 1:
+            console.print(str(told[0]), soft_wrap=True, markup=False)
+        else:
+            _print_sweep(told, console)
+        common.write_json(_as_json(told), json_file)
+
+
+def _from_file(path: Path, hosts: int | None) -> Planner:
+    """Return the planner of the kind of job whose costs a file holds; OptionError if there are several."""
+    from railweave.hosts.decisions import Ledger  # noqa: PLC0415 - help needs none
+    from railweave.hosts.striping import StripedRail, planner_for, saved  # noqa: PLC0415
+
+    jobs = [job for job in saved.read(path) if hosts in (None, job["hosts"])]
+    known = "; ".join(saved.kind_text(job) for job in saved.read(path)) or "none"
+    if not jobs:
+        raise OptionError(f"--costs {path}: no costs of {hosts or 'any'} hosts; there are: {known}")
+    if len(jobs) > 1:
+        raise OptionError(f"--costs {path}: several kinds of job, choose with --hosts: {known}")
+    rails = [
+        StripedRail(rail["name"], place, rail["kind"], rail["rate_bps"])
+        for place, rail in enumerate(jobs[0]["rails"])
+    ]
+    return planner_for(rails, jobs[0]["hosts"], Ledger(), costs=str(path))
+
+
+def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
+    """Return a planner that has learnt nothing."""
+    from railweave.hosts.decisions import Ledger  # noqa: PLC0415
+    from railweave.hosts.striping import StripedRail, planner_for  # noqa: PLC0415
+    from railweave.topologies.planes import check_rails, plane_names, rate_of_each_plane  # noqa: PLC0415
+
+    kinds = units.parse_rails(rails or "ina,tcp,rdma")
+    check_rails(kinds)
+    count = 4 if hosts is None else hosts
+    if count < 2:
+        raise OptionError(f"--hosts {count}: expected at least 2")
+    rates = rate_of_each_plane(units.parse_rates(rate), len(kinds))
+    striped = [
+        StripedRail(name, place, kind, bps)
+        for place, (name, kind, bps) in enumerate(zip(plane_names(kinds), kinds, rates, strict=True))
+    ]
+    return planner_for(striped, count, Ledger())
+
+
+def _print_sweep(told: list[Explanation], console: Console) -> None:
+    """One line per size: what is chosen, what it takes, and what each rail alone would."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from railweave.hosts.striping.explanation import shares_text  # noqa: PLC0415
+
+    first = told[0]
+    rails = [rail.rail for rail in first.rails]
+    table = Table(
+        "bytes", "state", "split", "time (us)", "gain", *(f"{rail} (us)" for rail in rails), box=None
+    )
+    for each in told:
+        chosen = next((split for split in each.splits if split.chosen), None)
+        alone = ["-" if rail.alone_us is None else f"{rail.alone_us:.1f}" for rail in each.rails]
+        row = ["-", "-", "-"]
+        if chosen is not None:
+            row = [shares_text(chosen.shares), f"{chosen.time_us:.1f}", f"{100 * chosen.gain:.1f} %"]
+        table.add_row(str(each.size_bytes), each.state, *row, *alone)
+    what = " ".join(filter(None, (first.collective, first.op, first.dtype)))
+    console.print(f"{what}, {first.hosts} hosts; gain is over the best rail alone")
+    console.print(table)
+    if first.note:
+        console.print(first.note, markup=False)
+
+
+def _as_json(told: list[Explanation]) -> dict[str, Any]:
+    return {"explanations": [asdict(each) for each in told]}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave explain`, from links and from files of learnt costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from protocol.striped_job import StripedJob, VirtualRail
+from typer.testing import CliRunner, Result
+
+from railweave.cli import build
+
+
+def explain(*arguments: str) -> Result:
+    return CliRunner().invoke(build("explain"), ["explain", *arguments])
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Path:
+    path = tmp_path / "costs.json"
+    for ranks in (2, 4):
+        job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e6)], ranks)
+        for _ in range(30):
+            job.call(1 << 20)
+        job.planners[0].save(path)
+    return path
+
+
+def test_one_size_from_links() -> None:
+    done = explain("4M", "--rails", "tcp,tcp", "--rate", "100M,30M")
+    assert done.exit_code == 0
+    for words in (
+        "all_reduce sum float32, 4194304 bytes, 4 hosts: cold",
+        "tcp0",
+        "prior: kind",
+        "-> ",
+        "gain",
+    ):
+        assert words in done.stdout
+
+
+def test_a_sweep_from_a_file(costs: Path) -> None:
+    done = explain("1K:4M", "--costs", str(costs), "--hosts", "4", "--json", "-")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)["explanations"]
+    assert [each["size_bytes"] for each in told] == [1 << place for place in range(10, 23)]
+    assert told[-1]["state"] == "hot"
+    (chosen,) = [split for split in told[-1]["splits"] if split["chosen"]]
+    assert chosen["shares"]["r1"] == pytest.approx(3 / 11, abs=0.02)
+    assert "r0 (us)" in explain("1K:4M", "--costs", str(costs), "--hosts", "4").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("5",), "size '5': expected a multiple of 4"),
+        (("4M", "--rails", "tcp,ib"), "unknown rail 'ib'"),
+        (("4M", "--hosts", "1"), "--hosts 1: expected at least 2"),
+        (("4M", "--rate", "1M,2M"), "2 rates given for 3 planes"),
+        (("4M", "--op", "xor"), "unknown op 'xor'"),
+        (("4M", "--collective", "gather"), "unknown collective 'gather'"),
+        (("4M", "--costs", "/none/costs.json"), "/none/costs.json: No such file"),
+        (("4M", "--costs", "/none", "--rails", "tcp"), "give either --costs or --rails"),
+    ],
+)
+def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
+    done = explain(*arguments)
+    assert done.exit_code == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_which_job_of_a_file_must_be_clear(costs: Path) -> None:
+    assert "several kinds of job, choose with --hosts: 2 hosts" in explain("4M", "--costs", str(costs)).stderr
+    assert "no costs of 3 hosts" in explain("4M", "--costs", str(costs), "--hosts", "3").stderr
