@@ -61,11 +61,6 @@ void spread(const Piece& piece, std::size_t bytes, std::span<const Weight> weigh
 
 }  // namespace
 
-std::size_t tensor_bytes(const CallDescription& call, std::size_t count, int world_size) {
-  const std::size_t shards = is_sharded(call.collective) ? static_cast<std::size_t>(world_size) : 1;
-  return count * item_size(call.dtype) * shards;
-}
-
 CallBytes bytes_of(const CallDescription& call, int rank, int world_size) {
   const std::size_t one = call.count * item_size(call.dtype);
   const std::size_t all = one * static_cast<std::size_t>(world_size);

@@ -38,9 +38,6 @@ struct Piece {
 /// Lost pieces smaller than this go whole to one rail.
 inline constexpr std::size_t kLeastRepairBytes = 64 * 1024;
 
-/// Bytes of the whole tensor that `count` elements of a part stand for.
-std::size_t tensor_bytes(const CallDescription& call, std::size_t count, int world_size);
-
 /// Sizes of a rank's arrays in a call.
 struct CallBytes {
   std::size_t input;  // 0: not read, as by the receivers of a broadcast

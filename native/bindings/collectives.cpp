@@ -47,9 +47,6 @@ struct Call {
 
   // Of the tensor, or of one shard: the lesser side.
   std::size_t count() const { return std::min(input.nbytes(), output.nbytes()) / item_size(dtype); }
-  bool sharded() const {
-    return collective == Collective::kReduceScatter || collective == Collective::kAllGather;
-  }
 };
 
 // One rank of the simulation: submits all its calls at once and keeps what it is told.
@@ -74,7 +71,7 @@ class SimulatedRank final : public RailListener {
                    .input = bytes_of(call.input) + skipped,
                    .output = bytes_of(call.output) + skipped,
                    .count = count,
-                   .stride = call.sharded() ? call.count() : 0,
+                   .stride = is_sharded(call.collective) ? call.count() : 0,
                    .rank = rank_,
                    .world_size = world_size},
                   0);

@@ -55,7 +55,6 @@ class PyEndpoint {
   void start_part(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
                   Collective collective, std::uint16_t root, int rank, std::uint64_t whole,
                   std::size_t offset, std::size_t count) {
-    const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
     const std::size_t skipped = offset * input.itemsize();
     endpoint_.start({.id = op_index,
                      .call = {.op_index = op_index,
@@ -67,7 +66,7 @@ class PyEndpoint {
                      .input = bytes_of(input) + skipped,
                      .output = bytes_of(output) + skipped,
                      .count = count,
-                     .stride = sharded ? whole : 0,
+                     .stride = is_sharded(collective) ? whole : 0,
                      .rank = rank,
                      .world_size = world_size_});
     held_.emplace(op_index, std::pair(input, output));

@@ -75,8 +75,7 @@ std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& s
                                             const AlgorithmOptions& options) {
   const Collective collective = slice.call.collective;
   const int ranks = transport.world_size();
-  const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
-  const std::size_t bytes = slice.count * item_size(slice.call.dtype) * (sharded ? ranks : 1);
+  const std::size_t bytes = tensor_bytes(slice.call, slice.count, ranks);
   const bool small =
       bytes <= options.small_bytes.value_or(few_steps_limit(collective, ranks, options.rate_bps));
   if (collective == Collective::kBroadcast) {
@@ -84,7 +83,7 @@ std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& s
     return std::make_unique<Chain>(transport, slice, chain_segment(bytes, ranks, options));
   }
   if (!small) return std::make_unique<Ring>(transport, slice, options.segment_bytes);
-  if (sharded) return std::make_unique<Bruck>(transport, slice);
+  if (is_sharded(collective)) return std::make_unique<Bruck>(transport, slice);
   return std::make_unique<RecursiveDoubling>(transport, slice);
 }
 

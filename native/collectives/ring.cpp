@@ -51,7 +51,7 @@ void Ring::advance(Time now) {
 Ring::Range Ring::range(std::size_t message, std::size_t hop) const {
   const std::size_t behind = hop + (is(Collective::kReduceScatter) ? 1 : 0);
   const std::size_t block = (rank_ + 2 * ranks_ - step_of(message) - behind) % ranks_;
-  const bool sharded = !is(Collective::kAllReduce);
+  const bool sharded = is_sharded(slice_.call.collective);
   const std::size_t begin = sharded ? block * slice_.stride : slice_.count * block / ranks_;
   const std::size_t length = sharded ? slice_.count : slice_.count * (block + 1) / ranks_ - begin;
   const std::size_t segment = message % segments_;

@@ -57,6 +57,12 @@ struct CallDescription {
   bool operator==(const CallDescription&) const = default;
 };
 
+/// Bytes of the whole tensor that `count` elements stand for: of the tensor, or of each shard.
+constexpr std::size_t tensor_bytes(const CallDescription& call, std::size_t count, int world_size) {
+  const std::size_t shards = is_sharded(call.collective) ? static_cast<std::size_t>(world_size) : 1;
+  return count * item_size(call.dtype) * shards;
+}
+
 /// 32-bit FNV-1a over the description's fields: the `mark` that contributions to one chunk must share.
 constexpr std::uint32_t mark_of(const CallDescription& call) {
   std::uint32_t hash = 2166136261u;

@@ -55,7 +55,7 @@ struct Play {
                     .input = memory + (gathers ? own : 0),
                     .output = memory + (scatters ? own : 0),
                     .count = count,
-                    .stride = scatters || gathers ? kMaxElements : 0,
+                    .stride = is_sharded(call.collective) ? kMaxElements : 0,
                     .rank = 1,
                     .world_size = 2});
   }

@@ -42,9 +42,7 @@ std::size_t length_of(const Slice& slice) {
 }
 
 std::uint32_t shards_of(const Slice& slice) {
-  const Collective collective = slice.call.collective;
-  const bool sharded = collective == Collective::kReduceScatter || collective == Collective::kAllGather;
-  return sharded ? static_cast<std::uint32_t>(slice.world_size) : 1;
+  return is_sharded(slice.call.collective) ? static_cast<std::uint32_t>(slice.world_size) : 1;
 }
 
 }  // namespace

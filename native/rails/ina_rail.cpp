@@ -254,7 +254,7 @@ void InaRail::part_done(std::uint64_t id, Time now) {
     const Slice slice = slices_.front().slice;
     slices_.pop_front();
     ++stats_.slices;
-    stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
+    stats_.payload_bytes += tensor_bytes(slice.call, slice.count, slice.world_size);
     if (slices_.empty()) stats_.busy += now - busy_since_;
     listener_.slice_done(index_, slice.id, now);
   }

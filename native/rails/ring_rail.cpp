@@ -81,7 +81,7 @@ void RingRail::finish(Time now) {
   machine_.reset();
   again_ = true;
   ++stats_.slices;
-  stats_.payload_bytes += slice.count * item_size(slice.call.dtype);
+  stats_.payload_bytes += tensor_bytes(slice.call, slice.count, slice.world_size);
   if (slices_.empty()) stats_.busy += now - busy_since_;
   listener_.slice_done(index_, slice.id, now);
 }
