@@ -21,18 +21,19 @@ class Line {
     owes_ = owes_ || stamp.answer;
     if (stamp.serial <= seen_) return false;
     seen_ = stamp.serial;
+    hurry();
     return true;
   }
-  bool due(std::uint32_t serial, Time now) const { return owes_ || (acked_ != serial && now >= next_); }
-  /// The state has changed: it goes at once.
+  /// Something is new on either side: it goes at once. What is merely repeated, by this side or the other,
+  /// waits for its time, or the copies that go on several rails would beget answers that beget answers.
   void hurry() { next_ = 0; }
+  bool due(std::uint32_t serial, Time now) const { return now >= deadline(serial); }
+  Time deadline(std::uint32_t serial) const { return owes_ || acked_ != serial ? next_ : kNever; }
   Stamp sent(std::uint32_t serial, Time next) {
     owes_ = false;
     next_ = next;
     return {.serial = serial, .seen = seen_, .answer = acked_ != serial};
   }
-  Time deadline(std::uint32_t serial) const { return acked_ != serial ? next_ : kNever; }
-  bool knows(std::uint32_t serial) const { return acked_ == serial; }
 
  private:
   std::uint32_t acked_ = 0;

@@ -22,6 +22,7 @@ from railweave._native import recovery
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
+SPINS = 20_000  # actions at one instant
 SOCKET = 400  # datagrams that a socket holds
 TOKEN = 0x5EED_0000_C0DE
 
@@ -102,8 +103,12 @@ class Network:
 
     def run(self, until: int, done: Callable[[], bool] | None = None) -> None:
         """Let time pass; `done` ends it early."""
+        actions = 0
         while self._plan and self._plan[0][0] <= until:
-            self.now, _, action = heapq.heappop(self._plan)
+            when, _, action = heapq.heappop(self._plan)
+            actions = 0 if when > self.now else actions + 1
+            assert actions < SPINS, "time stands still: a deadline is due, and stays so"
+            self.now = when
             action()
             if done is not None and done():
                 return
@@ -148,6 +153,7 @@ class Network:
         if not process.alive:
             return
         if self.now < process.stands_until:
+            self._wake(rank, process.stands_until)
             return
         machine = process.agent.machine
         while process.inbox:

@@ -25,7 +25,7 @@ from functools import partial
 from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Event, Network, Path, Tamper
 from railweave._native import recovery
 
-PEER_TIMEOUT = SECOND
+PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent
 FAULTS = 1500 * MILLISECOND  # in which they happen
 MOST_HOLD = 1500 * MILLISECOND
 SETTLED = 2 * SECOND + 400 * MILLISECOND  # after the last repair: a trial in vain, most hold, a trial, beats
@@ -104,7 +104,7 @@ class Host:
                 self.on_restart(event)
             case recovery.Abandon():
                 assert self.incarnation[event.rail] == event.incarnation
-                self.schedule.soon(self, partial(self.halt, event.rail))
+                self.schedule.soon(self, partial(self.abandon, event))
             case recovery.AllCompleted():
                 assert self.all_done < event.op <= min(host.done for host in self.schedule.hosts)
                 self.all_done = event.op
@@ -139,6 +139,11 @@ class Host:
         given = self.schedule.ledger.positions.setdefault((freeze.epoch, freeze.attempt), {})
         given[self.rank] = position
         self.machine.frozen(freeze, position, self.schedule.network.now)
+
+    def abandon(self, order: recovery.Abandon) -> None:
+        """Halt an incarnation, unless it is past."""
+        if self.incarnation[order.rail] == order.incarnation:
+            self.halt(order.rail)
 
     def halt(self, rail: int) -> None:
         """Halt a main lane."""
@@ -214,10 +219,11 @@ class Schedule:
         self.trial_fails = self.random.choice((0.0, 0.0, 0.3))
         self.disturbed_until = 0  # some rank or switch stands still, or a rank has no way to rank 0
         path = self.draw_path()
-        self.quiet = path.loss <= 0.02
+        self.quiet = path.loss <= 0.02 and not (path.reorder and path.late > 3 * MILLISECOND)
         self.network = network([path] * self.rails, self.random.getrandbits(32), None)
         if tamper is not None:
             self.network.tamper = tamper(self)
+        self.stood_until = [-PEER_TIMEOUT] * self.ranks
         self.hosts: list[Host] = []
         self.make_host = host
 
@@ -256,7 +262,8 @@ class Schedule:
             when = self.random.randint(300 * MILLISECOND, end)
             self.network.at(when, self.random.choice(KINDS)[1].__get__(self))
         self.network.run(end + SECOND)  # repairs come at most a second after their faults
-        self.network.run(max(end + SECOND, self.repaired_at) + SETTLED, self.settled)
+        patience = SETTLED + (PEER_TIMEOUT if self.dead else 0)
+        self.network.run(max(end + SECOND, self.repaired_at) + patience, self.settled)
         if not self.dead:
             self.network.run(self.network.now + 100 * MILLISECOND)
         self.check()
@@ -372,7 +379,10 @@ class Schedule:
         )
 
     def stand(self, rank: int, duration: int) -> None:
-        """Let a process stand still."""
+        """Let a process stand still, and run a while before it does so again."""
+        if self.network.now - self.stood_until[rank] < PEER_TIMEOUT // 2:
+            return
+        self.stood_until[rank] = self.network.now + duration
         self.network.stand(rank, duration)
         self.disturb(self.network.now + duration)
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
@@ -432,12 +442,19 @@ class Schedule:
             and len({host.epoch for host in self.hosts}) == 1
         )
 
+    def most_datagrams(self, rank: int) -> int:
+        """What a rank may send: beats, and to each of those it agrees with a state as often as it is due."""
+        peers = self.ranks - 1 if rank == 0 else 1
+        seconds = self.network.now / SECOND + 0.5
+        return int(self.rails * seconds * (100 + 220 * peers))
+
     def check(self) -> None:
         """Look at the end."""
         for host in self.living():
             stats = host.machine.stats()
             assert not stats["violations"] + stats["malformed"] + stats["strangers"], f"{stats}"
             assert stats["rounds"] == host.epoch
+            assert stats["sent"] <= self.most_datagrams(host.rank), f"rank {host.rank}: {stats}"
         if self.dead:
             late = [host.rank for host in self.living() if host.lost is None]
             assert not late, f"ranks {late} have not heard that {self.dead} died"
