@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <random>
 #include <stdexcept>
 
 #include "collectives/label.hpp"
@@ -21,6 +22,8 @@ namespace nb = nanobind;
 
 namespace railweave {
 namespace {
+
+constexpr int kReused = 0xee;  // what a caller writes into memory that is its own again
 
 using Array = nb::ndarray<nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ConstArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -55,10 +58,9 @@ class SimulatedRank final : public RailListener {
   SimulatedRank(SimulatedNetwork& network, int rank, RingRailOptions options)
       : rank_(rank), rail_(0, network.transport(rank), *this, options) {}
 
-  void submit(const std::vector<Call>& calls, int world_size) {
-    std::uint32_t index = 0;
+  void submit(const std::vector<Call>& calls, int world_size, Time now = 0) {
     for (const Call& call : calls) {
-      const CallDescription description{.op_index = index++,
+      const CallDescription description{.op_index = next_op_++,
                                         .collective = call.collective,
                                         .dtype = call.dtype,
                                         .op = call.op,
@@ -74,9 +76,21 @@ class SimulatedRank final : public RailListener {
                    .stride = is_sharded(call.collective) ? call.count() : 0,
                    .rank = rank_,
                    .world_size = world_size},
-                  0);
+                  now);
     }
   }
+
+  /// The outputs of what is not complete are the caller's again, who uses them for something else.
+  void halt(const std::vector<Call>& calls, Time now) {
+    rail_.halt(now);
+    const std::uint32_t first = next_op_ - static_cast<std::uint32_t>(calls.size());
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const bool done = std::find(done_.begin(), done_.end(), first + i) != done_.end();
+      if (!done)
+        std::fill_n(bytes_of(calls[i].output), calls[i].output.nbytes(), static_cast<std::byte>(kReused));
+    }
+  }
+  void restart(std::uint32_t incarnation, Time now) { rail_.restart({incarnation, {}}, now); }
 
   std::pair<std::vector<std::uint32_t>, std::optional<std::string>> outcome() const {
     return {done_, failure_};
@@ -94,6 +108,7 @@ class SimulatedRank final : public RailListener {
  private:
   const int rank_;
   RingRail rail_;
+  std::uint32_t next_op_ = 0;
   std::vector<std::uint32_t> done_;
   std::optional<std::string> failure_;
 };
@@ -112,6 +127,62 @@ auto simulate(const std::vector<std::vector<Call>>& calls, std::uint64_t seed, s
   std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
   for (const auto& host : hosts) outcomes.push_back(host->outcome());
   return outcomes;
+}
+
+/// Every rank's calls by incarnation; each but the last is halted, rank by rank, at some time.
+class Restarts {
+ public:
+  using Incarnations = std::vector<std::vector<std::vector<Call>>>;
+
+  Restarts(const Incarnations& calls, std::uint64_t seed, RingRailOptions options)
+      : calls_(calls), ranks_(static_cast<int>(calls.at(0).size())), random_(seed), network_(ranks_, seed) {
+    for (int rank = 0; rank < ranks_; ++rank)
+      hosts_.push_back(std::make_unique<SimulatedRank>(network_, rank, options));
+  }
+
+  auto run() {
+    begin();
+    network_.run();
+    std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
+    for (const auto& host : hosts_) outcomes.push_back(host->outcome());
+    return outcomes;
+  }
+
+ private:
+  void soon(Duration within, std::function<void()> action) {
+    network_.after(static_cast<Duration>(random_() % static_cast<std::uint64_t>(within)), std::move(action));
+  }
+
+  void begin() {
+    halted_ = 0;
+    for (int rank = 0; rank < ranks_; ++rank) soon(kMillisecond / 2, [this, rank] { begin(rank); });
+  }
+
+  void begin(int rank) {
+    const auto& calls = calls_[incarnation_][static_cast<std::size_t>(rank)];
+    if (incarnation_ > 0) hosts_[rank]->restart(incarnation_, network_.now());
+    hosts_[rank]->submit(calls, ranks_, network_.now());
+    if (incarnation_ + 1 == calls_.size()) return;
+    soon(2 * kMillisecond, [this, rank, &calls] {
+      hosts_[rank]->halt(calls, network_.now());
+      if (++halted_ < ranks_) return;
+      ++incarnation_;
+      begin();
+    });
+  }
+
+  const Incarnations& calls_;
+  const int ranks_;
+  std::mt19937_64 random_;
+  SimulatedNetwork network_;
+  std::vector<std::unique_ptr<SimulatedRank>> hosts_;
+  std::uint32_t incarnation_ = 0;
+  int halted_ = 0;
+};
+
+auto simulate_restarts(const Restarts::Incarnations& calls, std::uint64_t seed, std::size_t small_bytes,
+                       std::size_t segment_bytes) {
+  return Restarts(calls, seed, {.small_bytes = small_bytes, .segment_bytes = segment_bytes}).run();
 }
 
 }  // namespace
@@ -150,6 +221,12 @@ void bind_collectives(nb::module_& m) {
   sub.def("item_size", &item_size, nb::arg("dtype"), "Bytes of an element");
   sub.def("reduce", &reduce_arrays, nb::arg("dtype"), nb::arg("op"), nb::arg("into"), nb::arg("low"),
           nb::arg("high"), "into = op(low, high), element by element; AVG adds");
+  sub.attr("REUSED") = kReused;
+  sub.def(
+      "simulate_restarts", &simulate_restarts, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),
+      nb::arg("segment_bytes"),
+      "The same for calls by incarnation, then rank: all but the last are halted at random times; outputs "
+      "of what is not done then hold REUSED in every byte");
   sub.def("simulate", &simulate, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),
           nb::arg("segment_bytes"),
           "Run the calls of every rank over a simulated network. Per rank: the op indices completed, in "

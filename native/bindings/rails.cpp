@@ -123,6 +123,7 @@ class RankRails final : public RailListener {
   void halt(std::size_t rank) {
     rail(rank).halt(EventLoop::now());
     hosts_[rank].held.clear();
+    hosts_[rank].halt_at_next = false;
   }
   void restart(std::size_t rank, std::uint32_t incarnation, std::vector<std::uint64_t> bases) {
     rail(rank).restart({.incarnation = incarnation, .bases = std::move(bases)}, EventLoop::now());

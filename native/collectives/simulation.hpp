@@ -28,6 +28,7 @@ class SimulatedNetwork {
   std::unique_ptr<Transport> transport(int rank);
   /// Runs until nothing is left to happen.
   void run();
+  void after(Duration delay, std::function<void()> action);
   Time now() const { return now_; }
 
  private:
@@ -42,7 +43,6 @@ class SimulatedNetwork {
     }
   };
 
-  void after(Duration delay, std::function<void()> action);
   Duration delay();
   bool toss() { return random_() % 2 == 0; }
 

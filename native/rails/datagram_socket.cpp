@@ -100,11 +100,16 @@ std::uint16_t DatagramSocket::port() const {
 void DatagramSocket::set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
   std::vector<sockaddr_in> remotes;
   for (const std::string& address : addresses) remotes.push_back(ipv4(address, port));
-  // One remote is left to the kernel, which then needs no look at routes per datagram and filters strangers.
-  if (remotes.size() == 1 &&
-      ::connect(fd_, reinterpret_cast<const sockaddr*>(&remotes[0]), sizeof remotes[0]) < 0)
-    raise("no route to " + addresses[0] + ":" + std::to_string(port));
   remotes_ = std::move(remotes);
+  connected_ = false;
+  if (remotes_.size() == 1) connect_to_one();
+}
+
+/// One remote is left to the kernel, which then needs no look at routes per datagram and filters strangers.
+/// It refuses while the interface is down.
+void DatagramSocket::connect_to_one() {
+  const auto* remote = reinterpret_cast<const sockaddr*>(remotes_.data());
+  connected_ = ::connect(fd_, remote, sizeof(sockaddr_in)) == 0;
 }
 
 void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
@@ -175,6 +180,11 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams) const {
 
 std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote) {
   std::size_t gone = 0;
+  if (!connected_ && remotes_.size() == 1) connect_to_one();
+  if (!connected_ && remotes_.size() == 1) {
+    counts_.dropped += datagrams.size();
+    return datagrams.size();
+  }
   while (gone < datagrams.size()) {
     SendBatch batch;
     for (std::size_t at = gone; at < datagrams.size();) {
@@ -252,7 +262,7 @@ bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   const int received = recvmmsg(fd_, batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
   if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
   for (int i = 0; i < received; ++i) {
-    if (remotes_.size() > 1 && !is_remote(batch.senders[i])) {
+    if (!connected_ && !is_remote(batch.senders[i])) {
       ++counts_.strangers;
       continue;
     }

@@ -38,7 +38,8 @@ class DatagramSocket {
   int fd() const { return fd_; }
   std::uint16_t port() const;
   /// From now on datagrams go to, and come only from, this port of these addresses: always one, or always
-  /// several. Throws std::runtime_error.
+  /// several. While there is no way to one, its datagrams are dropped. Throws std::runtime_error for what is
+  /// no address.
   void set_remotes(const std::vector<std::string>& addresses, std::uint16_t port);
   /// Datagrams of `size` bytes may leave up to `most` at a time. Throws std::runtime_error if one does not
   /// fit the path's MTU.
@@ -60,12 +61,14 @@ class DatagramSocket {
 
   std::size_t group(std::span<const Bytes> datagrams) const;
   bool is_remote(const sockaddr_in& sender) const;
+  void connect_to_one();
   bool tolerate(int error, std::size_t datagrams);
 
   int fd_;
   std::size_t segment_ = 0;
   std::size_t most_ = 1;
   std::vector<sockaddr_in> remotes_;
+  bool connected_ = false;  // to the only one
   DatagramCounts counts_;
   std::vector<std::byte> arena_;  // where recvmmsg writes
 };

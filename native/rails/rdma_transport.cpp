@@ -237,12 +237,14 @@ void RdmaTransport::for_each_peer(const Action& action) const {
   }
 }
 
-/// An interface that has gone shows as an error of its socket.
+/// An interface that has gone shows as an error of its socket. Whoever joins again waits for it as for a
+/// peer.
 template <typename Work>
 void RdmaTransport::guarded(const Work& work, Time now) {
   try {
     work();
   } catch (const std::system_error& error) {
+    if (!joined_) return;
     failed({.kind = FailureKind::kSilent,
             .rank = -1,
             .message = "interface '" + options_.interface + "': " + error.what()},

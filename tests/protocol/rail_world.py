@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,11 @@ class World:
     """Rails of `ranks` ranks, opened by the test; what is summed is int32, so that there is one right sum."""
 
     ranks: int
+    rails: Rails
     seed: int = 0
     counts: Sequence[int] = (1, 1000, 300_000)
-    rails: Rails = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rails = Rails(self.ranks)
         self.random = random.Random(self.seed)
         self.numbers = np.random.default_rng(self.seed)
         self.outputs: dict[int, list[Integers]] = {}  # by slice, then rank
@@ -122,7 +121,7 @@ class World:
 
 def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True) -> World:
     """Rails over loopback, as a job connects them, or as repair lanes that are not connected yet."""
-    world = World(ranks, seed)
+    world = World(ranks, Rails(ranks), seed)
     members = [("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):
         join = world.rails.connect_tcp if connected else world.rails.introduce

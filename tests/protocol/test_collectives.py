@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -247,3 +248,38 @@ def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType, name: s
         with np.errstate(all="ignore"):
             want = every + other
         np.testing.assert_array_equal(into.astype(np.float32), want.astype(np.float32), err_msg=name)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rails_that_are_halted_and_restarted(seed: int) -> None:
+    """What a halted rail had begun is let go of at once, late messages of it change nothing that follows."""
+    generator = np.random.default_rng(seed)
+    ranks = int(generator.integers(2, 6))
+    incarnations = []
+    for _ in range(int(generator.integers(2, 5))):
+        sums = []
+        for _ in range(int(generator.integers(1, 4))):
+            count = int(generator.choice([1, 5, 500, 4000]))
+            inputs = [generator.integers(-99, 99, count, np.int32) for _ in range(ranks)]
+            sums.append((inputs, [np.zeros(count, np.int32) for _ in inputs]))
+        incarnations.append(sums)
+    calls = [
+        [
+            [Call(DType.INT32, ReduceOp.SUM, inputs[rank], outputs[rank]) for inputs, outputs in sums]
+            for rank in range(ranks)
+        ]
+        for sums in incarnations
+    ]
+    outcomes = collectives.simulate_restarts(calls, seed, small_bytes=64, segment_bytes=256)
+    everything = [each for sums in incarnations for each in sums]
+    begun = sum(map(len, incarnations))
+    last = set(range(begun - len(incarnations[-1]), begun))
+    for rank, (done, failure) in enumerate(outcomes):
+        assert failure is None
+        assert done == sorted(set(done))
+        assert last <= set(done)
+        for number, (inputs, outputs) in enumerate(chain(*incarnations)):
+            if number in done:
+                np.testing.assert_array_equal(outputs[rank], sum(inputs))
+            else:
+                assert (outputs[rank].view(np.uint8) == collectives.REUSED).all()

@@ -65,7 +65,7 @@ def test_ina_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) 
 
 
 def ina_world(seed: int = 0) -> World:
-    world = World(3, seed, counts=(1, 100, 10_000))
+    world = World(3, Rails(3), seed, counts=(1, 100, 10_000))
     members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(3)]
     for rank in range(3):
         world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
