@@ -271,7 +271,6 @@ def test_rails_that_are_halted_and_restarted(seed: int) -> None:
         for sums in incarnations
     ]
     outcomes = collectives.simulate_restarts(calls, seed, small_bytes=64, segment_bytes=256)
-    everything = [each for sums in incarnations for each in sums]
     begun = sum(map(len, incarnations))
     last = set(range(begun - len(incarnations[-1]), begun))
     for rank, (done, failure) in enumerate(outcomes):
