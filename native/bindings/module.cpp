@@ -4,6 +4,7 @@
 
 namespace railweave {
 void bind_agent(nanobind::module_& m);
+void bind_calls(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
@@ -26,6 +27,7 @@ NB_MODULE(_native, m) {
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
   railweave::bind_agent(m);
+  railweave::bind_calls(m);
   railweave::bind_rails(m);
   railweave::bind_ina(m);
   railweave::engine::bind_engine(m);

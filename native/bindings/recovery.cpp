@@ -114,6 +114,7 @@ void bind_events(nb::module_& m) {
       .def_rw("main", &Position::main)
       .def_rw("repair", &Position::repair);
   nb::class_<Reach>(m, "Reach")
+      .def(nb::init<>())
       .def_rw("done", &Reach::done)
       .def_rw("rank", &Reach::rank)
       .def_rw("least", &Reach::least)
@@ -123,6 +124,7 @@ void bind_events(nb::module_& m) {
       .def_ro("attempt", &Freeze::attempt)
       .def_ro("alive", &Freeze::alive);
   nb::class_<Commit>(m, "Commit")
+      .def(nb::init<>())
       .def_rw("epoch", &Commit::epoch)
       .def_rw("alive", &Commit::alive)
       .def_rw("boundary", &Commit::boundary)

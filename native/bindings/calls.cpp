@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.calls: the table of an agent's calls, and how they are cut anew, for tests.
+#include "agent/calls.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <tuple>
+
+namespace nb = nanobind;
+
+namespace railweave {
+namespace {
+
+using ConstArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using View = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
+
+std::vector<Part> native(const Parts& parts) {
+  std::vector<Part> converted;
+  for (const auto& [rail, offset, count] : parts)
+    converted.push_back({.rail = rail, .offset = offset, .count = count});
+  return converted;
+}
+
+// The bytes that a slice has of one shard; of the only one where the side is not sharded.
+View view(const Slice& slice, const std::byte* from, std::size_t shard) {
+  const std::size_t item = item_size(slice.call.dtype);
+  auto* data = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(from)) + shard * slice.stride * item;
+  return View(data, {slice.count * item}, nb::handle());
+}
+
+// A rank's calls, delivered to their callers as an agent does.
+class PythonCalls {
+ public:
+  PythonCalls(int rank, int world_size, std::size_t rails) : calls_(rank, world_size) {
+    for (std::size_t rail = 0; rail < rails; ++rail) calls_.add_rail();
+    calls_.keep();
+  }
+
+  std::uint32_t submit(const CallDescription& call, const ConstArray& input, const Array& output,
+                       const Parts& parts) {
+    const std::vector<Part> cut = native(parts);
+    const Submission submission{.call = call,
+                                .input = static_cast<const std::byte*>(input.data()),
+                                .output = static_cast<std::byte*>(output.data()),
+                                .parts = cut};
+    const std::uint32_t op_index = calls_.next();
+    Calls::Memory memory = calls_.reserve(call);
+    calls_.fill(submission, memory);
+    calls_.submit(submission, std::move(memory), 0);
+    return op_index;
+  }
+
+  std::optional<Slice> take(std::size_t rail, bool repair) {
+    return calls_.take({.rail = rail, .repair = repair}, calls_.next());
+  }
+
+  bool finish(std::size_t rail, bool repair, std::uint64_t id) {
+    const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, 0);
+    if (!finished) throw std::invalid_argument("not the lane's first slice");
+    if (!finished->last) return false;
+    std::memcpy(finished->delivery->to, finished->delivery->from, finished->delivery->bytes);
+    calls_.complete(finished->op_index);
+    return true;
+  }
+
+  Calls& calls() { return calls_; }
+
+ private:
+  Calls calls_;
+};
+
+void bind_pieces(nb::module_& sub) {
+  sub.attr("LEAST_REPAIR_BYTES") = kLeastRepairBytes;
+  nb::class_<Piece>(sub, "Piece", "A part of a call on a lane")
+      .def(
+          "__init__",
+          [](Piece* self, std::size_t rail, std::size_t offset, std::size_t count, bool repair,
+             int fetch_from, bool needed, bool done, std::uint64_t id) {
+            new (self) Piece{.rail = rail,
+                             .offset = offset,
+                             .count = count,
+                             .repair = repair,
+                             .fetch_from = fetch_from,
+                             .needed = needed,
+                             .done = done,
+                             .id = id};
+          },
+          nb::arg("rail"), nb::arg("offset"), nb::arg("count"), nb::arg("repair") = false,
+          nb::arg("fetch_from") = -1, nb::arg("needed") = true, nb::arg("done") = false, nb::arg("id") = 0)
+      .def_ro("rail", &Piece::rail)
+      .def_ro("offset", &Piece::offset)
+      .def_ro("count", &Piece::count)
+      .def_ro("repair", &Piece::repair)
+      .def_ro("fetch_from", &Piece::fetch_from)
+      .def_ro("needed", &Piece::needed)
+      .def_ro("done", &Piece::done)
+      .def_ro("id", &Piece::id);
+  sub.def(
+      "recut",
+      [](CallDescription call, std::uint32_t op_index, int world_size, const Parts& parts, bool complete,
+         const std::vector<Piece>& pieces, const recovery::Commit& commit) {
+        call.op_index = op_index;
+        return recut(call, world_size, native(parts), complete, pieces, commit);
+      },
+      nb::arg("call"), nb::arg("op_index"), nb::arg("world_size"), nb::arg("parts"), nb::arg("complete"),
+      nb::arg("pieces"), nb::arg("commit"),
+      "What becomes of the pieces of a call before a commit's boundary");
+}
+
+}  // namespace
+
+void bind_calls(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("calls", "The calls of a rank, and how they are cut anew");
+  bind_pieces(sub);
+  nb::class_<Slice>(sub, "Slice", "What a rail would be given; the views show its memory, and do not keep it")
+      .def_ro("id", &Slice::id)
+      .def_ro("count", &Slice::count)
+      .def_prop_ro("op_index", [](const Slice& self) { return self.call.op_index; })
+      .def_prop_ro("collective", [](const Slice& self) { return self.call.collective; })
+      .def_prop_ro("root", [](const Slice& self) { return self.call.root; })
+      .def(
+          "input", [](const Slice& self, std::size_t shard) { return view(self, self.input, shard); },
+          nb::arg("shard") = 0, nb::rv_policy::reference)
+      .def(
+          "output", [](const Slice& self, std::size_t shard) { return view(self, self.output, shard); },
+          nb::arg("shard") = 0, nb::rv_policy::reference);
+  nb::class_<PythonCalls>(sub, "Calls", "An agent's calls, without an agent")
+      .def(nb::init<int, int, std::size_t>(), nb::arg("rank"), nb::arg("world_size"), nb::arg("rails"))
+      .def("submit", &PythonCalls::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
+           nb::arg("parts"), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), "The call's op index")
+      .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The lane's next slice")
+      .def("finish", &PythonCalls::finish, nb::arg("rail"), nb::arg("repair"), nb::arg("id"),
+           "Whether that completes its call")
+      .def("position", [](PythonCalls& self) { return self.calls().position(); })
+      .def(
+          "apply", [](PythonCalls& self, const recovery::Commit& commit) { self.calls().apply(commit); },
+          nb::arg("commit"))
+      .def(
+          "release", [](PythonCalls& self, std::uint32_t op) { self.calls().release(op); },
+          nb::arg("op_index"))
+      .def_prop_ro("next", [](PythonCalls& self) { return self.calls().next(); })
+      .def_prop_ro("completed", [](PythonCalls& self) { return self.calls().completed(); })
+      .def_prop_ro("kept_bytes", [](PythonCalls& self) { return self.calls().kept_bytes(); })
+      .def_prop_ro("kept_calls", [](PythonCalls& self) { return self.calls().kept_calls(); })
+      .def(
+          "pending", [](PythonCalls& self, std::uint32_t op) { return self.calls().pending(op); },
+          nb::arg("op_index"));
+}
+
+}  // namespace railweave

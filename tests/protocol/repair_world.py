@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks' tables of calls on rails that a schedule kills and revives, with the memory that slices would touch.
+
+Stands where rails and the recovery machine stand: the k-th slice of a lane on every rank makes one collective, ranks
+stop one after the other before a decision, learn of it one after the other, and go on in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+from railweave._native.agent import Call
+from railweave._native.calls import Calls, Slice
+from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.recovery import Commit, Position, Reach
+
+Lane = tuple[int, bool]  # rail, repair
+KINDS = [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST]
+
+
+@dataclass
+class Running:
+    """What a lane carries between two decisions that end it; by rank, in order."""
+
+    taken: list[list[Slice]]
+    finished: list[int]
+    sums: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)  # by number: the result, by shard
+
+
+@dataclass
+class Asked:
+    """A call as one rank has made it."""
+
+    input: NDArray[np.int32]
+    output: NDArray[np.int32]
+    expected: NDArray[np.int32]
+    spoilt: bool = False  # the caller has got its result and used its arrays for something else
+
+
+class World:
+    def __init__(self, size: int, rails: int, random: Random) -> None:
+        self.size = size
+        self.rails = rails
+        self.random = random
+        self.calls = [Calls(rank, size, rails) for rank in range(size)]
+        self.asked: list[list[Asked]] = [[] for _ in range(size)]
+        self.commits: list[Commit] = []
+        self.applied = [0] * size  # commits, by rank
+        self.frozen: list[Position | None] = [None] * size
+        self.next_alive: int | None = None  # of the decision under way
+        self.decided = 0  # commits before it
+        self.lanes: dict[tuple[int, Lane], Running] = {}  # by life of the lane
+        self.lives = [dict.fromkeys(self._all_lanes(), 0) for _ in range(size)]
+
+    def _all_lanes(self) -> list[Lane]:
+        return [(rail, repair) for rail in range(self.rails) for repair in (False, True)]
+
+    # ------------------------------------------------------------ calls
+
+    def alive(self, rank: int, op_index: int) -> int:
+        alive = (1 << self.rails) - 1
+        for commit in self.commits[: self.applied[rank]]:
+            if commit.boundary <= op_index:
+                alive = commit.alive
+        return alive
+
+    def may_submit(self, rank: int) -> bool:
+        return self.frozen[rank] is None
+
+    def submit(self, rank: int) -> None:
+        op_index = self.calls[rank].next
+        collective, count, root = self._shape(op_index)
+        call = Call(DType.INT32, ReduceOp.SUM, count, collective, root)
+        alive = self.alive(rank, op_index)
+        rails = [rail for rail in range(self.rails) if alive >> rail & 1]
+        asked = self._ask(rank, op_index, collective, count, root)
+        self.calls[rank].submit(
+            call, asked.input, asked.output, _cut(Random(f"{op_index} {alive}"), rails, count)
+        )
+        self.asked[rank].append(asked)
+
+    def _shape(self, op_index: int) -> tuple[Collective, int, int]:
+        """Return collective, count and root of a call: the same on all ranks."""
+        random = Random(op_index)
+        collective = random.choice([Collective.ALL_REDUCE] * 3 + KINDS)
+        root = random.randrange(self.size) if collective == Collective.BROADCAST else 0
+        return collective, random.choice([3, 100, 40_000]), root
+
+    def _ask(self, rank: int, op_index: int, collective: Collective, count: int, root: int) -> Asked:
+        long = count * (self.size if collective == Collective.REDUCE_SCATTER else 1)
+        inputs = [np.arange(long, dtype=np.int32) * (r + 1) + op_index for r in range(self.size)]
+        match collective:
+            case Collective.ALL_REDUCE:
+                expected = np.sum(inputs, axis=0, dtype=np.int32)
+            case Collective.REDUCE_SCATTER:
+                expected = np.sum(inputs, axis=0, dtype=np.int32)[rank * count : (rank + 1) * count]
+            case Collective.ALL_GATHER:
+                expected = np.concatenate(inputs)
+            case _:
+                expected = inputs[root].copy()
+        if collective == Collective.ALL_REDUCE and self.random.random() < 0.5:
+            return Asked(inputs[rank], inputs[rank], expected)  # in place
+        return Asked(inputs[rank], np.full(expected.size, -1, np.int32), expected)
+
+    # ------------------------------------------------------------ lanes
+
+    def open(self, rank: int, lane: Lane) -> bool:
+        """Whether a lane of this rank carries slices now."""
+        rail, repair = lane
+        if self.frozen[rank] is not None:
+            assert self.next_alive is not None
+            return not repair and bool(self._last_alive(rank) & self.next_alive >> rail & 1)
+        return bool(self._last_alive(rank) >> rail & 1) and (not repair or self.applied[rank] > 0)
+
+    def _last_alive(self, rank: int) -> int:
+        return self.commits[self.applied[rank] - 1].alive if self.applied[rank] else (1 << self.rails) - 1
+
+    def _running(self, rank: int, lane: Lane) -> Running:
+        key = (self.lives[rank][lane], lane)
+        return self.lanes.setdefault(key, Running([[] for _ in range(self.size)], [0] * self.size))
+
+    def take(self, rank: int, lane: Lane) -> bool:
+        piece = self.calls[rank].take(*lane)
+        if piece is None:
+            return False
+        running = self._running(rank, lane)
+        number = len(running.taken[rank])
+        running.taken[rank].append(piece)
+        for other in running.taken:
+            if len(other) > number:
+                _same(piece, other[number])
+        if piece.collective == self._shape(piece.op_index)[0]:  # algorithms add up in the output
+            for shard in range(self.size if piece.collective == Collective.ALL_GATHER else 1):
+                piece.output(shard).view(np.int32)[:] = self.random.randrange(1 << 20)
+        return True
+
+    def finish(self, rank: int, lane: Lane) -> bool:
+        """Let the lane's oldest slice end on this rank if the ranks that it waits for are at it."""
+        running = self._running(rank, lane)
+        number = running.finished[rank]
+        if number == len(running.taken[rank]):
+            return False
+        own = running.taken[rank][number]
+        there = [len(taken) > number for taken in running.taken]
+        if not (there[own.root] if own.collective == Collective.BROADCAST else all(there)):
+            return False
+        if number not in running.sums:
+            running.sums[number] = self._result(running, number, own)
+        for shard, values in self._own_part(rank, own, running.sums[number]):
+            own.output(shard).view(np.int32)[:] = values
+        running.finished[rank] += 1
+        if self.calls[rank].finish(*lane, own.id):
+            self._got(rank, own.op_index)
+        return True
+
+    def _result(self, running: Running, number: int, own: Slice) -> list[NDArray[np.int32]]:
+        pieces = [taken[number] if len(taken) > number else None for taken in running.taken]
+
+        def read(rank: int, shard: int = 0) -> NDArray[np.int32]:
+            piece = pieces[rank]
+            assert piece is not None
+            return piece.input(shard).view(np.int32).copy()
+
+        ranks = range(self.size)
+        match own.collective:
+            case Collective.ALL_REDUCE:
+                return [np.sum([read(rank) for rank in ranks], axis=0, dtype=np.int32)]
+            case Collective.REDUCE_SCATTER:
+                return [
+                    np.sum([read(rank, shard) for rank in ranks], axis=0, dtype=np.int32) for shard in ranks
+                ]
+            case Collective.ALL_GATHER:
+                return [read(rank) for rank in ranks]
+        return [read(own.root)]
+
+    def _own_part(
+        self, rank: int, own: Slice, result: list[NDArray[np.int32]]
+    ) -> list[tuple[int, NDArray[np.int32]]]:
+        if own.collective == Collective.REDUCE_SCATTER:
+            return [(0, result[rank])]
+        return list(enumerate(result))
+
+    def _got(self, rank: int, op_index: int) -> None:
+        asked = self.asked[rank][op_index]
+        assert (asked.output == asked.expected).all(), f"rank {rank} has a wrong result of call #{op_index}"
+        asked.input[:] = asked.output[:] = 0x5A5A  # the caller goes on with its own arrays
+        asked.spoilt = True
+
+    # ------------------------------------------------------------ decisions
+
+    def settled(self) -> bool:
+        return self.next_alive is None and all(count == len(self.commits) for count in self.applied)
+
+    def begin(self, alive: int) -> None:
+        assert self.settled()
+        self.next_alive = alive
+        self.decided = len(self.commits)
+
+    def may_freeze(self, rank: int) -> bool:
+        return self.next_alive is not None and self.frozen[rank] is None and self.decided == len(self.commits)
+
+    def freeze(self, rank: int) -> None:
+        """Stop this rank: the lanes that end lose what they carry."""
+        assert self.next_alive is not None
+        for rail, repair in self._all_lanes():
+            if repair or not self.next_alive >> rail & 1:
+                self.lives[rank][rail, repair] = len(self.commits) + 1
+        self.frozen[rank] = self.calls[rank].position()
+        if all(position is not None for position in self.frozen):
+            self._decide()
+
+    def _decide(self) -> None:
+        positions = [position for position in self.frozen if position is not None]
+        assert self.next_alive is not None
+        commit = Commit()
+        commit.epoch = len(self.commits) + 1
+        commit.alive = self.next_alive
+        commit.boundary = max(position.submitted for position in positions)
+        rails = range(self.rails)
+        commit.main = [_reach([position.main[rail] for position in positions]) for rail in rails]
+        commit.repair = [_reach([position.repair[rail] for position in positions]) for rail in rails]
+        self.commits.append(commit)
+
+    def apply(self, rank: int) -> None:
+        self.calls[rank].apply(self.commits[self.applied[rank]])
+        self.applied[rank] += 1
+        self.frozen[rank] = None
+        if all(position is None for position in self.frozen):
+            self.next_alive = None
+
+    def completed(self) -> int:
+        return int(min(calls.completed for calls in self.calls))
+
+
+def _reach(done: list[int]) -> Reach:
+    reach = Reach()
+    reach.done, reach.rank, reach.least = max(done), done.index(max(done)), min(done)
+    return reach
+
+
+def _cut(random: Random, rails: list[int], count: int) -> list[tuple[int, int, int]]:
+    """Return parts of random sizes on some of the rails."""
+    used = sorted(random.sample(rails, random.randint(1, len(rails)))) if count > len(rails) else rails[:1]
+    edges = [0, *sorted(random.sample(range(1, count), len(used) - 1)), count]
+    return [(rail, edges[i], edges[i + 1] - edges[i]) for i, rail in enumerate(used)]
+
+
+def _same(one: Slice, other: Slice) -> None:
+    def label(piece: Slice) -> tuple[object, ...]:
+        return piece.op_index, piece.collective, piece.root, piece.count
+
+    assert label(one) == label(other), "two ranks carry different slices at the same place of a lane"

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls are cut anew alike on all ranks, and repaired, whatever rails die and come back, and whenever."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from protocol.repair_world import World
+
+CALLS = 24
+
+
+def step(world: World, rank: int, random: Random) -> bool:
+    """Let one thing happen on one rank; whether anything could."""
+    calls = world.calls[rank]
+    lanes = [(rail, repair) for rail in range(world.rails) for repair in (False, True)]
+    random.shuffle(lanes)
+    choices = ["submit", "take", "finish", "finish", "decide", "release"]
+    random.shuffle(choices)
+    for choice in choices:
+        if choice == "submit" and world.may_submit(rank) and calls.next < CALLS:
+            world.submit(rank)
+            return True
+        if choice == "decide" and world.next_alive is not None:
+            if len(world.commits) > world.applied[rank]:
+                world.apply(rank)
+                return True
+            if world.may_freeze(rank):
+                world.freeze(rank)
+                return True
+        if choice == "release" and world.completed() > 0 and random.random() < 0.2:
+            calls.release(random.randint(0, world.completed()))
+            return True
+        for lane in lanes if choice in ("take", "finish") else ():
+            if world.open(rank, lane) and getattr(world, choice)(rank, lane):
+                return True
+    return False
+
+
+def run(size: int, rails: int, decisions: int, random: Random) -> World:
+    """Make CALLS calls on every rank while rails die and come back."""
+    world = World(size, rails, random)
+    pace = [random.random() ** 2 + 0.02 for _ in range(size)]  # some ranks are far behind
+    idle = 0
+    while not all(calls.completed == CALLS for calls in world.calls) or not world.settled():
+        if world.settled() and len(world.commits) < decisions and random.random() < 0.03:
+            world.begin(random.randrange(1, 1 << rails))
+        moved = step(world, random.choices(range(size), pace)[0], random)
+        idle = 0 if moved else idle + 1
+        assert idle < 5000, "nothing moves any more"
+    return world
+
+
+@given(
+    size=st.integers(2, 4), rails=st.integers(2, 3), decisions=st.integers(0, 6), seed=st.integers(0, 1 << 32)
+)
+@settings(max_examples=60, deadline=None)
+def test_all_ranks_get_all_results(size: int, rails: int, decisions: int, seed: int) -> None:
+    world = run(size, rails, decisions, Random(seed))
+    for rank in range(size):
+        assert all(asked.spoilt for asked in world.asked[rank])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
+    world = run(3, 2, 3, Random(seed))
+    for rank, calls in enumerate(world.calls):
+        for lane in [(rail, repair) for rail in range(2) for repair in (False, True)]:
+            while world.open(rank, lane) and world.take(rank, lane):
+                pass
+    for rank, calls in enumerate(world.calls):
+        for lane in [(rail, repair) for rail in range(2) for repair in (False, True)]:
+            while world.open(rank, lane) and world.finish(rank, lane):
+                pass
+        calls.release(CALLS)
+        assert (calls.kept_calls, calls.kept_bytes) == (0, 0)
