@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks' tables of calls on rails that a schedule kills and revives, with the memory that slices would touch.
 
-Stands where rails and the recovery machine stand: the k-th slice of a lane on every rank makes one collective, ranks
-stop one after the other before a decision, learn of it one after the other, and go on in between.
+Stands where rails and the recovery machine stand: the k-th slice of a lane on all ranks makes one collective,
+ranks stop one after the other before a decision, learn of it one after the other, and go on in between.
 """
 
 from __future__ import annotations
