@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective survives the death of rails: exact results, whichever pieces were lost and done anew."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from protocol.recovering import Job, Rank
+from railweave._native.agent import Call
+from railweave._native.collectives import Collective, DType, ReduceOp
+
+Array = NDArray[Any]
+IN_FLIGHT = 6  # calls that have been submitted and not waited for
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One call; every rank knows what all give."""
+
+    number: int
+    collective: Collective
+    count: int
+    root: int
+    in_place: bool
+
+    def given(self, rank: int, size: int) -> Array:
+        items = self.count * (size if self.collective == Collective.REDUCE_SCATTER else 1)
+        return np.random.default_rng([self.number, rank]).integers(-(1 << 20), 1 << 20, items, np.int32)
+
+    def wanted(self, rank: int, size: int) -> Array:
+        given = [self.given(other, size) for other in range(size)]
+        match self.collective:
+            case Collective.ALL_GATHER:
+                return np.concatenate(given)
+            case Collective.BROADCAST:
+                return given[self.root]
+        total = np.sum(given, axis=0, dtype=np.int32)
+        return total if self.collective == Collective.ALL_REDUCE else np.split(total, size)[rank]
+
+    def arrays(self, rank: int, size: int) -> tuple[Array, Array]:
+        """Input and output; in place, they share what such a call may share."""
+        given = self.given(rank, size)
+        own = slice(rank * self.count, (rank + 1) * self.count)
+        if self.collective == Collective.ALL_GATHER:
+            out = np.full(self.count * size, 77, np.int32)
+            if self.in_place:
+                out[own] = given
+            return (out[own] if self.in_place else given), out
+        if not self.in_place:
+            return given, np.full(self.count, 77, np.int32)
+        return given, given[own] if self.collective == Collective.REDUCE_SCATTER else given
+
+
+def specs(seed: int, calls: range, size: int) -> list[Spec]:
+    random = np.random.default_rng(seed)
+    return [
+        Spec(
+            number,
+            list(Collective)[random.integers(4)],
+            count=int(random.choice([1, 500, 30_000, 120_000])),
+            root=int(random.integers(size)),
+            in_place=bool(random.integers(2)),
+        )
+        for number in calls
+    ]
+
+
+def run(rank: Rank, todo: list[Spec], obstacles: dict[int, tuple[int, str]]) -> None:
+    """Make the calls, some at once; on the way rank 1 tells of obstacles, by number of the call."""
+    pending: deque[tuple[Spec, int, Array, Array]] = deque()
+
+    def finish() -> None:
+        spec, op, _, out = pending.popleft()
+        rank.wait(op)
+        np.testing.assert_array_equal(out, spec.wanted(rank.rank, rank.size), err_msg=str(spec))
+
+    for spec in todo:
+        if rank.rank == 1 and spec.number in obstacles:
+            rank.agent.set_obstacle(*obstacles[spec.number])
+        x, out = spec.arrays(rank.rank, rank.size)
+        call = Call(
+            DType.INT32,
+            ReduceOp.SUM,
+            spec.count,
+            spec.collective,
+            spec.root if spec.collective == Collective.BROADCAST else 0,
+        )
+        pending.append((spec, rank.submit(call, x, out), x, out))
+        if len(pending) == IN_FLIGHT:
+            finish()
+    while pending:
+        finish()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_all_collectives_while_rails_come_and_go(size: int) -> None:
+    """Rail 1 dies and comes back, then rail 0 does."""
+    with Job(size, rails=3) as job:
+        for lost, first in ((1, 0), (0, 160)):
+            going = specs(size, range(first, first + 80), size)
+            job.run(lambda rank: run(rank, going, {first + 30: (lost, "it is tested")}))  # noqa: B023
+            job.run(lambda rank: rank.until(lambda: lost not in rank.alive(1 << 30)))  # noqa: B023
+            coming = specs(size, range(first + 80, first + 160), size)
+            job.run(lambda rank: run(rank, coming, {first + 90: (lost, "")}))  # noqa: B023
+            job.run(lambda rank: rank.until(lambda: lost in rank.alive(1 << 30)))  # noqa: B023
+        for rank in job.ranks:
+            assert [state.failures for state in rank.agent.rail_states()] == [1, 1, 0]
+            assert any(record.repair for record in rank.agent.drain_records())
