@@ -162,10 +162,10 @@ void Agent::slice_done(LaneId lane, std::uint64_t id, Time now) {
                 .end = now,
                 .bytes = finished->bytes,
                 .repair = lane.repair});
-  if (finished->last) hand_over(lock, *finished, now);
+  if (finished->last) hand_over(lock, *finished);
 }
 
-void Agent::hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished, Time now) {
+void Agent::hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished) {
   if (const auto& delivery = finished.delivery) {
     lock.unlock();
     std::memcpy(delivery->to, delivery->from, delivery->bytes);
@@ -175,7 +175,7 @@ void Agent::hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished&
   calls_.complete(finished.op_index);
   changed_.notify_all();
   if (recovery_ && recovery_->enabled() && calls_.completed() != before)
-    recovery_->completed(calls_.completed(), now);
+    recovery_->completed(calls_.completed());
 }
 
 Outcome Agent::wait(std::uint32_t op_index, Time latest) {

@@ -167,7 +167,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   void start_submitted(std::unique_lock<std::mutex>& lock);
   void start_on_repair_lanes(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
-  void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished, Time now);
+  void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished);
   void judge(std::size_t rail, Failure& silence, Time now) const;
   void end_all(const Failure& failure, Time now);
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }

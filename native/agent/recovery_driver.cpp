@@ -122,11 +122,6 @@ void RecoveryDriver::tell_obstacle(std::size_t rail, Time now) {
   told_ = true;
 }
 
-void RecoveryDriver::completed(std::uint32_t op_index, Time now) {
-  machine_->completed(op_index, now);
-  told_ = true;
-}
-
 bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
   if (id != Trial::kId) return false;
   Main& main = mains_[rail];
@@ -205,6 +200,7 @@ void RecoveryDriver::expire(Time now) {
   for (const auto& socket : sockets_) socket->drain(now);
   if (now - last_turn_ > kStandstill) awake_since_ = now;
   last_turn_ = now;
+  machine_->completed(completed_, now);
   machine_->expire(now);
   suspect_laggards(now);
   suspect_broken_repairs(now);

@@ -61,7 +61,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool repairs_open() const { return repairs_open_; }
 
   // What the agent tells. Nothing of it acts at once: `pump` does.
-  void completed(std::uint32_t op_index, Time now);
+  void completed(std::uint32_t op_index) { completed_ = op_index; }  // told to others with the next beat
   /// True if it was no call's slice but a trial's.
   bool trial_done(std::size_t rail, std::uint64_t id, Time now);
   void rail_failed(LaneId lane, const Failure& failure, Time now);
@@ -132,6 +132,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   std::uint32_t last_boundary_ = 0;  // likewise
   bool repairing_ = false;           // the last decision left something to repair
   bool repairs_open_ = false;
+  std::uint32_t completed_ = 0;
   bool told_ = false;  // something that the machine has not been asked about since
   bool ended_ = false;
   Time last_turn_ = 0;
