@@ -31,9 +31,9 @@ Pulse::Pulse(const Options& options, Time now) : options_(options), rails_(optio
 }
 
 void Pulse::begin(std::uint32_t tick, Time now) {
-  newest_ = tick;
+  newest_ = tick - 1;
   for (Rail& rail : rails_) {
-    rail.tick = rail.base = tick - 1;
+    rail.tick = tick - 1;
     rail.heard = now;
   }
 }
@@ -46,14 +46,18 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   const Duration silence = now - rail.heard;
   // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
   // the greatest patience was an outage, from which nothing is to be learnt.
-  const Duration own = std::min<Duration>(silence, missed(rail) * options_.beat);
+  const Duration own = std::min<Duration>(silence, rail.missed * options_.beat);
   if (own < options_.most_silence) rail.longest.add(own, now);
   rail.back = silence < patience ? rail.back + 1 : 1;
   if (rail.back >= kTicksBack) silent_ &= ~bit(index);
   rail.tick = tick;
   rail.heard = last_heard_ = now;
-  if (static_cast<std::int32_t>(tick - newest_) > 0) newest_ = tick;
-  rail.base = newest_;
+  // Numbers that were left out are no evidence: they may have been lost on the way into a socket unread.
+  if (static_cast<std::int32_t>(tick - newest_) > 0) {
+    newest_ = tick;
+    for (Rail& other : rails_) ++other.missed;
+  }
+  rail.missed = 0;
 }
 
 void Pulse::slept(Duration duration, Time now) {
@@ -73,7 +77,7 @@ bool Pulse::judge(Time now) {
   for (std::size_t index = 0; index < rails_.size(); ++index) {
     Rail& rail = rails_[index];
     const Duration patience = this->patience(index, now);
-    if (now - rail.heard < patience || missed(rail) < enough(patience)) continue;
+    if (now - rail.heard < patience || rail.missed < enough(patience)) continue;
     silent_ |= bit(index);
     rail.back = 0;
   }
@@ -85,7 +89,7 @@ Time Pulse::deadline(Time now) const {
   for (std::size_t index = 0; index < rails_.size(); ++index) {
     const Rail& rail = rails_[index];
     const Duration patience = this->patience(index, now);
-    if (has(silent_, index) || missed(rail) < enough(patience)) continue;
+    if (has(silent_, index) || rail.missed < enough(patience)) continue;
     at = std::min(at, rail.heard + patience);
   }
   return at;

@@ -49,14 +49,13 @@ class Pulse {
 
  private:
   struct Rail {
-    std::uint32_t tick = 0;  // the newest that came on this rail
-    std::uint32_t base = 0;  // the newest of all rails when this rail was last heard
+    std::uint32_t tick = 0;    // the newest that came on this rail
+    std::uint32_t missed = 0;  // newer ones that have come on other rails since this one was heard
     Time heard = 0;
     int back = 0;  // ticks since it was silent
     LongestGap longest;
   };
 
-  std::uint32_t missed(const Rail& rail) const { return newest_ - rail.base; }
   std::uint32_t enough(Duration patience) const;
   void begin(std::uint32_t tick, Time now);
 
