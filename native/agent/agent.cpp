@@ -15,8 +15,6 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kMaxStalls = 64;  // the oldest are forgotten
-// Results and inputs that are kept for other ranks may take so much before a call waits for them to let go.
-constexpr std::size_t kMostKept = std::size_t{256} << 20;
 
 }  // namespace
 
@@ -70,7 +68,9 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
   }
 }
 
-bool Agent::has_room() const { return calls_.kept_bytes() <= kMostKept || calls_.kept_calls() <= 1; }
+// Calls before the ones that ranks wait here with are submitted everywhere, so they end and let go: no
+// deadlock.
+bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
 
 Submitted Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
   std::unique_lock lock(mutex_);
@@ -145,7 +145,8 @@ void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index
 std::optional<CallDescription> Agent::pending_call(LaneId lane, std::uint32_t op_index) const {
   if (lane.repair || !in_use(lane.rail)) return std::nullopt;  // these carry other things than users' calls
   const std::lock_guard lock(mutex_);
-  if (op_index >= started_ops_) return std::nullopt;
+  // A rail that has a part knows of it itself, until it is past it.
+  if (op_index >= started_ops_ || calls_.has_part(op_index, lane.rail)) return std::nullopt;
   return calls_.description(op_index);
 }
 

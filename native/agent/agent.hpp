@@ -81,9 +81,10 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
   std::uint16_t open_control(std::size_t rail);
   /// Once, when all rails are connected and before the first call: from now on rails may die and come back.
-  /// `members`: by rail and rank. std::logic_error if it cannot be.
+  /// `members`: by rail and rank. A call waits while earlier ones keep more than `most_kept` bytes for other
+  /// ranks, but for one. std::logic_error if it cannot be.
   void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
-                       Duration peer_timeout);
+                       Duration peer_timeout, std::size_t most_kept);
   /// Waits while the ranks agree on which rails live. One thread at a time asks for the point and submits.
   Outcome plan_point(PlanPoint& point, Time latest);
   std::vector<Change> changes(std::size_t since) const;
@@ -192,6 +193,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   bool stopping_ = false;
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
+  std::size_t most_kept_ = 0;
   bool frozen_ = false;
   std::vector<Change> changes_;
   std::size_t planned_changes_ = 0;  // known at the last plan point

@@ -18,7 +18,7 @@ std::uint16_t Agent::open_control(std::size_t rail) {
 }
 
 void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
-                            Duration peer_timeout) {
+                            Duration peer_timeout, std::size_t most_kept) {
   on_loop([&] {
     if (!recovery_ || recovery_->enabled())
       throw std::logic_error("recovery is enabled once, after its ports");
@@ -39,6 +39,7 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
       const std::lock_guard lock(mutex_);
       if (calls_.next() > 0) throw std::logic_error("recovery is enabled before the first call");
       calls_.keep();
+      most_kept_ = most_kept;
       for (RailState& state : states_) state.since = now;
     }
     recovery_->enable(std::move(rails), token, members, peer_timeout, now);

@@ -28,6 +28,7 @@ namespace railweave {
 namespace {
 
 constexpr double kPeerTimeoutS = 5;
+constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
 constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is given back
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
@@ -165,13 +166,14 @@ class PythonAgent {
     agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
   }
 
-  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members, double peer_timeout_s) {
+  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members, double peer_timeout_s,
+                       std::size_t most_kept_bytes) {
     std::vector<std::vector<SocketAddress>> native;
     for (const Addresses& rail : members) {
       auto& sockets = native.emplace_back();
       for (const auto& [address, port] : rail) sockets.push_back({.address = address, .port = port});
     }
-    agent_.enable_recovery(token, native, static_cast<Duration>(peer_timeout_s * kSecond));
+    agent_.enable_recovery(token, native, static_cast<Duration>(peer_timeout_s * kSecond), most_kept_bytes);
   }
 
   std::pair<std::uint32_t, std::size_t> plan_point(std::optional<double> timeout_s) {
@@ -315,10 +317,11 @@ void bind_agent(nb::module_& m) {
           "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
           "(repair)")
       .def("enable_recovery", &PythonAgent::enable_recovery, nb::arg("token"), nb::arg("members"),
-           nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
+           nb::arg("peer_timeout_s") = kPeerTimeoutS, nb::arg("most_kept_bytes") = kMostKeptBytes, Release(),
            "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
            "and "
-           "rank. Once, after all rails are connected and before the first call")
+           "rank. Once, after all rails are connected and before the first call. "
+           "Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks")
       .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
            "(op index of the next call, number of changes known): plan it by these, then submit. Waits while "
            "the ranks agree on which rails live. TimeoutError")

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "agent/recovery_driver.hpp"
+
 namespace nb = nanobind;
 
 namespace railweave {
@@ -44,16 +46,17 @@ class PythonCalls {
   }
 
   std::uint32_t submit(const CallDescription& call, const ConstArray& input, const Array& output,
-                       const Parts& parts) {
+                       const Parts& parts, Duration expected, Time now) {
     const std::vector<Part> cut = native(parts);
     const Submission submission{.call = call,
                                 .input = static_cast<const std::byte*>(input.data()),
                                 .output = static_cast<std::byte*>(output.data()),
-                                .parts = cut};
+                                .parts = cut,
+                                .expected = expected};
     const std::uint32_t op_index = calls_.next();
     Calls::Memory memory = calls_.reserve(call);
     calls_.fill(submission, memory);
-    calls_.submit(submission, std::move(memory), 0);
+    calls_.submit(submission, std::move(memory), now);
     return op_index;
   }
 
@@ -61,8 +64,8 @@ class PythonCalls {
     return calls_.take({.rail = rail, .repair = repair}, calls_.next());
   }
 
-  bool finish(std::size_t rail, bool repair, std::uint64_t id) {
-    const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, 0);
+  bool finish(std::size_t rail, bool repair, std::uint64_t id, Time now) {
+    const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, now);
     if (!finished) throw std::invalid_argument("not the lane's first slice");
     if (!finished->last) return false;
     std::memcpy(finished->delivery->to, finished->delivery->from, finished->delivery->bytes);
@@ -131,13 +134,23 @@ void bind_calls(nb::module_& m) {
       .def(
           "output", [](const Slice& self, std::size_t shard) { return view(self, self.output, shard); },
           nb::arg("shard") = 0, nb::rv_policy::reference);
+  nb::class_<Calls::Laggard>(sub, "Laggard", "A piece that is all that its call waits for")
+      .def_ro("op_index", &Calls::Laggard::op_index)
+      .def_ro("others_ns", &Calls::Laggard::others)
+      .def_ro("expected_ns", &Calls::Laggard::expected)
+      .def_ro("since_ns", &Calls::Laggard::since)
+      .def_prop_ro("patience_ns", [](const Calls::Laggard& self) { return patience(self); });
   nb::class_<PythonCalls>(sub, "Calls", "An agent's calls, without an agent")
       .def(nb::init<int, int, std::size_t>(), nb::arg("rank"), nb::arg("world_size"), nb::arg("rails"))
       .def("submit", &PythonCalls::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
-           nb::arg("parts"), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), "The call's op index")
+           nb::arg("parts"), nb::arg("expected_ns") = 0, nb::arg("now_ns") = 0, nb::keep_alive<1, 3>(),
+           nb::keep_alive<1, 4>(), "The call's op index")
       .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The lane's next slice")
       .def("finish", &PythonCalls::finish, nb::arg("rail"), nb::arg("repair"), nb::arg("id"),
-           "Whether that completes its call")
+           nb::arg("now_ns") = 0, "Whether that completes its call")
+      .def(
+          "laggard", [](PythonCalls& self, std::size_t rail) { return self.calls().laggard(rail); },
+          nb::arg("rail"))
       .def("position", [](PythonCalls& self) { return self.calls().position(); })
       .def(
           "apply", [](PythonCalls& self, const recovery::Commit& commit) { self.calls().apply(commit); },
