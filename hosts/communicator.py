@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from railweave._native.agent import Agent, Failure, FailureKind
@@ -27,13 +29,13 @@ from railweave.hosts.events import (
     PlaneUp,
 )
 from railweave.hosts.failures import raise_failure
+from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
-from railweave.hosts.plans import planner
-from railweave.hosts.rails import Opening, connect_rail, offer, open_rail
-from railweave.hosts.reports import Record, Stats, rail_report
+from railweave.hosts.rails import Opening, connect_rail, enable_recovery, offer, open_rails
+from railweave.hosts.reports import Record, Stats, rail_report, record
 from railweave.hosts.sequence import CallSequence
-from railweave.hosts.striper import FixedStriper, StripedRail, default_shares, normalised
+from railweave.hosts.striping import Explanation, Planner, StripedRail, normalised, planner_for
 from railweave.hosts.trees import Trees
 from railweave.hosts.work import Done, Work
 
@@ -42,12 +44,27 @@ if TYPE_CHECKING:
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
 
+Told = TypeVar("Told")
+
+
+@dataclass
+class _Parts:
+    """What a communicator is made of and has to be ended with it, without a reference to it."""
+
+    agent: Agent
+    trees: Trees
+    membership: Membership | None = None
+    planner: Planner | None = None
+    calls: CallSequence | None = None
+    server: MetricsServer | None = None
+
 
 class Communicator(Collectives):
     """This rank's place in a job. Made by `railweave.init`; use it as a context manager, or close it.
 
-    All ranks make the same calls in the same order. After an error of a rail or a rank the communicator is of
-    no use any more: every pending and later call raises that error.
+    All ranks make the same calls in the same order. With two rails or more, one that fails is done without
+    until it is back: the caller sees a delay. After any other error, and when no rail is left for as long as
+    `timeout_s`, the communicator is of no use any more: every pending and later call raises that error.
     """
 
     def __init__(self, options: Options, join: Join | None = None) -> None:
@@ -56,82 +73,85 @@ class Communicator(Collectives):
         self.rank = options.rank
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
+        self._trees = Trees(self._agent)
+        self._parts = _Parts(self._agent, self._trees)
+        self._close = weakref.finalize(self, _close, self._parts, options)
         self._refused: dict[str, Verdict] = {}
         self._ledger = Ledger()
         self._rails: list[Opening] = []
-        self._shares: Mapping[str, float] = {}
-        self._membership: Membership | None = None
-        self._trees = Trees(self._agent)
-        held: list[Membership] = []
-        servers: list[MetricsServer] = []
-        self._close = weakref.finalize(self, _close, self._agent, self._trees, held, servers)
+        self._health: Health | None = None
         self.metrics_address = ""  # HOST:PORT where Prometheus finds this rank, if that is wanted
         try:
             if options.world_size > 1:
-                self._connect(join or controller_join(), held)
+                self._connect(join or controller_join())
             if options.metrics:
-                servers.append(self._serve_metrics())
-                self.metrics_address = servers[0].address
+                self._parts.server = self._serve_metrics()
+                self.metrics_address = self._parts.server.address
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, join: Join, held: list[Membership]) -> None:
+    def _connect(self, join: Join) -> None:
         options = self.options
-        self._rails = [open_rail(self._agent, spec, options.peer_timeout_s) for spec in options.rails]
+        self._rails = open_rails(self._agent, options.rails, options.peer_timeout_s)
         start = time.monotonic()
-        self._membership = join(
+        members = self._parts.membership = join(
             options.controller,
             job=options.job,
             rank=options.rank,
             size=options.world_size,
             rails=[offer(rail) for rail in self._rails],
             deadline_s=options.timeout_s,
-            on_event=_handler(self),
+            on_event=_of_living(self, Communicator._handle),
             decisions=_decisions(self),
         )
-        held.append(self._membership)
-        refusals = self._membership.refusals
-        self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in refusals.items()}
-        used = [rail for rail in self._rails if rail.spec.name not in refusals]
+        self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
+        used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
         if not used:
-            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in refusals.items()))
+            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
-        self._trees.attach(self._membership, with_trees)
+        self._trees.attach(members, with_trees)
         for rail in used:
             left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
-            connect_rail(self._agent, rail, options.job, self._membership, left_s)
+            connect_rail(self._agent, rail, options.job, members, left_s)
             raise_failure(self._agent.failure())
-        self._shares = self._shares_of(used)
-        striper = FixedStriper(
+        if enable_recovery(self._agent, self._rails, options.job, members, options.peer_timeout_s):
+            self._trees.recover(without_trees=len(used) > len(with_trees))
+        self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
+        self._planner = self._parts.planner = self._plan_for(used)
+        self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
+        self._parts.calls = self._calls
+        self._calls.open()
+
+    def _plan_for(self, used: Sequence[Opening]) -> Planner:
+        options = self.options
+        shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
+        if options.shares and sum(shares.values()) <= 0:
+            reasons = {name: verdict.text for name, verdict in self._refused.items()}
+            raise InvalidOption(f"the rails that have a share are refused: {reasons}")
+        if options.shares:
+            shares = normalised(shares)
+        return planner_for(
             [
-                StripedRail(rail.spec.name, rail.index, rail.spec.kind, self._shares[rail.spec.name])
+                StripedRail(
+                    rail.spec.name, rail.index, rail.spec.kind, rail.spec.rate_bps, shares[rail.spec.name]
+                )
                 for rail in used
-            ]
+            ],
+            self.world_size,
+            self._ledger,
+            refused=self._refused,
+            fixed=bool(options.shares),
+            deterministic=options.deterministic,
+            costs=options.costs,
         )
-        self._calls = CallSequence(self._agent, planner(striper, self._ledger, self._refused))
 
     def _serve_metrics(self) -> MetricsServer:
         from railweave.hosts.metrics import MetricsServer, RankCollector  # noqa: PLC0415 - few ask for it
 
-        reference = weakref.ref(self)
-
-        def stats() -> Stats | None:
-            alive = reference()
-            return alive.stats() if alive is not None else None
-
+        stats = _of_living(self, Communicator.stats)
         collector = RankCollector(self.options.job, self.rank, stats, _decisions(self))
         return MetricsServer(self.options.metrics, collector)
-
-    def _shares_of(self, used: Sequence[Opening]) -> dict[str, float]:
-        if not self.options.shares:
-            rails = {rail.spec.name: (rail.spec.kind, rail.spec.rate_bps) for rail in used}
-            return default_shares(rails, self.world_size)
-        shares = {rail.spec.name: self.options.shares.get(rail.spec.name, 0.0) for rail in used}
-        if sum(shares.values()) <= 0:
-            reasons = {name: verdict.text for name, verdict in self._refused.items()}
-            raise InvalidOption(f"the rails that have a share are refused: {reasons}")
-        return normalised(shares)
 
     # ------------------------------------------------------------ calls
 
@@ -159,27 +179,10 @@ class Communicator(Collectives):
         return result
 
     def _wait(self, op_index: int, timeout: float | None) -> None:
-        if not self._calls.wait(op_index, self.options.timeout_s if timeout is None else timeout):
-            if timeout is not None:
-                raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
-            self._calls.fail(op_index, self._overdue(op_index))
-        raise_failure(self._agent.failure_of(op_index))
+        self._calls.wait(op_index, timeout)
 
     def _done(self, op_index: int) -> bool:
         return self._calls.done(op_index)
-
-    def _overdue(self, op_index: int) -> Failure:
-        """Return why a call has not completed by its deadline, as far as this rank knows."""
-        waited = f"rank {self.rank} has waited {self.options.timeout_s:g} s (timeout_s) for call #{op_index}"
-        lagging = set(self._agent.lagging(op_index))
-        names = [rail.spec.name for rail in self._rails if rail.index in lagging]
-        for name in names:
-            if obstacle := self._trees.obstacle(name):
-                return Failure(FailureKind.RAIL_DOWN, -1, f"{obstacle}; {waited}", name)
-        on = f" on {', '.join(names)}" if names else ""
-        return Failure(
-            FailureKind.INTERNAL, self.rank, f"{waited}{on}: a rank does not call it, or a rail has stopped"
-        )
 
     # ------------------------------------------------------------ events
 
@@ -191,26 +194,23 @@ class Communicator(Collectives):
             case GroupPaused() | GroupMoved() | PlaneDown() | PlaneUp():
                 self._trees.handle(event)
             case LeaseLost(reason):
-                for rail in self._rails:
-                    if rail.spec.kind == "ina" and rail.spec.name not in self._refused:
-                        self._rail_down(rail.spec.name, reason)
+                self._trees.lose(reason)
             case MemberLeft():
                 pass  # the rails notice by themselves whether somebody is missing
-
-    def _rail_down(self, name: str, reason: str) -> None:
-        self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, name))
 
     # ------------------------------------------------------------ reports
 
     def stats(self) -> Stats:
         """Return the rails' counts."""
-        natives, groups = self._agent.stats(), self._agent.groups()
+        natives, groups, states = self._agent.stats(), self._agent.groups(), self._agent.rail_states()
+        shares = self._planner.shares() if self._rails else {}
         return Stats(
             tuple(
                 rail_report(
                     rail.spec,
-                    self._shares.get(rail.spec.name, 0.0),
+                    shares.get(rail.spec.name, 0.0),
                     natives[rail.index],
+                    states[rail.index],
                     groups[rail.index],
                 )
                 for rail in self._rails
@@ -220,10 +220,9 @@ class Communicator(Collectives):
     def drain_records(self) -> list[Record]:
         """Return the slices that have ended since the last call, oldest first; at most the last 65,536."""
         names = {rail.index: rail.spec.name for rail in self._rails}
+        surveys = self._calls.surveyed() if self._rails else ()
         return [
-            Record(
-                native.op_index, names[native.rail], native.start_ns / 1e9, native.end_ns / 1e9, native.bytes
-            )
+            record(native, names[native.rail], native.op_index in surveys)
             for native in self._agent.drain_records()
         ]
 
@@ -232,17 +231,28 @@ class Communicator(Collectives):
 
         One per rail and class of calls (collective, type, operation, size to the next power of two) that was
         called, with the count; before them, with neither class nor count, one per rail that the controller
-        has refused or whose plane is down. `reason` is one of `decisions.Reason`, `detail` says it in words.
+        has refused, that has failed and is not back, or whose plane is down. `reason` is one of
+        `decisions.Reason`, `detail` says it in words.
         """
+        now = self._health.verdicts() if self._health is not None else {}
         standing = [
             Decision(name, "", "", "", 0, False, verdict.reason or "", verdict.text)
-            for name, verdict in {**self._refused, **self._planes_down()}.items()
+            for name, verdict in {**self._refused, **now}.items()
         ]
         return [*standing, *self._ledger.decisions()]
 
-    def _planes_down(self) -> dict[str, Verdict]:
-        planes = self._trees.planes_down()
-        return {name: Verdict(Reason.TREE_DOWN, why) for name, why in planes.items()}
+    def explain(
+        self, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
+    ) -> Explanation:
+        """Return what a call of `size_bytes` (of the whole tensor) would take on each rail, and its split."""
+        if not self._rails:
+            raise InvalidOption("a world of one has no rails, and nothing to explain")
+        return self._planner.explain(size_bytes, collective, dtype, op)
+
+    def save_costs(self, path: str | Path) -> None:
+        """Write what is known of the rails' costs to a JSON file, for the option `costs` of later jobs."""
+        if self._rails:
+            self._planner.save(path)
 
     # ------------------------------------------------------------ the end
 
@@ -259,35 +269,33 @@ class Communicator(Collectives):
         self.close()
 
 
-def _close(agent: Agent, trees: Trees, held: list[Membership], servers: list[MetricsServer]) -> None:
-    """Close an agent and give up its membership, without a reference to the communicator."""
-    for server in servers:
-        server.close()
-    trees.close()
-    agent.close(LINGER_S)
-    trees.join()
-    for membership in held:
-        membership.leave()
+def _close(parts: _Parts, options: Options) -> None:
+    """End the parts of a communicator, without a reference to it."""
+    if parts.server is not None:
+        parts.server.close()
+    if parts.calls is not None:
+        parts.calls.settle(LINGER_S)
+    parts.trees.close()
+    parts.agent.close(LINGER_S)
+    parts.trees.join()
+    if parts.membership is not None:
+        parts.membership.leave()
+    if parts.planner is not None and options.costs:
+        parts.planner.save(options.costs)
 
 
-def _handler(comm: Communicator) -> Callable[[Event], None]:
-    """Return a handler of events that does not keep the communicator alive."""
+def _of_living(comm: Communicator, ask: Callable[..., Told]) -> Callable[..., Told | None]:
+    """Return a method of a communicator that does not keep it alive; once it is gone, it returns None."""
     reference = weakref.ref(comm)
 
-    def handle(event: Event) -> None:
+    def asked(*arguments: Any) -> Told | None:
         alive = reference()
-        if alive is not None:
-            alive._handle(event)
+        return ask(alive, *arguments) if alive is not None else None
 
-    return handle
+    return asked
 
 
 def _decisions(comm: Communicator) -> Callable[[], Sequence[Decision]]:
     """Return `why` without keeping the communicator alive."""
-    reference = weakref.ref(comm)
-
-    def decisions() -> Sequence[Decision]:
-        alive = reference()
-        return alive.why() if alive is not None else ()
-
-    return decisions
+    ask = _of_living(comm, Communicator.why)
+    return lambda: ask() or ()

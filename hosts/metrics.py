@@ -25,7 +25,15 @@ RAIL_COUNTERS = {
     "retransmissions": "Packets sent again.",
     "duplicates": "Packets received that brought nothing new.",
     "malformed": "Packets and connections refused.",
+    "failures": "Times that the ranks have agreed to do without the rail.",
 }
+RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}
+RAIL_GAUGES = {
+    "share": "Share of large tensors.",
+    "epoch": "Number of the last decision about which rails live.",
+    "incarnation": "Times that the rail was taken up again.",
+}
+RAIL_STATES = ("up", "down", "recovering")
 GROUP_COUNTERS = {
     "contributions": "Chunks sent for the first time.",
     "results": "Results taken.",
@@ -87,12 +95,25 @@ class RankCollector(Collector):
             for rail in rails:
                 counter.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
             yield counter
-        busy = CounterMetricFamily("railweave_rail_busy_seconds", "With a slice in progress.", labels=labels)
-        share = GaugeMetricFamily("railweave_rail_share", "Share of large tensors.", labels=labels)
+        for name, text in RAIL_SECONDS.items():
+            unit = name.replace("_s", "_seconds")
+            seconds = CounterMetricFamily(f"railweave_rail_{unit}", text, labels=labels)
+            for rail in rails:
+                seconds.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
+            yield seconds
+        for name, text in RAIL_GAUGES.items():
+            gauge = GaugeMetricFamily(f"railweave_rail_{name}", text, labels=labels)
+            for rail in rails:
+                gauge.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
+            yield gauge
+        states = GaugeMetricFamily(
+            "railweave_rail_state", "1 of the state it is in.", labels=(*labels, "state")
+        )
         for rail in rails:
-            busy.add_metric((*self._labels, rail.name, rail.kind), rail.busy_s)
-            share.add_metric((*self._labels, rail.name, rail.kind), rail.share)
-        yield from (busy, share)
+            for state in RAIL_STATES:
+                who = (*self._labels, rail.name, rail.kind, state)
+                states.add_metric(who, float(rail.state == state))
+        yield states
 
     def _of_groups(self, groups: Sequence[tuple[str, int, GroupReport]]) -> Iterator[Metric]:
         labels = ("job", "rank", "rail", "tree", "group")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from railweave._native.agent import Agent
@@ -15,6 +15,8 @@ from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
 
 ROCE_PORT = 4791
+LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
+FOREVER_S = 1e8
 
 
 class Members(Protocol):
@@ -43,6 +45,24 @@ class Opening:
     port: int
     queue_pairs: tuple[int, ...] = ()
     control_port: int = 0  # UDP and TCP, for recovery; 0: none
+
+
+def open_rails(agent: Agent, specs: Sequence[RailSpec], peer_timeout_s: float) -> list[Opening]:
+    """Open rails on their interfaces, several with a port for recovery. InvalidOption names what is wrong."""
+    rails = [open_rail(agent, spec, peer_timeout_s) for spec in specs]
+    if len(rails) < 2:
+        return rails
+    return [replace(rail, control_port=_open_control(agent, rail)) for rail in rails]
+
+
+def _open_control(agent: Agent, rail: Opening) -> int:
+    try:
+        return int(agent.open_control(rail.index))
+    except (OSError, RuntimeError) as error:
+        where = f"{rail.at.name} ({rail.at.address})"
+        raise InvalidOption(
+            f"cannot open rail {rail.spec.name!r} for recovery on {where}: {error}"
+        ) from error
 
 
 def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
@@ -94,6 +114,25 @@ def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeou
             _connect_tcp(agent, rail, job, offers, timeout_s)
         case "rdma":
             agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
+
+
+def enable_recovery(
+    agent: Agent, rails: Sequence[Opening], job: str, members: Members, peer_timeout_s: float
+) -> bool:
+    """Have the ranks agree from now on about which of the rails in use live; False if that cannot be.
+
+    It needs two rails, and a port for it from every rank, which older ones do not offer.
+    """
+    offers = [_offers_of(rail.spec.name, members) for rail in rails]
+    if len(rails) - len(members.refusals) < 2 or not all(one.control_port for of in offers for one in of):
+        return False
+    places = [[(one.address, one.control_port) for one in of] for of in offers]
+    silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
+    agent.enable_recovery(_token(job, [one for of in offers for one in of]), places, silence_s)
+    for rail in rails:
+        if rail.spec.name in members.refusals:
+            agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")
+    return True
 
 
 def _connect_tcp(

@@ -52,6 +52,12 @@ class RailReport:
     duplicates: int
     malformed: int  # packets and connections refused
     busy_s: float  # with a slice in progress
+    state: str = "up"  # or "down", or "recovering": it is tried whether it works again
+    reason: str = ""  # why it is not up, or, of the last rail that is left, what is wrong with it
+    failures: int = 0  # how often it was done without
+    down_s: float = 0.0  # how long, all in all
+    epoch: int = 0  # number of the last decision of the ranks about which rails live
+    incarnation: int = 0  # how often it was taken up again
     groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
 
 
@@ -62,8 +68,8 @@ class Stats:
     rails: tuple[RailReport, ...]
 
 
-def rail_report(spec: RailSpec, share: float, native: Any, groups: Sequence[Any]) -> RailReport:
-    """Return a native RailStats, with those of the rail's trees, in seconds and by name."""
+def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: Sequence[Any]) -> RailReport:
+    """Return a native RailStats, with the rail's RailState and those of its trees, in seconds and by name."""
     return RailReport(
         name=spec.name,
         kind=spec.kind,
@@ -78,6 +84,12 @@ def rail_report(spec: RailSpec, share: float, native: Any, groups: Sequence[Any]
         duplicates=native.duplicates,
         malformed=native.malformed,
         busy_s=native.busy_ns / 1e9,
+        state=state.state,
+        reason=state.reason,
+        failures=state.failures,
+        down_s=state.down_ns / 1e9,
+        epoch=state.epoch,
+        incarnation=state.incarnation,
         groups=tuple(group_report(group) for group in groups),
     )
 
@@ -97,3 +109,11 @@ class Record:
     start_s: float
     end_s: float
     bytes: int
+    survey: bool = False  # of a small call among those of the program, by which ranks share what they measure
+    repair: bool = False  # carried in place of a rail that has failed
+
+
+def record(native: Any, rail: str, survey: bool) -> Record:
+    """Return a native SliceRecord in seconds, with its rail's name."""
+    start_s, end_s = native.start_ns / 1e9, native.end_ns / 1e9
+    return Record(native.op_index, rail, start_s, end_s, native.bytes, survey, native.repair)

@@ -4,25 +4,47 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NoReturn
 
-from railweave._native.agent import Agent, Failure
+from railweave._native.agent import Failure, FailureKind
 from railweave._native.collectives import Collective, ReduceOp
-from railweave.hosts.arrays import Array, as_bits
-from railweave.hosts.errors import InvalidOption
-from railweave.hosts.plans import Planner
+from railweave.hosts.arrays import DTYPES, Array, as_bits
+from railweave.hosts.errors import InvalidOption, RailDown
+from railweave.hosts.failures import raise_failure
+
+if TYPE_CHECKING:
+    from railweave._native.agent import Agent, Change
+    from railweave.hosts.health import Health
+    from railweave.hosts.striping import Plan, Planner
 
 KEPT = 64  # calls in flight before finished ones are looked for
+REMEMBERED = 1 << 16  # surveys told from calls in records; the agent keeps as many slices
 
 
 class CallSequence:
-    """Submits this rank's calls, one at a time whatever the thread, and keeps their arrays until they end."""
+    """Submits this rank's calls, one at a time whatever the thread, and keeps their arrays until they end.
 
-    def __init__(self, agent: Agent, plan: Planner) -> None:
+    The cut of a call is a function of its index and of what the ranks have agreed upon before that index: the
+    changes of rails, and the results of surveys. So a call is planned for the place that it gets, again if a
+    change comes in between; surveys are submitted behind the calls after which all ranks do so, and a call
+    whose plan needs one waits for it.
+    """
+
+    def __init__(self, agent: Agent, planner: Planner, health: Health, timeout_s: float) -> None:
         """Begin before the first call."""
         self._agent = agent
-        self._plan = plan
+        self._planner = planner
+        self._health = health
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
+        self._changes: list[Change] = []  # of rails, all that there were
         self._arrays: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
+        self._surveys: dict[int, tuple[Array, Array]] = {}  # likewise: those whose result is not taken
+        self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
+        self._survey_at: int | None = 0 if planner.opening else None  # the index that is a survey's
 
     def submit(
         self,
@@ -36,20 +58,110 @@ class CallSequence:
         start_now: bool,
     ) -> int:
         """Make a call the next one; its op index. InvalidOption says what the agent cannot take."""
-        del collective, root
+        dtype = DTYPES[source.dtype.char]
+
+        def prepare(op_index: int) -> tuple[Plan, Array, Array]:
+            plan = self._planner.plan(op_index, collective, dtype, op, root, count, self._changes)
+            return plan, source, target
+
         with self._lock:
             self._let_go()
-            op_index, _ = self._agent.plan_point()
-            plan = self._plan(source.dtype.char, op, count)
+            self._survey(start_now)  # what an interrupt has kept from being submitted
+            op_index = self._place(prepare, self._arrays, start_now)
+            self._survey(start_now)
+        return op_index
+
+    def open(self) -> None:
+        """Submit what the ranks compare before their first call."""
+        with self._lock:
+            self._survey(start_now=True)
+
+    def _survey(self, start_now: bool) -> None:
+        """Submit a survey if one has its place here."""
+        if self._survey_at is None:
+            return
+        if self._next(self._end()) == self._survey_at:
+            self._surveyed.append(self._survey_at)
+            self._place(self._prepare_survey, self._surveys, start_now)
+        self._survey_at = None
+
+    def _prepare_survey(self, op_index: int) -> tuple[Plan, Array, Array]:
+        self._planner.observe(self._agent.drain_measurements())
+        plan = self._planner.plan_survey(op_index, self._changes)
+        told = self._planner.survey_input()
+        return plan, told, told.copy()
+
+    def _place(
+        self,
+        prepare: Callable[[int], tuple[Plan, Array, Array]],
+        kept: dict[int, tuple[Array, Array]],
+        start_now: bool,
+    ) -> int:
+        """Plan and submit, again where a change of rails comes in between.
+
+        Returns the op index, or, once the communicator has failed, one that has the error.
+        """
+        end = self._end()
+        while True:
+            op_index = self._next(end)
+            lost = self._take_surveys(op_index, end)
+            if lost is not None:
+                return lost
             try:
-                self._agent.submit(
-                    op_index, plan.call, as_bits(source), as_bits(target), plan.parts, start_now
+                plan, source, target = prepare(op_index)
+            except RailDown as down:
+                self._await_change(down, end)
+                continue
+            kept[op_index] = (source, target)
+            if plan.survey_after:
+                self._survey_at = op_index + 1
+            try:
+                taken = self._agent.submit(
+                    *(op_index, plan.call, as_bits(source), as_bits(target), plan.parts),
+                    start_now=start_now,
+                    expected_s=plan.expected_s,
+                    timeout_s=_left_s(end),
                 )
             except ValueError as error:
+                del kept[op_index]
                 raise InvalidOption(str(error)) from None
-            plan.tally.calls += 1
-            self._arrays[op_index] = (source, target)
-        return op_index
+            except TimeoutError:
+                del kept[op_index]
+                self._give_up(op_index)
+            if taken:
+                self._planner.submitted(op_index, plan)
+                return op_index
+
+    def _next(self, end: float) -> int:
+        """Return the index of the next call, once the ranks agree on their rails."""
+        try:
+            op_index, changes = self._agent.plan_point(_left_s(end))
+        except TimeoutError:
+            self._give_up(None)
+        if changes > len(self._changes):
+            self._changes += self._agent.changes(len(self._changes))
+        return int(op_index)
+
+    def _await_change(self, down: RailDown, end: float) -> None:
+        """Wait until a rail is back: none of those that live can carry the call."""
+        if not self._agent.wait_change(len(self._changes), _left_s(end)):
+            waited = f"{down.reason}; not back within {self._timeout_s:g} s (timeout_s)"
+            self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, waited, down.rail))
+        raise_failure(self._agent.failure())
+
+    def _take_surveys(self, op_index: int, end: float) -> int | None:
+        """Wait for what the plan of this call has to know.
+
+        Returns the survey that has failed, if one has: the call cannot be planned, and ends as that did.
+        """
+        while (survey := self._planner.survey_index(op_index)) is not None:
+            if not self._agent.wait(survey, _left_s(end)):
+                self._give_up(survey)
+            if self._agent.failure_of(survey) is not None:
+                return survey
+            self._planner.take_survey(survey, self._surveys[survey][1])
+            del self._surveys[survey]
+        return None
 
     def _let_go(self) -> None:
         """Forget the arrays of calls that nobody has waited for and that have ended."""
@@ -57,18 +169,45 @@ class CallSequence:
             for op_index in [index for index in list(self._arrays) if self._agent.done(index)]:
                 self._arrays.pop(op_index, None)
 
-    def wait(self, op_index: int, timeout_s: float) -> bool:
-        """Wait for the end of a call; False if the time is up."""
-        if not self._agent.wait(op_index, timeout_s):
-            return False
+    # ------------------------------------------------------------ waiting
+
+    def wait(self, op_index: int, timeout_s: float | None) -> None:
+        """Wait for the end of a call, and raise what it has ended with.
+
+        TimeoutError after `timeout_s`; without, the sequence's own holds, and ends everything.
+        """
+        if not self._agent.wait(op_index, self._timeout_s if timeout_s is None else timeout_s):
+            if timeout_s is not None:
+                raise TimeoutError(f"the call has not completed within {timeout_s:g} s; it goes on")
+            self._agent.fail(self._health.overdue(op_index))
         self._arrays.pop(op_index, None)
-        return True
+        raise_failure(self._agent.failure_of(op_index))
 
     def done(self, op_index: int) -> bool:
         """Whether a call has ended."""
         return bool(self._agent.done(op_index))
 
-    def fail(self, op_index: int, failure: Failure) -> None:
-        """End everything because of a call that does not end."""
+    def surveyed(self) -> Collection[int]:
+        """Return the indices that were surveys', as far back as there are records."""
+        return frozenset(self._surveyed)
+
+    def settle(self, timeout_s: float) -> None:
+        """Let surveys in flight end, so that the other ranks do not miss this one in them."""
+        end = time.monotonic() + timeout_s
+        for survey in list(self._surveys):
+            if not self._agent.wait(survey, _left_s(end)):
+                return
+
+    def _end(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _give_up(self, op_index: int | None) -> NoReturn:
+        """End everything because the sequence cannot go on."""
+        failure = self._health.overdue(op_index)
         self._agent.fail(failure)
-        self._arrays.pop(op_index, None)
+        raise_failure(self._agent.failure())
+        raise AssertionError("an agent that has failed says why")
+
+
+def _left_s(end: float) -> float:
+    return max(0.0, end - time.monotonic())

@@ -21,8 +21,9 @@ STALLED_FOR_S = 3.0  # a tree that is silent says so once a second
 class Trees:
     """Follows what the controller says of trees, from its thread, and tells it which bring no results.
 
-    A plane that is down is no error yet: its calls wait for it until their deadline, and go on when the
-    controller moves its groups to where they work.
+    A plane that is down is no error yet. With recovery, the agent is told what stands in the way of a rail,
+    and the other rails take over until it is gone. Without, the calls wait for it until their deadline, and
+    go on when the controller moves its groups to where they work.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -33,6 +34,10 @@ class Trees:
         self._membership: Membership | None = None
         self._paused: dict[int, str] = {}  # groups, and their rails
         self._down: dict[str, str] = {}  # by plane, which has the rail's name
+        self._lost: dict[str, str] = {}  # why rails will have no trees any more
+        self._lease_lost = ""  # why the controller does not know the trees any more
+        self._recovering = False  # whether other rails take over
+        self._alone = True  # whether there are none that need no trees
         self._stalls: dict[str, tuple[float, Stall]] = {}  # by rail: when, and the last one
         self._closed = threading.Event()
         self._reporter = threading.Thread(target=self._report_stalls, name="railweave stalls", daemon=True)
@@ -49,8 +54,31 @@ class Trees:
                 self._agent.attach_ina(index, [_place(group) for group in membership.groups[rail]])
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
+            self._forsake()
         if rails:
             self._reporter.start()
+
+    def recover(self, without_trees: bool) -> None:
+        """From now on tell the agent of obstacles: the ranks can do without a rail.
+
+        `without_trees`: whether there are rails that need no trees.
+        """
+        with self._lock:
+            self._recovering = True
+            self._alone = not without_trees
+            self._tell_obstacles()
+
+    def lose(self, reason: str) -> None:
+        """Do without trees from now on: the controller does not know them any more."""
+        with self._lock:
+            self._lease_lost = reason
+            self._forsake()
+            self._tell_obstacles()
+
+    def _forsake(self) -> None:
+        if self._lease_lost:
+            for rail in self._rails:
+                self._give_up(rail, self._lease_lost)
 
     def handle(self, event: GroupPaused | GroupMoved | PlaneDown | PlaneUp) -> None:
         """Take an event of the controller's; those that come before `attach` are made up for there."""
@@ -70,6 +98,18 @@ class Trees:
                     self._down[plane] = reason
                 case PlaneUp(plane):
                     self._down.pop(plane, None)
+            self._tell_obstacles()
+
+    def _tell_obstacles(self) -> None:
+        if self._recovering:
+            for rail, index in self._rails.items():
+                self._agent.set_obstacle(index, self._standing(rail))
+
+    def _give_up(self, rail: str, reason: str) -> None:
+        """A rail's trees cannot go on. Without recovery, or other rails, nothing can."""
+        self._lost[rail] = reason
+        if not self._recovering or (self._alone and len(self._lost) == len(self._rails)):
+            self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, rail))
 
     def _pause(self, rail: str, group: int) -> int:
         return self._agent.pause_ina(self._rails[rail], group)
@@ -79,7 +119,7 @@ class Trees:
             self._agent.resume_ina(self._rails[place.rail], group, _place(place), resume_from)
         except (ValueError, RuntimeError) as error:
             reason = f"its tree cannot go on as group {place.group} from chunk {resume_from}: {error}"
-            self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, place.rail))
+            self._give_up(place.rail, reason)
 
     def _report_stalls(self) -> None:
         while not self._closed.is_set():
@@ -101,15 +141,23 @@ class Trees:
     def obstacle(self, rail: str) -> str:
         """Say what keeps a rail's calls waiting, as far as is known; '' if nothing does."""
         with self._lock:
-            if rail in self._down:
-                return f"plane {rail!r} is down: {self._down[rail]}"
-            if rail in self._paused.values():
-                return f"plane {rail!r}: its group is paused, and the controller has not moved it"
+            if standing := self._standing(rail):
+                return standing
             at, stall = self._stalls.get(rail, (-STALLED_FOR_S, None))
             if stall is None or time.monotonic() - at > STALLED_FOR_S:
                 return ""
             silent = "its root does not" if stall.first_switch_ok else "its first switch does not"
             return f"plane {rail!r}: {silent} answer"
+
+    def _standing(self, rail: str) -> str:
+        """Say what the controller's word is on why a rail cannot carry anything; '' if it can."""
+        if rail in self._lost:
+            return self._lost[rail]
+        if rail in self._down:
+            return f"plane {rail!r} is down: {self._down[rail]}"
+        if rail in self._paused.values():
+            return f"plane {rail!r}: its group is paused, and the controller has not moved it"
+        return ""
 
     def close(self) -> None:
         """Report no more; closing the agent ends the wait for a stall."""

@@ -249,7 +249,8 @@ std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
 // ---------------------------------------------------------------- failure and the end
 
 void Agent::rail_failed(LaneId lane, const Failure& failure, Time now) {
-  const bool of_rail = failure.kind == FailureKind::kSilent || failure.kind == FailureKind::kRailDown;
+  const bool of_rail = failure.kind == FailureKind::kSilent ||
+                       (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // who says so has ended
   if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(lane, failure, now);
   Failure located = failure;
   if (located.rail.empty()) located.rail = places_[lane.rail].name;

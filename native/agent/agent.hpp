@@ -49,7 +49,8 @@ struct RailState {
   Time since = 0;
   std::uint32_t epoch = 0;        // of the last decision
   std::uint32_t incarnation = 0;  // how often the main lane has been started anew, counting failed trials
-  std::uint64_t failures = 0;     // how often it went down
+  std::uint64_t failures = 0;     // how often the ranks have agreed to do without it
+  Duration down = 0;              // how long they have done so, all in all
 };
 
 /// Any thread may call anything. One thread at a time drives the loop: a thread that waits drives it itself,

@@ -74,7 +74,11 @@ void Agent::set_obstacle(std::size_t rail, const std::string& reason) {
 
 std::vector<RailState> Agent::rail_states() const {
   const std::lock_guard lock(mutex_);
-  return states_;
+  std::vector<RailState> states = states_;
+  for (RailState& state : states) {
+    if (state.state != recovery::State::kUp) state.down += EventLoop::now() - state.since;
+  }
+  return states;
 }
 
 // ---------------------------------------------------------------- told by the driver
@@ -128,7 +132,11 @@ void Agent::all_completed(std::uint32_t op_index) {
 void Agent::rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) {
   const std::lock_guard lock(mutex_);
   RailState& state = states_[change.rail];
-  if (change.state == recovery::State::kDown && state.state != recovery::State::kDown) ++state.failures;
+  if (state.state != recovery::State::kUp) {
+    state.down += now - state.since;
+  } else if (change.state != recovery::State::kUp) {
+    ++state.failures;
+  }
   state.state = change.state;
   state.reason = change.reason;
   state.since = now;

@@ -79,7 +79,8 @@ struct Failure {
   std::string message;                      // names what happened, what was expected, what to do
   std::string rail{};                       // where it happened, if not on the rail that tells of it
   std::optional<std::uint32_t> op_index{};  // of this rank's call that it happened in, if that is known
-  bool by_peer = false;                     // of kSilent: the other end has ended the connection itself
+  bool by_peer =
+      false;  // of kSilent: the other end has ended the connection itself; else: it says so, and has ended
 };
 
 /// Contributions to a tree and probes have been silent for a while.

@@ -97,7 +97,8 @@ std::optional<Failure> decode_failure(Bytes payload) {
   return Failure{.kind = kind,
                  .rank = load_be<std::int32_t>(payload.data() + 1),
                  .message = text.substr(rail_size),
-                 .rail = text.substr(0, rail_size)};
+                 .rail = text.substr(0, rail_size),
+                 .by_peer = true};
 }
 
 }  // namespace railweave

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 
@@ -25,10 +26,11 @@ class LoopbackSwitch:
 
     def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
         self.hosts = hosts
-        self.restart()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((address, ina.UDP_PORT))
-        self.socket.settimeout(POLL_S)
+        self.socket.setblocking(False)
+        self.lock = threading.Lock()  # whoever reads the socket has it
+        self.restart()
         self.children: dict[int, tuple[str, int]] = {}
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
@@ -37,26 +39,40 @@ class LoopbackSwitch:
         self.thread.start()
 
     def restart(self, *groups: int) -> None:
-        """Lose all state, as a switch does whose process is started anew; it knows these groups then."""
-        self.model = SwitchModel(
-            LANES, [Membership(group, self.hosts, SLOTS) for group in groups or (GROUP,)]
-        )
+        """Lose all state, as a switch does whose process is started anew; it knows these groups then.
+
+        What it has not read is lost, too.
+        """
+        with self.lock:
+            while self._next() is not None:
+                pass
+            self.model = SwitchModel(
+                LANES, [Membership(group, self.hosts, SLOTS) for group in groups or (GROUP,)]
+            )
+
+    def _next(self) -> tuple[bytes, tuple[str, int]] | None:
+        try:
+            return self.socket.recvfrom(65536)
+        except BlockingIOError:
+            return None
 
     def _serve(self) -> None:
         number = 0
         while not self.stopping.is_set():
-            try:
-                data, sender = self.socket.recvfrom(65536)
-            except TimeoutError:
-                continue
-            number += 1
-            if self.deaf.is_set():
-                continue
-            if self.refuse_every and number % self.refuse_every == 0:
-                continue
-            self.children[data[4]] = sender
-            for child, packet in self.model.process(data[4], data):
-                self.socket.sendto(packet, self.children[int(child)])
+            select.select([self.socket], [], [], POLL_S)
+            with self.lock:
+                packet = self._next()
+                if packet is None:
+                    continue
+                number += 1
+                lost = self.refuse_every and number % self.refuse_every == 0
+                if not self.deaf.is_set() and not lost:
+                    self._process(*packet)
+
+    def _process(self, data: bytes, sender: tuple[str, int]) -> None:
+        self.children[data[4]] = sender
+        for child, packet in self.model.process(data[4], data):
+            self.socket.sendto(packet, self.children[int(child)])
 
     def close(self) -> None:
         self.stopping.set()

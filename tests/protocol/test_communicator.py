@@ -28,6 +28,7 @@ from railweave.hosts.errors import (
 from railweave.hosts.events import MemberLost, PlaneDown
 
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
+EQUAL = {"left": 1, "right": 1}
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5])
@@ -89,7 +90,7 @@ def test_why_counts_what_was_called() -> None:
             ("right", "float16", "sum", 1 << 19, True, "", 1),
         ]
 
-    StaticJob(2).run(work, TWO_RAILS)
+    StaticJob(2).run(work, TWO_RAILS, shares=EQUAL)
 
 
 def test_in_place_async_and_out() -> None:
@@ -198,7 +199,7 @@ def test_ranks_that_call_different_things_all_raise_both_descriptions(count: int
             comm.all_reduce(x)
         return str(raised.value)
 
-    for message in job.run(work, TWO_RAILS):
+    for message in job.run(work, TWO_RAILS, shares=EQUAL):
         assert f"all_reduce #1 of {count} float32, sum" in message
         assert f"all_reduce #1 of {count} float32, max" in message
 
@@ -268,14 +269,14 @@ def test_a_plane_that_stays_down_is_a_rail_that_is_down() -> None:
             job.memberships[0].on_event(PlaneDown("left", "its switch is gone"))
             assert [(d.rail, d.reason) for d in comm.why()] == [("left", Reason.TREE_DOWN)]
             with pytest.raises(RailDown, match="plane 'left' is down: its switch is gone; rank 0 has waited"):
-                comm.all_reduce(np.zeros(8, np.float32))
+                comm.all_reduce(np.zeros(3, np.float32))
             done.set()
         assert done.wait(DEADLINE_S)
         with pytest.raises(RailDown, match="its switch is gone") as raised:
             call_twice(comm)
         assert raised.value.rail == "left"
 
-    job.run(work, TWO_RAILS, timeout_s=1)
+    job.run(work, TWO_RAILS, timeout_s=1, shares=EQUAL)
 
 
 def test_refused_rails_are_not_used() -> None:

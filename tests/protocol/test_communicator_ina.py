@@ -29,6 +29,7 @@ from railweave.hosts.errors import (
     UnsupportedDType,
 )
 from railweave.hosts.events import GroupPaused, InaGroup, PlaneDown
+from railweave.hosts.options import parse_rails
 
 RANKS = 3
 
@@ -60,7 +61,7 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
         assert used == ({"ina"} if count == 3 else {rail.split("=")[0] for rail in rails.split(",")})
         job.meet()
 
-    job.run(work, rails)
+    job.run(work, rails, shares={rail.name: 1 for rail in parse_rails(rails)})
 
 
 def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> None:
@@ -81,7 +82,9 @@ def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> No
 
 def test_without_another_rail_the_error_says_what_to_add(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
-        with pytest.raises(UnsupportedDType, match=r"no rail can sum float64.*add a tcp or rdma rail"):
+        with pytest.raises(
+            UnsupportedDType, match=r"no rail can carry all_reduce sum of float64.*add a tcp or rdma rail"
+        ):
             comm.all_reduce(np.zeros(3))
         np.testing.assert_array_equal(comm.all_reduce(np.ones(3, np.float32)), RANKS)
         job.meet()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps rails from carrying calls, as the agent and the controller know it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from railweave._native.agent import Failure, FailureKind
+from railweave.hosts.decisions import Reason, Verdict
+
+if TYPE_CHECKING:
+    from railweave._native.agent import Agent, RailState
+    from railweave.hosts.rails import Opening
+    from railweave.hosts.trees import Trees
+
+UP = "up"
+
+
+class Health:
+    """Asks the agent for the states of its rails, and the trees for those of their planes."""
+
+    def __init__(
+        self, rank: int, agent: Agent, trees: Trees, rails: Sequence[Opening], timeout_s: float
+    ) -> None:
+        """`rails` are those in use, `timeout_s` is what a call has to complete."""
+        self._rank = rank
+        self._agent = agent
+        self._trees = trees
+        self._rails = tuple(rails)
+        self._timeout_s = timeout_s
+
+    def states(self) -> Mapping[str, RailState]:
+        """Return the states of the rails in use."""
+        states = self._agent.rail_states()
+        return {rail.spec.name: states[rail.index] for rail in self._rails}
+
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Return why rails carry nothing now: those that are out, and those whose plane is down."""
+        planes = {name: Verdict(Reason.TREE_DOWN, why) for name, why in self._trees.planes_down().items()}
+        out = {
+            name: Verdict(Reason.RAIL_DOWN, f"it is {state.state}: {state.reason}")
+            for name, state in self.states().items()
+            if state.state != UP
+        }
+        return {**planes, **out}
+
+    def overdue(self, op_index: int | None) -> Failure:
+        """Return why a call has not completed by its deadline, as far as this rank knows.
+
+        None: what has not come about is that the ranks agree on the rails for the next one.
+        """
+        what = "the ranks to agree on their rails" if op_index is None else f"call #{op_index}"
+        waited = f"rank {self._rank} has waited {self._timeout_s:g} s (timeout_s) for {what}"
+        lagging = set() if op_index is None else set(self._agent.lagging(op_index))
+        names = [rail.spec.name for rail in self._rails if rail.index in lagging]
+        obstacles = self._obstacles()
+        if len(obstacles) == len(self._rails) > 1:
+            reasons = "; ".join(f"{name}: {why}" for name, why in obstacles.items())
+            last = (names or list(obstacles))[-1]
+            return Failure(FailureKind.RAIL_DOWN, -1, f"no rail joins all ranks ({reasons}); {waited}", last)
+        for name in names:
+            if obstacle := self._trees.obstacle(name):
+                return Failure(FailureKind.RAIL_DOWN, -1, f"{obstacle}; {waited}", name)
+        on = f" on {', '.join(names)}" if names else ""
+        return Failure(
+            FailureKind.INTERNAL, self._rank, f"{waited}{on}: a rank does not call it, or a rail has stopped"
+        )
+
+    def _obstacles(self) -> Mapping[str, str]:
+        """Return what stands in the way of each rail, of the last one that is left, too."""
+        found = {name: self._trees.obstacle(name) or state.reason for name, state in self.states().items()}
+        return {name: why for name, why in found.items() if why}

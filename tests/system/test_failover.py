@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rails that fail and come back in the middle of calls: no number is wrong, and nobody hangs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import pytest
+from protocol.jobs import StaticJob
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import PeerLost, RailweaveError
+from railweave.topologies import faults
+from railweave.topologies.faults import Fault
+from railweave.topologies.model import Plane
+from system.lone_rank import LoneRank, sum_until
+from system.namespaces import inside
+from system.plane_network import PlaneNetwork, plane_network
+from system.steady_calls import DEADLINE_S, LARGE, steady_calls
+
+RAILS = ("tcp", "rdma")
+EQUAL = {"tcp": 1, "rdma": 1}
+HARMED = "h2"  # rank 1
+OUT = ("down", "recovering")
+RANKS, LONE = 3, 1
+LATE_S = 1.0
+INTERRUPT_S = 0.5
+
+FAULTS: dict[str, Callable[[Plane], Fault]] = {
+    "host link down": lambda plane: faults.host_down(plane, HARMED),
+    "switch port down": lambda plane: faults.port_down(plane, HARMED),
+    "loss to the switch": lambda plane: faults.lossy(plane, HARMED, to_host=False),
+    "loss to the host": lambda plane: faults.lossy(plane, HARMED, to_switch=False),
+    "loss both ways": lambda plane: faults.lossy(plane, HARMED),
+    "switch killed": faults.switch_killed,
+    "switch frozen": faults.switch_frozen,
+}
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[PlaneNetwork]:
+    with plane_network(RANKS, RAILS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("rail", RAILS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_rail_fails_in_the_middle_of_calls_and_comes_back(
+    network: PlaneNetwork, rail: str, fault: str
+) -> None:
+    harm = FAULTS[fault](network.plane(rail))
+    with network.ready_for(harm), steady_calls(network, shares=EQUAL) as calls:
+        calls.rounds(2)
+        network.do(harm.strike)
+        calls.all_see(rail, OUT)
+        calls.rounds(2)
+        network.do(harm.repair)
+        calls.all_see(rail, ("up",))
+        calls.used_again(rail)
+    for at in calls.rails.values():
+        assert at[rail].failures >= 1
+        assert at[rail].down_s > 0
+
+
+def test_several_communicators_of_a_process_lose_the_same_rail(network: PlaneNetwork) -> None:
+    harm = faults.port_down(network.plane("rdma"), HARMED)
+    with (
+        network.ready_for(harm),
+        steady_calls(network, shares=EQUAL) as first,
+        steady_calls(network, shares=EQUAL, job="second") as second,
+    ):
+        for calls in (first, second):
+            calls.rounds(2)
+        network.do(harm.strike)
+        for calls in (first, second):
+            calls.all_see("rdma", OUT)
+        network.do(harm.repair)
+        for calls in (first, second):
+            calls.all_see("rdma", ("up",))
+            calls.used_again("rdma")
+
+
+def test_one_rail_after_the_other_fails(network: PlaneNetwork) -> None:
+    """The second one as soon as the first is back: what the ranks know of it is fresh."""
+    with steady_calls(network, shares=EQUAL) as calls:
+        calls.rounds(2)
+        for rail in RAILS:
+            harm = faults.port_down(network.plane(rail), HARMED)
+            network.do(harm.strike)
+            calls.all_see(rail, OUT)
+            network.do(harm.repair)
+            calls.all_see(rail, ("up",))
+
+
+@contextmanager
+def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[StaticJob, LoneRank]]:
+    """A job whose rank 1 is a process."""
+    job = StaticJob(RANKS)
+    lone = LoneRank(network, job, LONE, shares=EQUAL, **options)
+    try:
+        yield job, lone
+    finally:
+        lone.close()
+
+
+def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> None:
+    """Nobody waits for silence, and nobody asks a controller."""
+    with lone_rank(network, peer_timeout_s=0) as (job, lone):
+
+        def work(comm: Communicator) -> None:
+            calls = 0
+
+            def enough() -> bool:
+                nonlocal calls
+                calls += 1
+                if (comm.rank, calls) == (0, 3):
+                    lone.signal(signal.SIGKILL)
+                return False
+
+            with pytest.raises(PeerLost) as raised:
+                sum_until(comm, enough)
+            assert raised.value.rank == LONE
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL, peer_timeout_s=0) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
+
+
+def call_for_ever(comm: Communicator) -> None:
+    while True:
+        comm.all_reduce(np.ones(LARGE, np.int32))
+
+
+def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
+    """Rank 0 is this thread, as signals want it."""
+    harms = [faults.port_down(network.plane(rail), HARMED) for rail in RAILS]
+    job = StaticJob(RANKS)
+    struck, interrupted = threading.Event(), threading.Event()
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(LARGE, np.int32))
+        assert struck.wait(DEADLINE_S)
+        with pytest.raises(RailweaveError):
+            call_for_ever(comm)
+        assert interrupted.wait(DEADLINE_S)
+
+    with ExitStack() as stack:
+        for harm in harms:
+            stack.enter_context(network.ready_for(harm))
+        futures = stack.enter_context(network.ranks(work, job, but=0, shares=EQUAL, timeout_s=3))
+        stack.enter_context(inside(network.at(0)))
+        comm = stack.enter_context(job.communicator(0, network.rails(0), shares=EQUAL))
+        comm.all_reduce(np.ones(LARGE, np.int32))
+        for harm in harms:
+            network.do(harm.strike)
+        struck.set()
+        timer = threading.Timer(INTERRUPT_S, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            call_for_ever(comm)
+        interrupted.set()
+        timer.join()
+        comm.close()
+        for future in futures:
+            future.result(DEADLINE_S)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of calls and surveys, and what a change of rails in between does to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from railweave._native.agent import Call, Failure, FailureKind
+from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave.hosts.decisions import Tally
+from railweave.hosts.errors import InvalidOption, RailDown, RailweaveError
+from railweave.hosts.sequence import CallSequence
+
+TIMEOUT_S = 30.0
+CALL = Call(DType.INT32, ReduceOp.SUM, 4)
+
+
+@dataclass(frozen=True)
+class FakePlan:
+    call: Call = CALL
+    parts: Sequence[tuple[int, int, int]] = ((0, 0, 4),)
+    tally: Tally = field(default_factory=Tally)
+    expected_s: float = 0.0
+    survey_after: bool = False
+
+
+class FakeAgent:
+    """Takes calls in order. A change of rails makes it refuse the next submission, as a round does."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.waited: list[int] = []
+        self.failed: Failure | None = None
+        self.all_changes: list[str] = []
+        self.refusing = 0  # submissions, each with a change
+        self.stuck = False
+        self.refuse_with: Exception | None = None
+        self.before_submit: Callable[[], None] = lambda: None
+        self.changed = threading.Event()
+
+    def plan_point(self, timeout_s: float) -> tuple[int, int]:
+        if self.stuck:
+            raise TimeoutError
+        return len(self.taken), len(self.all_changes)
+
+    def changes(self, since: int) -> list[str]:
+        return self.all_changes[since:]
+
+    def change(self, what: str) -> None:
+        self.all_changes.append(what)
+        self.changed.set()
+
+    def wait_change(self, since: int, timeout_s: float) -> bool:
+        return self.changed.wait(timeout_s) and len(self.all_changes) > since
+
+    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> bool:
+        self.before_submit()
+        if self.refuse_with:
+            raise self.refuse_with
+        if self.refusing:
+            self.refusing -= 1
+            self.change(f"change {len(self.all_changes)}")
+            return False
+        assert op_index == len(self.taken)
+        self.taken.append(op_index)
+        np.copyto(target, source)
+        return True
+
+    def wait(self, op_index: int, timeout_s: float) -> bool:
+        self.waited.append(op_index)
+        return not self.stuck
+
+    def done(self, op_index: int) -> bool:
+        return True
+
+    def fail(self, failure: Failure) -> None:
+        self.failed = self.failed or failure
+
+    def failure(self) -> Failure | None:
+        return self.failed
+
+    def failure_of(self, op_index: int) -> Failure | None:
+        return self.failed
+
+    def drain_measurements(self) -> list[str]:
+        return ["slices"]
+
+
+class FakePlanner:
+    """A survey behind every `period` calls; its result is needed two calls later."""
+
+    def __init__(self, period: int = 0, opening: bool = False) -> None:
+        self.opening = opening
+        self.period = period
+        self.log: list[Any] = []
+        self.pending: list[int] = []
+        self.without_rails = 0  # so many changes until there is a rail
+        self.users = 0
+
+    def plan(self, op_index: int, *_: Any) -> FakePlan:
+        changes = _[-1]
+        if len(changes) < self.without_rails:
+            raise RailDown("tcp", "its link is cut")
+        self.log.append(("plan", op_index, len(changes)))
+        return FakePlan(survey_after=bool(self.period) and (self.users + 1) % self.period == 0)
+
+    def plan_survey(self, op_index: int, changes: Sequence[Any]) -> FakePlan:
+        self.log.append(("survey", op_index, len(changes)))
+        return FakePlan()
+
+    def survey_input(self) -> Any:
+        return np.full(64, len(self.log), np.int32)
+
+    def observe(self, records: Any) -> None:
+        self.log.append(("observe", *records))
+
+    def submitted(self, op_index: int, plan: FakePlan) -> None:
+        kind = self.log[-1][0]
+        if kind == "survey":
+            self.pending.append(op_index)
+        else:
+            self.users += 1
+        self.log.append(("submitted", op_index))
+
+    def survey_index(self, op_index: int) -> int | None:
+        return next((index for index in self.pending if index + 2 <= op_index), None)
+
+    def take_survey(self, op_index: int, result: Any) -> None:
+        assert result.shape == (64,)
+        self.pending.remove(op_index)
+        self.log.append(("take", op_index))
+
+
+class FakeHealth:
+    def overdue(self, op_index: int | None) -> Failure:
+        return Failure(FailureKind.RAIL_DOWN, -1, f"waited for {op_index}", "tcp")
+
+
+class World:
+    def __init__(self, **planner: Any) -> None:
+        self.agent, self.planner = FakeAgent(), FakePlanner(**planner)
+        self.calls = CallSequence(self.agent, self.planner, FakeHealth(), TIMEOUT_S)  # type: ignore[arg-type]
+
+    def call(self, dtype: type = np.int32) -> int:
+        x = np.ones(4, dtype)
+        return self.calls.submit(
+            *(Collective.ALL_REDUCE, x, x.copy()), op=ReduceOp.SUM, root=0, count=4, start_now=False
+        )
+
+    def did(self, *kinds: str) -> list[Any]:
+        return [entry for entry in self.planner.log if entry[0] in kinds]
+
+
+def test_calls_and_surveys_share_one_count() -> None:
+    world = World(period=2)
+    assert [world.call() for _ in range(5)] == [0, 1, 3, 4, 6]
+    assert world.did("survey", "take") == [("survey", 2, 0), ("take", 2), ("survey", 5, 0)]
+    assert world.agent.waited == [2]
+    assert set(world.calls.surveyed()) == {2, 5}
+
+
+def test_the_ranks_compare_before_the_first_call() -> None:
+    world = World(opening=True)
+    world.calls.open()
+    assert world.call() == 1
+    world.call()
+    assert world.did("survey", "plan", "take") == [
+        ("survey", 0, 0),
+        ("plan", 1, 0),
+        ("take", 0),
+        ("plan", 2, 0),
+    ]
+
+
+def test_a_change_of_rails_in_between_plans_again_for_the_same_place() -> None:
+    world = World(period=1)
+    world.agent.refusing = 2
+    assert world.call() == 0
+    assert world.did("plan", "survey", "submitted") == [
+        *(("plan", 0, 0), ("plan", 0, 1), ("plan", 0, 2), ("submitted", 0)),
+        *(("survey", 1, 2), ("submitted", 1)),
+    ]
+    world.agent.refusing = 1
+    world.call()
+    assert world.did("survey")[1:] == [("survey", 3, 3)]
+
+
+def test_an_interrupt_between_a_call_and_its_survey_leaves_the_survey_its_place() -> None:
+    world = World(period=1)
+
+    def interrupt_the_survey() -> None:
+        if len(world.agent.taken) == 1:
+            world.agent.before_submit = lambda: None
+            raise KeyboardInterrupt
+
+    world.agent.before_submit = interrupt_the_survey
+    with pytest.raises(KeyboardInterrupt):
+        world.call()
+    assert world.call() == 2
+    assert [entry[1] for entry in world.did("submitted")] == [0, 1, 2, 3]
+
+
+def test_threads_submit_one_after_the_other() -> None:
+    world = World(period=3)
+    with ThreadPoolExecutor(8) as pool:
+        indices = list(pool.map(lambda _: world.call(), range(300)))
+    assert sorted([*indices, *world.calls.surveyed()]) == list(range(len(world.agent.taken)))
+    assert len(world.calls.surveyed()) == 100
+
+
+def test_what_the_agent_refuses_takes_no_place() -> None:
+    world = World(period=1)
+    world.agent.refuse_with = ValueError("out overlaps the input without being it")
+    with pytest.raises(InvalidOption, match="overlaps"):
+        world.call()
+    world.agent.refuse_with = None
+    assert world.call() == 0
+    assert world.did("survey") == [("survey", 1, 0)]
+
+
+def test_a_call_that_no_living_rail_can_carry_waits_for_one() -> None:
+    world = World()
+    world.planner.without_rails = 1
+    timer = threading.Timer(0.05, world.agent.change, ["tcp is back"])
+    timer.start()
+    assert world.call() == 0
+    timer.join()
+    assert world.did("plan") == [("plan", 0, 1)]
+
+
+def test_without_a_rail_the_deadline_ends_everything() -> None:
+    world = World()
+    world.calls = CallSequence(world.agent, world.planner, FakeHealth(), 0.01)  # type: ignore[arg-type]
+    world.planner.without_rails = 1
+    with pytest.raises(RailDown, match=r"its link is cut; not back within 0.01 s \(timeout_s\)"):
+        world.call()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_ranks_that_never_agree_end_with_the_deadline(dtype: type) -> None:
+    world = World()
+    world.agent.stuck = True
+    with pytest.raises(RailDown, match="waited for None"):
+        world.call(dtype)
+
+
+def test_a_call_that_needs_a_survey_that_has_failed_fails_alike() -> None:
+    world = World(period=1)
+    world.call()
+    world.agent.failed = Failure(FailureKind.INTERNAL, -1, "it was killed")
+    needing = world.call()
+    with pytest.raises(RailweaveError, match="it was killed"):
+        world.calls.wait(needing, None)
+
+
+def test_settling_waits_for_surveys_in_flight_only() -> None:
+    world = World(period=2)
+    world.call()
+    world.calls.settle(TIMEOUT_S)
+    assert world.agent.waited == []
+    world.call()
+    world.calls.settle(TIMEOUT_S)
+    assert world.agent.waited == [2]
