@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hostile switch: the input says which calls run, and what comes back for what was sent: the result as it
-// should be, a spoilt one, raw bytes, nothing; and when time passes.
+// should be, a spoilt one, raw bytes, nothing; when time passes, and when the group restarts or moves.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -85,8 +85,33 @@ struct Play {
     endpoint.receive(packet, now);
   }
 
+  /// What the packets sent so far were for is given up; others may have been ahead.
+  void halt_and_restart() {
+    endpoint.halt();
+    if (script.next() % 2 == 0) answer(/*spoil=*/false);
+    endpoint.restart(endpoint.mark() + script.next() % 64, now);
+  }
+
+  /// The others may be up to two windows behind. Of what this endpoint cannot go back to it says so.
+  void move() {
+    const std::uint64_t position = endpoint.pause(now);
+    if (script.next() % 2 == 0) halt_and_restart();
+    const std::uint8_t group = script.next();
+    const auto slots = std::uint32_t{1} << script.next() % 4;
+    try {
+      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = kLanes},
+                      position - std::min<std::uint64_t>(position, script.next() % 16), now);
+    } catch (const std::invalid_argument&) {
+      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = kLanes}, position, now);
+    }
+  }
+
   void step() {
-    switch (script.next() % 8) {
+    switch (script.next() % 10) {
+      case 8:
+        return halt_and_restart();
+      case 9:
+        return move();
       case 0:
         return start();
       case 1:

@@ -427,6 +427,9 @@ void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time
   if (resume_from > position_)
     throw std::invalid_argument("a group resumes at the least position of its ranks: this one's is " +
                                 std::to_string(position_) + ", not " + std::to_string(resume_from));
+  if (resume_from < base_)
+    throw std::invalid_argument("a group resumes where it resumed before or beyond: at " +
+                                std::to_string(base_) + ", not " + std::to_string(resume_from));
   if (next_built_ - std::max(resume_from, floor_) > flights_.capacity())
     throw std::invalid_argument("the contributions to chunk " + std::to_string(resume_from) +
                                 " and on are no longer kept: the oldest is " +

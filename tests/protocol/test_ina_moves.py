@@ -124,5 +124,9 @@ def test_contributions_are_kept_for_two_windows() -> None:
     with pytest.raises(ValueError, match="the oldest is 12"):
         endpoint.resume(**usual, resume_from=11)
     endpoint.resume(**usual, resume_from=12)
+    endpoint.pause(network.now)
+    with pytest.raises(ValueError, match="or beyond: at 12, not 11"):
+        endpoint.resume(**usual | {"slots": 16}, resume_from=11)
+    endpoint.resume(**usual, resume_from=12)
     again = [endpoint.transmit(network.now) for _ in range(5)]
     assert [packet is not None for packet in again] == [True] * 4 + [False]
