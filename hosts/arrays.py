@@ -65,18 +65,32 @@ def input_array(x: Any) -> Array:
     return np.ascontiguousarray(array) if array.ndim else array.reshape(1)
 
 
-def output_array(out: Any, like: Array) -> Array:
-    """Return where to write. Refuses what has not the size and type of `like` or is not contiguous."""
+def output_array(out: Any, dtype: np.dtype[Any], size: int, name: str = "out") -> Array:
+    """Return where to write, flat. Refuses what is not `size` of `dtype`, contiguous, and memory to write."""
     array = as_array(out)
-    if array.dtype != like.dtype or array.size != like.size:
-        raise InvalidOption(f"out holds {array.size} of {array.dtype}: expected {like.size} of {like.dtype}")
+    if array.dtype != dtype or array.size != size:
+        raise InvalidOption(f"{name} holds {array.size} of {array.dtype}: expected {size} of {dtype}")
     if not array.flags.c_contiguous:
         raise InvalidOption(
-            "out is not contiguous: give a contiguous array, or none and take the one returned"
+            f"{name} is not contiguous: give a contiguous array"
+            + (", or none and take the one returned" if name == "out" else "")
         )
-    if not array.flags.writeable:
-        raise InvalidOption("out is read-only")
+    if not array.flags.writeable or isinstance(out, np.generic):
+        raise InvalidOption(f"{name} is read-only")
+    if not isinstance(out, np.ndarray) and not _is_memory(out):
+        raise InvalidOption(f"{name} is a {type(out).__name__}: give an array, which can be written into")
     return array.reshape(-1)
+
+
+def _is_memory(x: Any) -> bool:
+    """Whether numpy saw the caller's own memory, not a copy of values."""
+    if hasattr(x, "__dlpack__") or hasattr(x, "__array_interface__"):
+        return True
+    try:
+        memoryview(x)
+    except TypeError:
+        return False
+    return True
 
 
 def as_bits(array: Array) -> Array:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -14,7 +15,17 @@ from railweave.hosts.errors import InvalidOption
 
 
 class Collectives(ABC):
-    """What a communicator can do; how a call is run is the communicator's."""
+    """What a communicator can do; how a call is run is the communicator's.
+
+    Every call takes as `x` (and `out`) a numpy array or anything with the buffer protocol or DLPack on the
+    CPU, of float16, bfloat16 (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64. All
+    ranks make the same calls in the same order, with the same shapes, types, operations and roots. A call
+    returns its result or, with `async_op`, a Work whose `wait` does; leave the arrays alone until then. Calls
+    raise UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
+    """
+
+    rank: int
+    world_size: int
 
     @abstractmethod
     def _run(
@@ -38,34 +49,92 @@ class Collectives(ABC):
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Reduce `x` element by element over all ranks; every rank gets the same result, bit for bit.
 
-        `x` is a numpy array or anything with the buffer protocol or DLPack on the CPU, of float16, bfloat16
-        (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64; it is read in place if
-        contiguous, else packed. `op` is sum, prod, max, min or avg. Results are numpy's: integers wrap, max
-        and min pass NaN on; an average is the sum, divided, of integers cut towards zero. Rails of hosts add
-        and multiply halves as float32 and round once per rank; an in-network rail sums floats as fixed point.
-        What that cannot carry goes by the other rails. The result goes to `out`, which may be `x`, else to a
-        new array of x's shape.
-
-        Returns the result or, with `async_op`, a Work whose `wait` does; leave both arrays alone until then.
-        Raises UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
+        `x` is read in place if it is contiguous, else packed. `op` is sum, prod, max, min or avg. Results are
+        numpy's: integers wrap, max and min pass NaN on; an average is the sum, divided, of integers cut
+        towards zero. Rails of hosts add and multiply halves as float32 and round once per rank; an in-network
+        rail sums floats as fixed point. What that cannot carry goes by the other rails. The result goes to
+        `out`, which may be `x`, else to a new array of x's shape.
         """
-        source = input_array(x)
+        source = input_array(x).reshape(-1)
         result = np.empty(np.shape(x), source.dtype) if out is None else out
-        flat = source.reshape(-1)
-        target = output_array(result, flat)
-        reduce_op = OPS.get(op)
-        if reduce_op is None:
-            raise InvalidOption(f"op is {op!r}: expected one of {', '.join(OPS)}")
         return self._run(
             Collective.ALL_REDUCE,
-            flat,
-            target,
-            op=reduce_op,
-            count=flat.size,
+            source,
+            output_array(result, source.dtype, source.size),
+            op=_reduce_op(op),
+            count=source.size,
             result=result,
             async_op=async_op,
+        )
+
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
+        """Reduce `x` over all ranks, each of which gets one shard of the result: rank r the r-th.
+
+        `x` is cut along its first axis, which the number of ranks must divide: of shape (n·k, …) every rank
+        gets (k, …). An `x` of shape (n, …) whose shards shall have no such axis wants an `out`. The result
+        goes to `out`, of as many elements as a shard, else to a new array; `out` may be this rank's own shard
+        of `x`, and nothing else of it. Operations and rounding are all_reduce's.
+        """
+        array = input_array(x)
+        shape = np.shape(x)
+        if not shape or shape[0] % self.world_size:
+            raise InvalidOption(
+                f"x has shape {shape}: expected a first axis that {self.world_size} ranks can divide; pad it"
+            )
+        source = array.reshape(-1)
+        count = source.size // self.world_size
+        result = np.empty((shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
+        target = output_array(result, source.dtype, count)
+        return self._run(
+            Collective.REDUCE_SCATTER,
+            source,
+            target,
+            op=_reduce_op(op),
+            count=count,
+            result=result,
+            async_op=async_op,
+        )
+
+    def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
+        """Collect every rank's `x`, in the order of the ranks; all have the same shape and type.
+
+        The result is concatenated along the first axis, as reduce_scatter cuts: of (k, …) it is (n·k, …), of
+        scalars (n,). It goes to `out`, of as many elements, which may as well have the shape (n, k, …), else
+        to a new array. `x` may be this rank's own shard of `out`, and nothing else of it.
+        """
+        source = input_array(x).reshape(-1)
+        first, *others = np.shape(x) or (1,)
+        result = np.empty((self.world_size * first, *others), source.dtype) if out is None else out
+        target = output_array(result, source.dtype, self.world_size * source.size)
+        return self._run(
+            Collective.ALL_GATHER, source, target, count=source.size, result=result, async_op=async_op
+        )
+
+    def broadcast(self, x: Any, root: int = 0, async_op: bool = False) -> Any:
+        """Overwrite `x` on every rank with the root's; returns it.
+
+        On the root `x` is only read, so it may be read-only or not contiguous there.
+        """
+        root = operator.index(root)
+        if not 0 <= root < self.world_size:
+            raise InvalidOption(f"root is {root}: expected a rank, 0 to {self.world_size - 1}")
+        array = input_array(x)
+        if self.rank == root:
+            source = array.reshape(-1)
+            target = source if source.flags.writeable else source.copy()
+        else:
+            source = target = output_array(x, array.dtype, array.size, name="x")
+        return self._run(
+            Collective.BROADCAST, source, target, root=root, count=source.size, result=x, async_op=async_op
         )
 
     def barrier(self) -> None:
         """Return when all ranks have called it."""
         self.all_reduce(np.zeros(1, np.int32))
+
+
+def _reduce_op(name: str) -> ReduceOp:
+    op = OPS.get(name)
+    if op is None:
+        raise InvalidOption(f"op is {name!r}: expected one of {', '.join(OPS)}")
+    return op

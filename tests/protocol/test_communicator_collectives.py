@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reduce_scatter, all_gather and broadcast by whole communicators, over rails on loopback."""
+
+from __future__ import annotations
+
+import array
+import importlib.util
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from protocol.jobs import StaticJob
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from railweave._native import ina
+from railweave._native.collectives import DType
+from railweave.hosts.arrays import DTYPES, NAMES
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.decisions import Reason
+from railweave.hosts.errors import CollectiveMismatch, InvalidOption
+from railweave.hosts.events import InaGroup
+
+RANKS = 3
+TWO_RAILS = "left=tcp@lo,right=tcp@lo"
+WITH_SWITCH = "ina=ina@lo,tcp=tcp@lo"
+ADDRESS = own_address()
+PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture
+def job() -> Iterator[StaticJob]:
+    """Ranks that meet before they leave: what the switch has for one of them, it may still have to resend."""
+    switch = LoopbackSwitch(ADDRESS, RANKS)
+    yield StaticJob(RANKS, ina=[PLACE])
+    switch.close()
+
+
+def striped(rails: str) -> dict[str, float]:
+    """Equal shares, so that all rails carry a part from the first call on."""
+    return {rail.partition("=")[0]: 1.0 for rail in rails.split(",")}
+
+
+def given(rank: int, shape: tuple[int, ...], dtype: Any = np.int32) -> Array:
+    return np.random.default_rng(rank).integers(-50, 50, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("rails", ["tcp=tcp@lo", TWO_RAILS, "ina=ina@lo", WITH_SWITCH])
+@pytest.mark.parametrize("shape", [(3,), (6, 1), (300, 7), (3 * 4_111, 2)])
+def test_all_three_in_shapes_as_one_expects(job: StaticJob, rails: str, shape: tuple[int, ...]) -> None:
+    inputs = [given(rank, shape) for rank in range(RANKS)]
+    total = np.sum(inputs, axis=0, dtype=np.int32)
+
+    def work(comm: Communicator) -> None:
+        mine = inputs[comm.rank].copy()
+        shard = comm.reduce_scatter(mine)
+        np.testing.assert_array_equal(shard, np.split(total, RANKS)[comm.rank])
+        np.testing.assert_array_equal(comm.all_gather(shard), total)
+        np.testing.assert_array_equal(mine, inputs[comm.rank])
+        for root in range(RANKS):
+            copy = mine.copy()
+            assert comm.broadcast(copy, root=root) is copy
+            np.testing.assert_array_equal(copy, inputs[root])
+        job.meet()
+
+    job.run(work, rails, shares=striped(rails))
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("rails", [TWO_RAILS, WITH_SWITCH])
+def test_types_and_operations(job: StaticJob, rails: str, dtype: DType) -> None:
+    """Small integers, which every type and rail adds exactly; what is not reduced keeps its bits."""
+    kind = NAMES[dtype]
+    inputs = [(given(rank, (3 * 5000,)) % 5).astype(kind) for rank in range(RANKS)]
+    wide = [values.astype(np.float64) for values in inputs]
+    bits = [np.random.default_rng(rank).integers(0, 256, 10_007, np.uint8) for rank in range(RANKS)]
+
+    def work(comm: Communicator) -> None:
+        own = slice(comm.rank * 5000, (comm.rank + 1) * 5000)
+        for op, want in (("sum", sum(wide)), ("prod", wide[0] * wide[1] * wide[2]), ("max", np.max(wide, 0))):
+            got = comm.reduce_scatter(inputs[comm.rank], op)
+            assert got.dtype == inputs[0].dtype
+            np.testing.assert_array_equal(got.astype(float), want[own])
+        raw = [values[: values.size // 8 * 8].view(kind) for values in bits]
+        gathered = comm.all_gather(raw[comm.rank])
+        np.testing.assert_array_equal(gathered.view(np.uint8), np.concatenate(raw).view(np.uint8))
+        copy = comm.broadcast(raw[comm.rank].copy(), root=2)
+        np.testing.assert_array_equal(copy.view(np.uint8), raw[2].view(np.uint8))
+        job.meet()
+
+    job.run(work, rails, shares=striped(rails))
+
+
+def test_in_place_async_out_and_packed() -> None:
+    def work(comm: Communicator) -> None:
+        rank = comm.rank
+        works = [comm.broadcast(np.full(5000, 100 * rank + i), root=i % 3, async_op=True) for i in range(100)]
+        shards = np.full((3, 20_000), rank, np.float32)
+        assert comm.reduce_scatter(shards, "avg", out=shards[rank]) is not None
+        assert np.all(shards[rank] == 1)
+        assert np.all(np.delete(shards, rank, axis=0) == rank)
+        shards[rank] = rank
+        pending = comm.all_gather(shards[rank], out=shards, async_op=True)
+        assert pending.wait() is shards
+        assert [list(set(row)) for row in shards.tolist()] == [[0], [1], [2]]
+        for i, each in enumerate(works):
+            assert np.all(each.wait() == 100 * (i % 3) + i)
+            assert each.done()
+        strided = np.arange(12, dtype=np.int32).reshape(6, 2).T
+        np.testing.assert_array_equal(comm.all_gather(strided), np.concatenate([strided] * 3))
+        stacked = np.empty((3, 2, 6), np.int32)
+        np.testing.assert_array_equal(comm.all_gather(strided, out=stacked), np.stack([strided] * 3))
+        buffer = array.array("d", [rank, 2])
+        assert comm.broadcast(buffer, root=1) is buffer
+        assert buffer.tolist() == [1, 2]
+        frozen = np.full((4, 4), rank).T
+        frozen.flags.writeable = rank != 2
+        assert np.all(comm.broadcast(frozen if rank == 2 else frozen.copy(), root=2) == 2)
+
+    StaticJob(3).run(work, TWO_RAILS, shares=striped(TWO_RAILS))
+
+
+def test_scalars_and_nothing() -> None:
+    def work(comm: Communicator) -> None:
+        assert comm.all_gather(np.float32(comm.rank)).tolist() == [0, 1]
+        assert comm.all_gather(np.zeros((0, 3))).shape == (0, 3)
+        assert comm.reduce_scatter(np.zeros((0, 3))).shape == (0, 3)
+        assert comm.reduce_scatter(np.zeros((4, 0))).shape == (2, 0)
+        assert comm.broadcast(np.zeros(0)).size == 0
+        point = np.array(float(comm.rank))
+        assert comm.broadcast(point, root=1, async_op=True).wait() == 1
+
+    StaticJob(2).run(work)
+
+
+def test_a_world_of_one_copies() -> None:
+    with StaticJob(1).communicator(0, "") as comm:
+        x = np.arange(6.0).reshape(3, 2)
+        np.testing.assert_array_equal(comm.reduce_scatter(x, "avg"), x)
+        np.testing.assert_array_equal(comm.all_gather(x, async_op=True).wait(), x)
+        assert comm.broadcast(x) is x
+        assert comm.all_gather(x, out=x) is x
+        with pytest.raises(InvalidOption, match="0 to 0"):
+            comm.broadcast(x, root=1)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_torch_tensors() -> None:
+    import torch  # noqa: PLC0415
+
+    def work(comm: Communicator) -> None:
+        x = torch.arange(8, dtype=torch.float32).reshape(4, 2)
+        assert comm.reduce_scatter(x).tolist() == (2 * x[2 * comm.rank : 2 * comm.rank + 2]).tolist()
+        out = torch.empty(8, 2, dtype=torch.bfloat16)
+        assert comm.all_gather(x.to(torch.bfloat16), out=out) is out
+        assert out.tolist() == torch.cat([x, x]).tolist()
+        assert comm.broadcast(x + comm.rank, root=1).tolist() == (x + 1).tolist()
+
+    StaticJob(2).run(work)
+
+
+REFUSED: list[tuple[str, Callable[[Communicator], Any]]] = [
+    (r"shape \(5, 2\).*2 ranks can divide", lambda comm: comm.reduce_scatter(np.zeros((5, 2)))),
+    (r"shape \(\)", lambda comm: comm.reduce_scatter(np.float32(1))),
+    ("op is 'norm'", lambda comm: comm.reduce_scatter(np.zeros(4), op="norm")),
+    ("expected 2 of float64", lambda comm: comm.reduce_scatter(np.zeros(4), out=np.zeros(4))),
+    ("of float32: expected 8 of float64", lambda comm: comm.all_gather(np.zeros(4), out=np.zeros(8, "f"))),
+    ("out is a list", lambda comm: comm.all_reduce(np.zeros(2), out=[0.0, 0.0])),
+    ("contiguous", lambda comm: comm.all_gather(np.zeros(4), out=np.zeros((8, 2))[:, 0])),
+    ("x is not contiguous", lambda comm: comm.broadcast(np.zeros((4, 2)).T, root=1 - comm.rank)),
+    ("x is read-only", lambda comm: comm.broadcast(np.float32(1), root=1 - comm.rank)),
+    ("x is a list", lambda comm: comm.broadcast([1.0, 2.0], root=1 - comm.rank)),
+    ("root is 2: expected a rank, 0 to 1", lambda comm: comm.broadcast(np.zeros(1), root=2)),
+    ("root is -1", lambda comm: comm.broadcast(np.zeros(1), root=-1)),
+    ("overlaps", lambda comm: comm.reduce_scatter(x := np.zeros(4), out=x[1:3])),
+    ("overlaps", lambda comm: comm.all_gather((out := np.zeros(4))[1:3], out=out)),
+]
+
+
+def test_what_makes_no_sense_is_refused_and_leaves_the_communicator_usable() -> None:
+    def work(comm: Communicator) -> None:
+        for message, call in REFUSED:
+            with pytest.raises(InvalidOption, match=message):
+                call(comm)
+        with pytest.raises(TypeError):
+            comm.broadcast(np.zeros(1), root="0")  # type: ignore[arg-type]
+        assert comm.all_gather(np.ones(1)).tolist() == [1, 1]
+
+    StaticJob(2).run(work)
+
+
+CALLS: dict[str, Callable[[Communicator, int], Any]] = {
+    "all_reduce # of 6000 float32, sum": lambda comm, n: comm.all_reduce(np.zeros(n, "f")),
+    "reduce_scatter # of 2000 float32 per rank, sum": lambda comm, n: comm.reduce_scatter(np.zeros(n, "f")),
+    "reduce_scatter # of 2000 float32 per rank, max": lambda comm, n: comm.reduce_scatter(
+        np.zeros(n, "f"), "max"
+    ),
+    "all_gather # of 6000 float32 per rank": lambda comm, n: comm.all_gather(np.zeros(n, "f")),
+    "all_gather # of 6001 float32 per rank": lambda comm, n: comm.all_gather(np.zeros(n + 1, "f")),
+    "broadcast # of 6000 float32 from rank 0": lambda comm, n: comm.broadcast(np.zeros(n, "f")),
+    "broadcast # of 6000 float32 from rank 1": lambda comm, n: comm.broadcast(np.zeros(n, "f"), root=1),
+}
+BARRIER = "all_reduce # of 1 int32, sum"
+PAIRS = [
+    ("all_reduce # of 6000 float32, sum", "all_gather # of 6000 float32 per rank"),
+    ("reduce_scatter # of 2000 float32 per rank, sum", "reduce_scatter # of 2000 float32 per rank, max"),
+    ("all_gather # of 6000 float32 per rank", "all_gather # of 6001 float32 per rank"),
+    ("broadcast # of 6000 float32 from rank 0", "all_reduce # of 6000 float32, sum"),
+    ("broadcast # of 6000 float32 from rank 0", "broadcast # of 6000 float32 from rank 1"),
+    ("all_gather # of 6000 float32 per rank", "broadcast # of 6000 float32 from rank 1"),
+]
+
+
+@pytest.mark.parametrize(("usual", "odd"), PAIRS)
+@pytest.mark.parametrize("rails", [TWO_RAILS, "ina=ina@lo"])
+def test_calls_that_differ_are_found_by_all(job: StaticJob, usual: str, odd: str, rails: str) -> None:
+    """With the call itself or, where a rank only sends in it, with the next one."""
+
+    def call_and_go_on(comm: Communicator) -> None:
+        CALLS[odd if comm.rank == 2 else usual](comm, 6000)
+        comm.barrier()
+
+    def work(comm: Communicator) -> str:
+        comm.barrier()
+        job.meet()
+        with pytest.raises(CollectiveMismatch) as raised:
+            call_and_go_on(comm)
+        return str(raised.value)
+
+    for message in job.run(work, rails):
+        said = re.sub(r"#\d+", "#", message)  # surveys take numbers as well
+        told = [each for each in (usual, odd) if each in said]
+        assert len(told) == 2 or (told and BARRIER in said), message
+
+
+def test_why_says_what_went_where(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        comm.reduce_scatter(np.ones(3 * 1000, np.float64))
+        comm.all_gather(np.ones(1000, np.float64))
+        comm.broadcast(np.ones(3000, np.float64), root=1)
+        rows = [(d.rail, d.collective, d.dtype, d.op, d.used, d.reason) for d in comm.why()]
+        assert rows == [
+            ("ina", "reduce_scatter", "float64", "sum", False, Reason.DTYPE),
+            ("tcp", "reduce_scatter", "float64", "sum", True, ""),
+            ("ina", "all_gather", "float64", "", True, ""),
+            ("tcp", "all_gather", "float64", "", True, ""),
+            ("ina", "broadcast", "float64", "", True, ""),
+            ("tcp", "broadcast", "float64", "", True, ""),
+        ]
+        job.meet()
+
+    job.run(work, WITH_SWITCH, shares=striped(WITH_SWITCH))
