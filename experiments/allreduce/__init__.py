@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweep of allreduce sizes behind `railweave bench all-reduce`."""
+"""The sweeps of sizes behind `railweave bench all-reduce`, `reduce-scatter`, `all-gather` and `broadcast`."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of Gloo, through PyTorch, in a benchmark: `python -m railweave.experiments.allreduce.gloo`.
 
-Gloo reduces in place, so the input is copied before the clock starts, not while it runs.
+Gloo reduces and broadcasts in place, so the input is copied before the clock starts, not while it runs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,22 @@ def work() -> None:
         return wrapped.setdefault(array.__array_interface__["data"][0], torch.from_numpy(array))
 
     def prepare(given: Array, out: Array) -> None:
-        np.copyto(out, given)
-        tensor(out)
+        in_place = measurement.collective == "all_reduce"
+        if in_place or (measurement.collective == "broadcast" and dist.get_rank() == measurement.root):
+            np.copyto(out, given)
 
-    def reduce(_given: Array, out: Array) -> None:
-        dist.all_reduce(tensor(out), op=ops[measurement.op])
+    def call(given: Array, out: Array) -> None:
+        match measurement.collective:
+            case "all_reduce":
+                dist.all_reduce(tensor(out), op=ops[measurement.op])
+            case "reduce_scatter":
+                dist.reduce_scatter_tensor(tensor(out), tensor(given), op=ops[measurement.op])
+            case "all_gather":
+                dist.all_gather_into_tensor(tensor(out), tensor(given))
+            case "broadcast":
+                dist.broadcast(tensor(out), src=measurement.root)
 
-    contender = Contender(dist.get_rank(), dist.get_world_size(), reduce, dist.barrier, prepare=prepare)
+    contender = Contender(dist.get_rank(), dist.get_world_size(), call, dist.barrier, prepare=prepare)
     measure(contender, measurement)
     emit("done", rank=int(os.environ["RANK"]), version=torch.__version__)
     dist.destroy_process_group()

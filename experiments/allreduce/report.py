@@ -6,11 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from railweave.experiments.allreduce.problem import REDUCING
 from railweave.experiments.allreduce.run import BASELINES, BenchOptions, BenchResult, Row
 
-WIDTHS = (12, 12, 8, 6, 11, 11, 10, 10, 8, 8)
-TITLES = ("size", "count", "type", "redop", "time", "p99", "algbw", "busbw", "#wrong", "%limit")
-UNITS = ("(B)", "(elements)", "", "", "(us)", "(us)", "(Mbit/s)", "(Mbit/s)", "", "")
+WIDTHS = (12, 12, 8, 7, 6, 11, 11, 10, 10, 8, 8)
+TITLES = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong", "%limit")
+UNITS = ("(B)", "(elements)", "", "", "", "(us)", "(us)", "(Mbit/s)", "(Mbit/s)", "", "")
+
+VOLUMES = {
+    "all_reduce": "a ring carries 2(n-1)/n of the tensor",
+    "reduce_scatter": "size is all shards, count one; a ring carries (n-1)/n of size, a switch all of it",
+    "all_gather": "size is all shards, count one; a ring carries (n-1)/n of size, a switch all of it",
+    "broadcast": "every link carries the tensor",
+}
 
 
 def header(options: BenchOptions) -> str:
@@ -20,13 +28,14 @@ def header(options: BenchOptions) -> str:
         for plane in options.topology.planes
     )
     measurement = options.measurement
+    timed = "last rank's, after all have met" if measurement.meets else "mean of the ranks"
     lines = [
         f"# {len(options.topology.hosts)} hosts, {options.topology.name}: {planes}; "
         f"switch {options.switch_target}",
         f"# {measurement.iters} runs after {measurement.warmup} of warm-up; time is the median, a run's time "
-        "the mean of the ranks; "
+        f"the {timed}; "
         + ("every element of every run is checked" if measurement.check else "nothing is checked"),
-        "# %limit: algbw by what the links allow, headers included; a ring carries 2(n-1)/n of the tensor",
+        f"# %limit: algbw by what the links allow, headers included; {VOLUMES[measurement.collective]}",
         _join(TITLES) + "  share per rail",
         _join(UNITS),
     ]
@@ -38,9 +47,10 @@ def line(row: Row) -> str:
     fraction = row.limit_fraction
     values = (
         str(row.bytes),
-        str(row.bytes // 4),
+        str(row.count),
         row.dtype.removesuffix("32") if row.dtype == "float32" else row.dtype,
-        row.op,
+        row.op if row.collective in REDUCING else "none",
+        str(row.root),
         f"{row.median_s * 1e6:.1f}",
         f"{row.p99_s * 1e6:.1f}",
         f"{row.algbw_bps / 1e6:.1f}",
@@ -90,6 +100,7 @@ def as_json(result: BenchResult) -> dict[str, Any]:
         "hosts": len(options.topology.hosts),
         "topology": options.topology.name,
         "switch": options.switch_target,
+        "collective": options.measurement.collective,
         "rails": list(options.rails),
         "rows": rows(options.rails),
         # Beyond what the schema promises:
@@ -106,7 +117,8 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {
         "bytes": row.bytes,
         "dtype": row.dtype,
-        "op": row.op,
+        "op": row.op if row.collective in REDUCING else None,
+        "root": row.root if row.root >= 0 else None,
         "time_us_median": row.median_s * 1e6,
         "time_us_p99": row.p99_s * 1e6,
         "algbw_bps": row.algbw_bps,

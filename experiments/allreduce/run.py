@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from railweave._native.collectives import Collective
 from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.allreduce.problem import DTYPES, LANES, OPS
+from railweave.experiments.allreduce.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
-from railweave.hosts.limits import limit_bps
+from railweave.hosts.limits import limit_bps, ring_volume
 from railweave.topologies.lab import Lab, LabOptions
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import planes
@@ -49,11 +50,20 @@ class Row:
     bytes: int
     dtype: str
     op: str
-    seconds: Sequence[float]  # of each run: mean over the ranks, as nccl-tests count by default
+    seconds: Sequence[
+        float
+    ]  # of each run: mean of the ranks, as nccl-tests count, or a broadcast's last rank
     wrong: int  # elements, over all runs and ranks; -1 where nothing was checked
     ranks: int
     limit_bps: float  # what the links allow in all, 0 if unshaped
     shares: Mapping[str, float]
+    collective: str = "all_reduce"
+    root: int = -1  # of a broadcast
+
+    @property
+    def count(self) -> int:
+        """Return the elements of the tensor, or of one shard, as nccl-tests count them."""
+        return self.bytes // ITEM // (self.ranks if self.collective in SHARDED else 1)
 
     @property
     def median_s(self) -> float:
@@ -72,8 +82,8 @@ class Row:
 
     @property
     def busbw_bps(self) -> float:
-        """Return nccl-tests' bus bandwidth: what a ring would need of every link, 2(n-1)/n of algbw."""
-        return self.algbw_bps * 2 * (self.ranks - 1) / self.ranks
+        """Return nccl-tests' bus bandwidth: what hosts among themselves would need of every link."""
+        return self.algbw_bps * ring_volume(native(self.collective), self.ranks)
 
     @property
     def limit_fraction(self) -> float | None:
@@ -104,7 +114,19 @@ def check(options: BenchOptions) -> None:
         raise OptionError(f"unknown dtype {measurement.dtype!r}; dtypes are {', '.join(DTYPES)}")
     if measurement.op not in OPS:
         raise OptionError(f"unknown op {measurement.op!r}; ops are {', '.join(OPS)}")
+    if measurement.collective not in COLLECTIVES:
+        raise OptionError(
+            f"unknown collective {measurement.collective!r}; there are {', '.join(COLLECTIVES)}"
+        )
     require_peers(options.topology)
+    hosts = len(options.topology.hosts)
+    least = ITEM * (hosts if measurement.collective in SHARDED else 1)
+    if min(measurement.sizes) < least:
+        raise OptionError(
+            f"--sizes: {min(measurement.sizes)} bytes are no shard for each rank; at least {least}"
+        )
+    if not 0 <= measurement.root < hosts:
+        raise OptionError(f"--root {measurement.root}: expected a rank, 0 to {hosts - 1}")
     if measurement.iters < 1 or measurement.warmup < 0:
         raise OptionError("--iters: expected at least 1; --warmup: at least 0")
     for baseline in options.baselines:
@@ -203,16 +225,19 @@ class _Gathered:
                 payload[rail] += count
         total = sum(payload.values())
         ranks = len(messages)
+        of_ranks = np.max if measurement.meets else np.mean
         return Row(
             rails=self._rails,
             bytes=messages[0]["bytes"],
             dtype=measurement.dtype,
             op=measurement.op,
-            seconds=[float(s) for s in np.mean([message["seconds"] for message in messages], axis=0)],
+            seconds=[float(s) for s in of_ranks([message["seconds"] for message in messages], axis=0)],
             wrong=sum(message["wrong"] for message in messages) if measurement.check else -1,
             ranks=ranks,
-            limit_bps=sum_of_limits(self._planes(), ranks),
+            limit_bps=sum_of_limits(self._planes(), ranks, measurement.collective),
             shares={rail: count / total for rail, count in payload.items()} if total else {},
+            collective=measurement.collective,
+            root=measurement.root if measurement.collective == "broadcast" else -1,
         )
 
     def _planes(self) -> list[Plane]:
@@ -220,11 +245,17 @@ class _Gathered:
         return [self._options.topology.plane(name) for name in names]
 
 
-def sum_of_limits(planes: Sequence[Plane], ranks: int) -> float:
+def native(collective: str) -> Collective:
+    """Return the collective of this name."""
+    return Collective[collective.upper()]
+
+
+def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
     """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
-    return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES) for plane in planes)
+    kind = native(collective)
+    return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES, kind) for plane in planes)
 
 
 def with_baseline_plane(topology: Topology) -> tuple[Topology, str]:

@@ -20,8 +20,20 @@ def work() -> None:
     token = np.zeros(1, np.int32)
     with railweave.init() as comm:
 
-        def reduce(given: Array, out: Array) -> None:
-            comm.all_reduce(given, op=measurement.op, out=out)
+        def prepare(given: Array, out: Array) -> None:
+            if measurement.collective == "broadcast" and comm.rank == measurement.root:
+                np.copyto(out, given)
+
+        def call(given: Array, out: Array) -> None:
+            match measurement.collective:
+                case "all_reduce":
+                    comm.all_reduce(given, op=measurement.op, out=out)
+                case "reduce_scatter":
+                    comm.reduce_scatter(given, op=measurement.op, out=out)
+                case "all_gather":
+                    comm.all_gather(given, out=out)
+                case "broadcast":
+                    comm.broadcast(out, root=measurement.root)
 
         def meet() -> None:
             comm.all_reduce(token, op="max", out=token)
@@ -32,7 +44,7 @@ def work() -> None:
                 payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
             return {"payload": payload}
 
-        measure(Contender(comm.rank, comm.world_size, reduce, meet, details=details), measurement)
+        measure(Contender(comm.rank, comm.world_size, call, meet, prepare, details), measurement)
         counts = {name: vars(rail) for name, rail in rail_counts(comm).items()}
         emit("done", rank=comm.rank, rails=counts)
 

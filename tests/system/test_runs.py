@@ -15,7 +15,7 @@ from system.command import Command
 Start = Callable[..., Command]
 RAIL_KEYS = {"name", "agent_bytes", "interface_bytes", "goodput_bps", "share", "retransmissions"}
 ROW_KEYS = {
-    *("bytes", "dtype", "op", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
+    *("bytes", "dtype", "op", "root", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
     *("limit_bps", "limit_fraction", "shares"),
 }
 
@@ -102,6 +102,31 @@ def test_bench_of_other_types_and_ops(start: Start, tmp_path: Path, dtype: str, 
     )
     (row,) = result["rows"]
     assert row["wrong"] == 0
+
+
+@pytest.mark.parametrize(
+    ("collective", "options"),
+    [
+        ("reduce-scatter", ("--op", "avg")),
+        ("all-gather", ("--dtype", "int32")),
+        ("broadcast", ("--root", "2")),
+    ],
+)
+def test_bench_of_other_collectives(
+    start: Start, tmp_path: Path, collective: str, options: tuple[str, ...]
+) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,2M", "--iters", "3"),
+        *("--rate", "1G", "--shares", "1,1,1", *options),
+    )
+    assert result["collective"] == collective.replace("-", "_")
+    whole = {"broadcast": 102400}.get(collective, 102396)  # three shards of whole elements
+    assert [row["bytes"] for row in result["rows"]][:2] == [12, whole]
+    for row in result["rows"]:
+        assert set(row) == ROW_KEYS
+        assert row["wrong"] == 0
+        assert row["root"] == (2 if collective == "broadcast" else None)
+    assert all(share > 0.1 for share in result["rows"][2]["shares"].values())
 
 
 def test_shares_are_followed(start: Start, tmp_path: Path) -> None:

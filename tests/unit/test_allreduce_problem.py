@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from railweave.experiments.allreduce.problem import DTYPES, OPS, SCALES, Array, problem
+from railweave.experiments.allreduce.problem import DTYPES, OPS, SCALES, Array, problem, shard_elements
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
 
 REDUCE = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
@@ -49,6 +49,38 @@ def test_wrong_results_are_counted(dtype: str, op: str) -> None:
 def test_nan_is_wrong() -> None:
     task = problem(10, "float32", "sum", 0, 2)
     assert task.wrong(0, np.full(10, np.nan, np.float32)) == 10
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", OPS)
+def test_a_rank_wants_its_own_shard(dtype: str, op: str) -> None:
+    ranks, count = 3, 700
+    tasks = [problem(count, dtype, op, rank, ranks, collective="reduce_scatter") for rank in range(ranks)]
+    for run in range(SCALES + 1):
+        whole = result([task.inputs()[run % SCALES] for task in tasks], op)
+        shards = np.split(whole, ranks)
+        for rank, task in enumerate(tasks):
+            assert task.wrong(run, shards[rank]) == 0
+            assert task.wrong(run, shards[rank - 1]) > count / 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_moved_must_be_exact(dtype: str) -> None:
+    gathers = [problem(300, dtype, "sum", rank, 3, collective="all_gather") for rank in range(3)]
+    roots = [problem(300, dtype, "sum", rank, 3, collective="broadcast", root=2) for rank in range(3)]
+    for run in range(SCALES):
+        given = [task.inputs()[run] for task in gathers]
+        for task, right in ((gathers[0], np.concatenate(given)), (roots[0], roots[2].inputs()[run])):
+            assert task.wrong(run, right) == 0
+            assert task.wrong(run + 1, right) > 0.9 * right.size
+            one_off = right.copy()
+            one_off[7] = np.nextafter(one_off[7], np.float32(9e9)) if dtype == "float32" else one_off[7] + 1
+            assert task.wrong(run, one_off) == 1
+
+
+def test_counts_are_those_of_nccl_tests() -> None:
+    counts = {name: shard_elements(name, 1000, 4) for name in ("all_reduce", "reduce_scatter", "all_gather")}
+    assert counts == {"all_reduce": 250, "reduce_scatter": 62, "all_gather": 62}
 
 
 def fixed_point_sum(given: np.ndarray, lanes: int) -> np.ndarray:

@@ -247,6 +247,27 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     assert 0.25 < measured.p99_s <= 9.0
 
 
+@pytest.mark.parametrize(
+    ("collective", "factor", "count"),
+    [("reduce_scatter", 0.75, 1 << 18), ("all_gather", 0.75, 1 << 18), ("broadcast", 1, 1 << 20)],
+)
+def test_other_collectives_have_factors_and_counts_of_their_own(
+    collective: str, factor: float, count: int
+) -> None:
+    measured = replace(
+        row(("tcp",), 0.25), collective=collective, root=1 if collective == "broadcast" else -1
+    )
+    assert measured.busbw_bps == pytest.approx(measured.algbw_bps * factor)
+    columns = bench_report.line(measured).split()
+    redop = "sum" if collective == "reduce_scatter" else "none"
+    assert columns[:5] == [str(4 << 20), str(count), "float", redop, str(measured.root)]
+    told = bench_report._row_json(measured)
+    assert told["op"] == (None if redop == "none" else "sum")
+    assert told["root"] == (1 if collective == "broadcast" else None)
+    limit = bench_run.sum_of_limits([TWO.plane("tcp")], 4, collective)
+    assert limit == pytest.approx(bench_run.sum_of_limits([TWO.plane("tcp")], 4) * 1.5 / factor)
+
+
 def test_rows_join_what_all_ranks_tell() -> None:
     seen: list[bench_run.Row] = []
     gathered = bench_run._Gathered(bench_options(), ("ina", "tcp"), seen.append)
@@ -293,6 +314,12 @@ def test_bench_json_and_comparisons() -> None:
         ({"measurement": Measurement((4,), "float16", "sum", 1, 0, True)}, "unknown dtype 'float16'"),
         ({"measurement": Measurement((4,), "int32", "prod", 1, 0, True)}, "unknown op 'prod'"),
         ({"measurement": Measurement((4,), "int32", "sum", 0, 0, True)}, "--iters"),
+        ({"measurement": Measurement((8,), "int32", "sum", 1, 0, True, "scan")}, "unknown collective 'scan'"),
+        (
+            {"measurement": Measurement((9, 4), "int32", "sum", 1, 0, True, "all_gather")},
+            "4 bytes are no shard for each rank; at least 8",
+        ),
+        ({"measurement": Measurement((8,), "int32", "sum", 1, 0, True, "broadcast", 2)}, "a rank, 0 to 1"),
         ({"measurement": Measurement((4,), "int32", "sum", 1, -1, True)}, "--warmup"),
         ({"topology": planes(1, ("tcp",))}, "at least 2"),
         ({"baselines": ["mpi"]}, "unknown baseline 'mpi'"),
@@ -304,6 +331,6 @@ def test_bench_options_that_make_no_sense(changes: dict[str, Any], word: str) ->
 
 
 def test_a_measurement_survives_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    measurement = Measurement((1024, 4096), "int32", "max", 7, 2, check=False)
+    measurement = Measurement((1024, 4096), "int32", "max", 7, 2, False, "broadcast", 3)
     monkeypatch.setattr("sys.argv", ["worker", *measurement.arguments()])
     assert Measurement.parse(None) == measurement

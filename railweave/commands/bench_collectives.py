@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench all-reduce`, `reduce-scatter`, `all-gather` and `broadcast`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+PLANES = "planes"
+
+Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
+Shards = Annotated[
+    str,
+    typer.Option(
+        help="Sizes of all shards together: 4M is one, 1K,4M a list, 1K:16M powers of two (binary)."
+    ),
+]
+DType = Annotated[str, typer.Option(help="float32 or int32.")]
+Op = Annotated[str, typer.Option(help="sum, max, min or avg.")]
+Iters = Annotated[int, typer.Option(help="Timed runs of each size.")]
+Warmup = Annotated[int, typer.Option(help="Runs before these.")]
+Check = Annotated[bool, typer.Option(help="Check every element of every run against numpy.")]
+EachAlone = Annotated[bool, typer.Option("--each-alone", help="Measure every rail alone as well.")]
+Baseline = Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")]
+Out = Annotated[Path, typer.Option(help="Folder for logs.")]
+
+
+def all_reduce(
+    topology: common.Topology = PLANES,
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    loss: common.Loss = "0",
+    sizes: Sizes = "1K:16M",
+    dtype: DType = "float32",
+    op: Op = "sum",
+    iters: Iters = 20,
+    warmup: Warmup = 5,
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    check: Check = True,
+    each_alone: EachAlone = False,
+    baseline: Baseline = "",
+    out: Out = Path("out/bench"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Sweep sizes of an allreduce: time, bandwidth, share per rail, percent of the physical limit.
+
+    Columns are those of nccl-tests. With --rate 0 the links are unshaped.
+    """
+    _sweep("all_reduce", **locals())
+
+
+def reduce_scatter(
+    topology: common.Topology = PLANES,
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    loss: common.Loss = "0",
+    sizes: Shards = "1K:16M",
+    dtype: DType = "float32",
+    op: Op = "sum",
+    iters: Iters = 20,
+    warmup: Warmup = 5,
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    check: Check = True,
+    each_alone: EachAlone = False,
+    baseline: Baseline = "",
+    out: Out = Path("out/bench"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Sweep sizes of a reduce-scatter, as all-reduce does for an allreduce.
+
+    Columns are those of nccl-tests: size is what a rank gives, all shards, and count what it gets, one.
+    """
+    _sweep("reduce_scatter", **locals())
+
+
+def all_gather(
+    topology: common.Topology = PLANES,
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    loss: common.Loss = "0",
+    sizes: Shards = "1K:16M",
+    dtype: DType = "float32",
+    iters: Iters = 20,
+    warmup: Warmup = 5,
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    check: Check = True,
+    each_alone: EachAlone = False,
+    baseline: Baseline = "",
+    out: Out = Path("out/bench"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Sweep sizes of an allgather, as all-reduce does for an allreduce.
+
+    Columns are those of nccl-tests: size is what a rank gets, all shards, and count what it gives, one.
+    """
+    _sweep("all_gather", **locals())
+
+
+def broadcast(
+    topology: common.Topology = PLANES,
+    hosts: common.Hosts = 4,
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    loss: common.Loss = "0",
+    sizes: Sizes = "1K:16M",
+    dtype: DType = "float32",
+    root: Annotated[int, typer.Option(help="The rank whose tensor all get.")] = 0,
+    iters: Iters = 20,
+    warmup: Warmup = 5,
+    shares: common.Shares = None,
+    switch: common.SwitchTarget = "embedded",
+    check: Check = True,
+    each_alone: EachAlone = False,
+    baseline: Baseline = "",
+    out: Out = Path("out/bench"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Sweep sizes of a broadcast, as all-reduce does for an allreduce.
+
+    Columns are those of nccl-tests. A run begins when all ranks are there, and its time is the last rank's.
+    """
+    _sweep("broadcast", **locals())
+
+
+def _examples(name: str, *others: str) -> str:
+    return "Examples: " + " · ".join(f"railweave bench {name} {options}" for options in others)
+
+
+COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "all-reduce": (
+        all_reduce,
+        _examples(
+            "all-reduce",
+            "--sizes 1K:16M",
+            "--rails ina --rate 0 --sizes 1K,4M --baseline gloo",
+            "--sizes 4M --each-alone --json r.json",
+        ),
+    ),
+    "reduce-scatter": (
+        reduce_scatter,
+        _examples("reduce-scatter", "--sizes 64K:16M", "--op avg --rails tcp,tcp --json r.json"),
+    ),
+    "all-gather": (
+        all_gather,
+        _examples("all-gather", "--sizes 64K:16M", "--rails ina,rdma --each-alone --json r.json"),
+    ),
+    "broadcast": (
+        broadcast,
+        _examples("broadcast", "--sizes 64K:16M", "--root 3 --rails ina,tcp --each-alone --json r.json"),
+    ),
+}  # by name: the function, and what stands below its help
+
+
+def _sweep(
+    collective: str,
+    topology: str,
+    hosts: int,
+    rails: str,
+    rate: str | None,
+    loss: str,
+    sizes: str,
+    dtype: str,
+    iters: int,
+    warmup: int,
+    shares: str | None,
+    switch: str,
+    check: bool,
+    each_alone: bool,
+    baseline: str,
+    out: Path,
+    json_file: Path | None,
+    op: str = "sum",
+    root: int = 0,
+) -> None:
+    with common.one_line_errors():
+        from railweave.experiments.allreduce import report, run  # noqa: PLC0415
+        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
+
+        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        names = [plane.name for plane in chosen.planes]
+        baselines = [name.strip() for name in baseline.split(",") if name.strip()]
+        chosen, baseline_plane = run.with_baseline_plane(chosen) if baselines else (chosen, "")
+        options = run.BenchOptions(
+            topology=chosen,
+            measurement=Measurement(
+                tuple(units.parse_sizes(sizes)), dtype, op, iters, warmup, check, collective, root
+            ),
+            out=out,
+            rails=names,
+            switch_target=common.check_target(switch, chosen),
+            shares=units.parse_shares(shares, names),
+            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            each_alone=each_alone,
+            baselines=baselines,
+            baseline_plane=baseline_plane,
+        )
+        run.check(options)
+        to_stderr = str(json_file) == "-"
+        typer.echo(report.header(options), err=to_stderr)
+        result = common.run(
+            run.run(
+                options,
+                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_row=lambda row: typer.echo(report.line(row), err=to_stderr),
+            )
+        )
+        for text in report.comparisons(result):
+            typer.echo(f"# {text}", err=to_stderr)
+        common.write_json(report.as_json(result), json_file)
+        if not result.ok:
+            raise OptionError("wrong elements: see the column #wrong")
