@@ -13,6 +13,7 @@ from railweave.commands import (
     bench_loss,
     bench_scaling,
     bench_soak,
+    bench_striping,
     bench_switch,
 )
 
@@ -27,6 +28,7 @@ app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)
 app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)
 app.command("soak", epilog=bench_soak.EPILOG)(bench_soak.soak)
+app.command("striping", epilog=bench_striping.EPILOG)(bench_striping.striping)
 
 
 @app.callback()

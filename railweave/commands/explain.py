@@ -28,7 +28,7 @@ EPILOG = (
 
 @app.command("explain", epilog=EPILOG)
 def explain(
-    sizes: Annotated[str, typer.Argument(help="Bytes of the tensor: 4M, a list 1K,4M, a range 1K:16M.")],
+    sizes: Annotated[str, typer.Argument(help="Bytes of the tensor: 4M, 1K,4M, or 1K:16M.")],
     costs: Annotated[
         Path | None, typer.Option(help="A file of learnt costs, as Communicator.save_costs writes it.")
     ] = None,

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench striping`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from railweave.experiments.striping.values import Found
+
+EPILOG = (
+    "Examples: railweave bench striping --parts sizes --plot striping.png · "
+    "railweave bench striping --parts convergence,overhead --json -"
+)
+
+
+def striping(
+    parts: Annotated[
+        str, typer.Option(help="What to measure: sizes, thresholds, convergence, overhead.")
+    ] = "sizes,thresholds,convergence,overhead",
+    hosts: common.Hosts = 4,
+    threshold_hosts: Annotated[str, typer.Option(help="Numbers of hosts of the part thresholds.")] = "2,4,6",
+    rate: Annotated[str, typer.Option(help="Rate of every link.")] = "100M",
+    sizes: Annotated[str, typer.Option(help="1K,4M is a list, 4K:8M powers of two.")] = "4K:8M",
+    runs: Annotated[int, typer.Option(help="Timed runs of each size, after warm-up.")] = 20,
+    plot: common.Plot = None,
+    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/striping"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Measure what striping brings: time and split by size, how quickly it is learnt, what it costs.
+
+    sizes: two rails, two of unequal rates, and three, against each alone. thresholds: pairs of rails of all
+    kinds, by number of hosts. convergence: the split from call to call, from a cold start and after a rail's
+    rate has changed. overhead: 1 KiB on two rails against the best one. --plot gets one file per part.
+    """
+    with common.one_line_errors():
+        from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.striping import report, run  # noqa: PLC0415
+
+        common.check_plot(plot)
+        cases = run.cases(
+            [part.strip() for part in parts.split(",")],
+            hosts,
+            _counts(threshold_hosts),
+            units.parse_rate(rate),
+            units.parse_sizes(sizes),
+            runs,
+        )
+        to_stderr = str(json_file) == "-"
+
+        def tell(found: Found) -> None:
+            typer.echo("\n".join(report.lines(found)), err=to_stderr)
+
+        found = common.run(
+            run.run(cases, out, on_phase=lambda text: typer.echo(f"# {text}", err=True), on_found=tell)
+        )
+        for claim in report.claims(found):
+            verdict = "yes" if claim.ok else "NO"
+            typer.echo(
+                f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}",
+                err=to_stderr,
+            )
+        if plot is not None:
+            for path in drawing.draw(found, plot):
+                typer.echo(f"drawn: {path}", err=to_stderr)
+        result = report.as_json(found)
+        common.write_json(result, json_file)
+        if not result["ok"]:
+            raise OptionError(f"{result['wrong']} wrong elements")
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise OptionError(f"--threshold-hosts {text!r}: expected numbers of hosts, such as 2,4,6") from None
