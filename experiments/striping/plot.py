@@ -21,7 +21,7 @@ NOTE = "emulated hosts and links on one machine"
 
 
 def draw(found: Sequence[Found], path: Path) -> list[Path]:
-    """Write one file per part of the experiment, named `path` with the part; PNG, SVG or PDF by its ending."""
+    """Write one file per part of the experiment, named as `path` with the part; PNG, SVG or PDF."""
     written = []
     for part, panels in (("sizes", _sizes), ("thresholds", _thresholds), ("convergence", _convergence)):
         of_part = [each for each in found if each.case.part == part]

@@ -136,7 +136,7 @@ def work() -> None:
         contenders = []
         for names in plan.contenders:
             name = "+".join(names)
-            comm = railweave.init(job=f"{job}-{name}", rails=[rails[each] for each in names])
+            comm = railweave.init(job=f"{job}-{'-'.join(names)}", rails=[rails[each] for each in names])
             contenders.append(Contender(stack.enter_context(comm), name))
         comm = contenders[0].comm
         for size in plan.sizes:

@@ -20,7 +20,7 @@ from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.table import CostKey, CostTable
 
 PROBES = 2  # calls that a rail is tried on before anything is known of it
-LOSSES = 8  # splits in a row that lose against one rail, after which none is tried for a while
+LOSSES = 3  # splits in a row that lose against one rail, after which none is tried for a while
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
 LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
@@ -51,7 +51,7 @@ class CallClass:
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
         self._calm = self._times = 0
-        self._losses = 0  # splits in a row that took longer than one rail alone would have
+        self._losing: set[int] = set()  # splits in a row that took longer than one rail alone would have
         self._lost = False  # whether splits are given up, until a trial is quicker
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
@@ -67,14 +67,14 @@ class CallClass:
         return choose(singles, lines, size, count, frozenset(engaged))
 
     def settle(self, size: int, count: int, old: Sequence[Part]) -> Split:
-        """Return how to cut a call; as the `old` parts, if new ones are hardly quicker."""
+        """Return how to cut a call; once hot, as the `old` parts if new ones are hardly quicker."""
         new = self.choose(size, count, [rail for rail, _, _ in old])
         if not old or new.parts == tuple(old):
             return new
         old_s = self._time_of(old, size, count)
         same_rails = {rail for rail, _, _ in old} == {rail for rail, _, _ in new.parts}
         if same_rails and old_s <= new.time_s * MOVE:
-            return Split(tuple(old), old_s)
+            return Split(tuple(old), old_s) if self.state is ClassState.HOT else new
         self.generation += 1
         self._calm = 0
         if old_s > new.time_s * ENGAGE:
@@ -89,6 +89,7 @@ class CallClass:
 
     def trial(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         """Return the parts of this call if it is to try another way than the `usual` one; else None."""
+        self._check_known()  # classes of other rails may have measured these meanwhile
         if self.state is ClassState.COLD:
             return self._probe(size, count, usual)
         if self.state is ClassState.HOT and self._explore_in <= 0:
@@ -184,15 +185,18 @@ class CallClass:
             if self._calm >= CALM * len(self.rails) or self._times >= LONGEST_WARM:
                 self._move(ClassEvent.SETTLED)
 
-    def compare(self, size: int, time_s: float) -> None:
+    def compare(self, size: int, time_s: float, generation: int) -> None:
         """Take the agreed time of a whole split: what is never quicker than one rail alone is given up.
 
         Predictions of splits can be wrong again and again, where latencies are far from what was taken for
         them, or where rails disturb each other.
         """
         alone_s = min(self._table.single_s(self.key, rail, size) for rail in self.rails)
-        self._losses = self._losses + 1 if time_s > alone_s else 0
-        if self._losses >= LOSSES:
+        if time_s <= alone_s:
+            self._losing.clear()
+        elif generation >= 0:
+            self._losing.add(generation)
+        if len(self._losing) >= LOSSES:
             self._lost = True
         elif time_s * ENGAGE < alone_s:
             self._lost = False
@@ -201,7 +205,8 @@ class CallClass:
         """Begin anew: a rail has gone, or come back."""
         self._move(ClassEvent.RAILS_CHANGED)
         self.version += 1
-        self._measured = self._losses = 0
+        self._measured = 0
+        self._losing.clear()
         self._lost = False
         self._check_known()
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 KEEP = 0.75  # what an observation still weighs after the next one
 CLIP = 1.5  # a time further than this factor from what was predicted counts as that far, once
-ANCHOR_WEIGHT = 0.25  # of the latency at size 0, beside observations of weight 1
+ANCHOR_WEIGHT = 0.05  # of the latency at size 0, beside observations of weight 1
 WARM_UP = 3  # observations in which the least counts: the first calls on a rail find it cold
 COLDER = 1.25  # how much slower than the next a first call must have been to be forgotten
+FASTER = 1.5  # bandwidth that parts may show, over that of the rail alone
 LEAST_SLOPE = 0.01  # of the mean time per unit of size: where measured times fall with size
 
 
@@ -182,10 +183,17 @@ class RailCost:
         self.shared.distrust()
 
     def part(self) -> Line:
-        """Return the line of a part of a split. The rail must be known."""
-        return self.shared.line() if self.shared.known else self.alone.line()
+        """Return the line of a part of a split. The rail must be known.
+
+        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone.
+        """
+        if not self.shared.known:
+            return self.alone.line()
+        line = self.shared.line()
+        if not self.alone.known or line.rate <= (rate := FASTER * self.alone.line().rate):
+            return line
+        return Line(max(0.0, self.shared.mean_s - self.shared.mean_size / rate), rate)
 
     def single_s(self, size: int) -> float:
-        """Return the time of `size` bytes on this rail alone: company makes no rail faster."""
-        times = [fit.line().time_s(size) for fit in (self.alone, self.shared) if fit.known]
-        return min(times)
+        """Return the time of `size` bytes on this rail alone. The rail must be known."""
+        return (self.alone if self.alone.known else self.shared).line().time_s(size)

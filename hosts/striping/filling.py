@@ -68,7 +68,7 @@ def choose(
         offers = []
         for other in rest:
             parts = cut(water_fill({rail: lines[rail] for rail in (*chosen, other)}, size), count)
-            if any(rail == other for rail, _, _ in parts):
+            if len(parts) > 1 and any(rail == other for rail, _, _ in parts):
                 offers.append((time_of(parts, lines, size // count), other, parts))
         if not offers:
             break

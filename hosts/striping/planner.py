@@ -340,7 +340,7 @@ class Planner:
             call_class = self._classes.get((item.key, item.rails))
             if call_class is not None and len(parts) == item.parts:
                 size = sum(item.size for item, _ in parts)
-                call_class.compare(size, max(time_s for _, time_s in parts))
+                call_class.compare(size, max(time_s for _, time_s in parts), item.generation)
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""

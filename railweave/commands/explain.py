@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 EPILOG = (
-    "Examples: railweave explain 1K:64M --costs costs.json · railweave explain 4M --rails ina,tcp --hosts 6 · "
-    "railweave explain 4M --costs costs.json --collective all_gather --json -"
+    "Examples: railweave explain 1K:64M --costs costs.json · railweave explain 4M --rails ina,tcp --hosts 6 "
+    "· railweave explain 4M --costs costs.json --collective all_gather --json -"
 )
 
 

@@ -267,6 +267,16 @@ def test_a_type_that_only_some_rails_carry_is_split_over_these() -> None:
         only_ina.call(LARGE, DType.FLOAT64)
 
 
+def test_classes_over_different_rails_learn_from_each_other() -> None:
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(), tcp()])
+    job.call(LARGE)
+    for _ in range(20):  # of a type that the first rail lacks, in the same class otherwise
+        job.call(LARGE // 2, DType.FLOAT64)
+    for _ in range(WITHIN):
+        taken = job.call(LARGE)
+    assert set(taken.shares()) == {0, 1, 2}
+
+
 def test_no_rail_is_left_for_a_type() -> None:
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp()])
     job.change([True, False])
