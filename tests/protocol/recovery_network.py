@@ -58,7 +58,7 @@ class Agent(Protocol):
         """Act on an event, before datagrams are sent."""
 
 
-# Tampers with a datagram on its way: (rail, sender, receiver, bytes) to what is to come instead.
+# Tampers with a datagram where it arrives: (rail, sender, receiver, bytes) to what comes, or to nothing.
 Tamper = Callable[[int, int, int, bytes], bytes]
 
 
@@ -192,8 +192,6 @@ class Network:
         """Put a datagram on a rail."""
         self.sent += 1
         draw, path = self.random.random, self.paths[rail]
-        if self.tamper is not None:
-            datagram = self.tamper(rail, sender, receiver, datagram)
         if not self.passes(rail, sender, receiver):
             return
         for _ in range(2 if path.duplicate and draw() < path.duplicate else 1):
@@ -212,7 +210,9 @@ class Network:
             if process.refuses and self.passes(rail, receiver, sender):
                 self.at(self.now + self.paths[rail].delay, partial(self._refuse, rail, sender, receiver))
             return
-        if len(process.inbox) < SOCKET:
+        if self.tamper is not None:
+            datagram = self.tamper(rail, sender, receiver, datagram)
+        if datagram and len(process.inbox) < SOCKET:
             process.inbox.append((rail, sender, datagram))
         self.turn(receiver)
 

@@ -6,7 +6,7 @@
 Two to eight ranks on two to four rails; loss, duplication, overtaking, jitter; rails cut at one host, one way
 or both, at all hosts, again and again; switches and processes that stand still; connections that break,
 obstacles; trials that fail; ranks that begin late or die. A seed that fails is printed with the command that
-replays it. Behind that, what passes between a cut and the decision.
+replays it. What a rank's agent does with its machine, and checks, is in recovery_hosts.
 """
 
 from __future__ import annotations
@@ -16,190 +16,22 @@ import os
 import random
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Event, Network, Path, Tamper
+from protocol.recovery_hosts import Host, Ledger
+from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
 from railweave._native import recovery
 
 PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent
 FAULTS = 1500 * MILLISECOND  # in which they happen
 MOST_HOLD = 1500 * MILLISECOND
 SETTLED = 2 * SECOND + 400 * MILLISECOND  # after the last repair: a trial in vain, most hold, a trial, beats
+NOTICED = 300 * MILLISECOND  # a rail that is cut is down everywhere by then: most patience, a round, retries
 ROUND = 400 * MILLISECOND  # the longest that a round may take while all ranks run and have a way to rank 0
-MARKS = 2  # trees that a rail has
-
-Plan = tuple[int, ...]  # the rails that a call is cut among
-
-
-def rails_of(bits: int) -> Plan:
-    """A set of rails as numbers."""
-    return tuple(rail for rail in range(bits.bit_length()) if bits >> rail & 1)
-
-
-@dataclass
-class Ledger:
-    """What all ranks have done, to be compared."""
-
-    commits: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)  # by op
-    positions: dict[tuple[int, int], dict[int, recovery.Position]] = field(default_factory=dict)
-    marks: dict[tuple[int, int], dict[int, list[int]]] = field(default_factory=dict)  # by rail, incarnation
-    trials: defaultdict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
-    reasons: dict[tuple[int, int], set[str]] = field(default_factory=lambda: defaultdict(set))
-
-
-class Host:
-    """The agent of one rank: submits calls, halts and starts lanes, and checks that it may."""
-
-    def __init__(self, schedule: Schedule, rank: int) -> None:
-        self.schedule = schedule
-        self.rank = rank
-        self.machine = recovery.Recovery(schedule.options(rank), schedule.network.now)
-        self.epoch = 0
-        self.changes: list[tuple[int, Plan]] = [(0, tuple(range(schedule.rails)))]
-        self.freeze: recovery.Freeze | None = None
-        self.frozen_at = 0
-        self.submitted = 0
-        self.done = 0
-        self.all_done = 0
-        self.running = [True] * schedule.rails
-        self.incarnation = [0] * schedule.rails
-        self.mark = [0] * schedule.rails
-        self.lost: recovery.PeerLost | None = None
-
-    # --- calls ---
-
-    def submit(self) -> None:
-        """Cut the next call, as its index says."""
-        if self.freeze is not None or self.lost is not None:
-            return
-        plan = next(plan for boundary, plan in reversed(self.changes) if boundary <= self.submitted)
-        known = self.schedule.ledger.plans.setdefault(self.submitted, plan)
-        assert known == plan, f"rank {self.rank} cuts op {self.submitted} among {plan}, another among {known}"
-        self.submitted += 1
-        for rail in plan:
-            self.mark[rail] += 1
-
-    def complete(self) -> None:
-        """Everybody has submitted some calls: they complete here."""
-        if self.lost is None:
-            self.done = max(self.done, min(host.submitted for host in self.schedule.hosts))
-            self.machine.completed(self.done, self.schedule.network.now)
-
-    # --- what the machine says ---
-
-    def on_event(self, event: Event, now: int) -> None:
-        """Do what the event says."""
-        assert self.lost is None or isinstance(event, recovery.PeerLost), f"{event} after PeerLost"
-        match event:
-            case recovery.Freeze():
-                self.on_freeze(event, now)
-            case recovery.Commit():
-                self.on_commit(event, now)
-            case recovery.Restart():
-                self.on_restart(event)
-            case recovery.Abandon():
-                assert self.incarnation[event.rail] == event.incarnation
-                self.schedule.soon(self, partial(self.abandon, event))
-            case recovery.AllCompleted():
-                assert self.all_done < event.op <= min(host.done for host in self.schedule.hosts)
-                self.all_done = event.op
-            case recovery.PeerLost():
-                self.on_lost(event, now)
-            case recovery.RailChanged():
-                self.schedule.ledger.reasons[event.rail, self.epoch].add(event.reason)
-
-    def on_freeze(self, freeze: recovery.Freeze, now: int) -> None:
-        """Stop; answer a moment later."""
-        assert freeze.epoch == self.epoch + 1
-        if self.freeze is None:
-            self.frozen_at = now
-        else:
-            assert freeze.attempt > self.freeze.attempt
-            assert freeze.alive & ~self.freeze.alive == 0, "a later attempt has more rails"
-        self.freeze = freeze
-        self.schedule.soon(self, partial(self.answer, freeze))
-
-    def answer(self, freeze: recovery.Freeze) -> None:
-        """Halt what is not alive, and say how far this rank is."""
-        for rail in range(self.schedule.rails):
-            if not freeze.alive >> rail & 1:
-                self.halt(rail)
-        draw = self.schedule.random.randint
-        rails = range(self.schedule.rails)
-        position = recovery.Position(
-            self.submitted,
-            [draw(0, self.submitted) for _ in rails],
-            [draw(0, self.submitted) for _ in rails],
-        )
-        given = self.schedule.ledger.positions.setdefault((freeze.epoch, freeze.attempt), {})
-        given[self.rank] = position
-        self.machine.frozen(freeze, position, self.schedule.network.now)
-
-    def abandon(self, order: recovery.Abandon) -> None:
-        """Halt an incarnation, unless it is past."""
-        if self.incarnation[order.rail] == order.incarnation:
-            self.halt(order.rail)
-
-    def halt(self, rail: int) -> None:
-        """Halt a main lane."""
-        if not self.running[rail]:
-            return
-        self.running[rail] = False
-        incarnation = self.incarnation[rail]
-        marks = [self.mark[rail] + tree for tree in range(MARKS)]
-        self.schedule.ledger.marks.setdefault((rail, incarnation), {})[self.rank] = marks
-        self.machine.halted(rail, marks, self.schedule.network.now)
-
-    def on_commit(self, commit: recovery.Commit, now: int) -> None:
-        """Compare the decision with everybody's, and go on."""
-        assert self.freeze is not None, "a commit without a freeze"
-        assert (commit.epoch, commit.alive) == (self.freeze.epoch, self.freeze.alive)
-        content = (
-            commit.alive,
-            commit.boundary,
-            *((reach.done, reach.rank, reach.least) for reach in (*commit.main, *commit.repair)),
-        )
-        known = self.schedule.ledger.commits.setdefault(commit.epoch, content)
-        assert known == content, f"epoch {commit.epoch} is {content} on rank {self.rank}, {known} on another"
-        assert commit.boundary >= self.submitted, "a call beyond the boundary has been submitted"
-        self.schedule.check_commit(commit, self.freeze.attempt)
-        for rail in rails_of(commit.alive):
-            assert self.running[rail], f"rail {rail} is alive, but halted on rank {self.rank}"
-        self.epoch, self.freeze = commit.epoch, None
-        self.changes.append((commit.boundary, rails_of(commit.alive)))
-        self.schedule.applied(self, commit, now)
-
-    def on_restart(self, restart: recovery.Restart) -> None:
-        """Start the lane again, from beyond what anybody used."""
-        rail = restart.rail
-        assert not self.running[rail], f"rail {rail} is restarted while it runs"
-        assert restart.incarnation > self.incarnation[rail]
-        for rank, marks in self.schedule.last_marks(rail, restart.incarnation).items():
-            assert all(base >= mark for base, mark in zip(restart.bases, marks, strict=True)), (
-                f"{rank}'s marks"
-            )
-        self.running[rail] = True
-        self.incarnation[rail] = restart.incarnation
-        self.mark[rail] = max(restart.bases, default=0)
-        self.schedule.join_trial(self, rail, restart.incarnation)
-
-    def on_lost(self, event: recovery.PeerLost, now: int) -> None:
-        """End."""
-        # The farewells of the others do not reach a rank that has no rail, and then they are gone as well.
-        gone = (
-            self.schedule.hosts[event.rank].lost is not None
-            and len(self.schedule.touched) == self.schedule.rails
-        )
-        assert gone or event.rank in self.schedule.dead, (
-            f"rank {event.rank} is lost, says rank {self.rank}: {event.reason}"
-        )
-        self.lost = event
-        self.schedule.lost_at[self.rank] = now
 
 
 class Schedule:
@@ -218,7 +50,6 @@ class Schedule:
         self.ledger = Ledger()
         self.faults: Counter[str] = Counter()
         self.dead: set[int] = set()
-        self.lost_at: dict[int, int] = {}
         self.touched: set[int] = set()  # rails that something was done to
         self.repaired_at = 0
         self.trial_fails = self.random.choice((0.0, 0.0, 0.3))
@@ -228,6 +59,8 @@ class Schedule:
         self.network = network([path] * self.rails, self.random.getrandbits(32), None)
         if tamper is not None:
             self.network.tamper = tamper(self)
+        self.mended = [-1] * self.rails
+        self.down_since = [-SECOND] * self.rails
         self.stood_until = [-PEER_TIMEOUT] * self.ranks
         self.hosts: list[Host] = []
         self.make_host = host
@@ -237,6 +70,10 @@ class Schedule:
         return recovery.Options(
             rank=rank, world_size=self.ranks, rails=self.rails, token=TOKEN, peer_timeout=PEER_TIMEOUT
         )
+
+    def draw(self, most: int) -> int:
+        """Draw a number from 0 to `most`."""
+        return self.random.randint(0, most)
 
     def draw_path(self) -> Path:
         """Draw how rails treat datagrams."""
@@ -265,7 +102,7 @@ class Schedule:
         end = 300 * MILLISECOND + FAULTS
         for _ in range(self.random.randint(1, 5)):
             when = self.random.randint(300 * MILLISECOND, end)
-            self.network.at(when, self.random.choice(KINDS)[1].__get__(self))
+            self.network.at(when, partial(self.random.choice(KINDS), self))
         self.network.run(end + SECOND)  # repairs come at most a second after their faults
         patience = SETTLED + (PEER_TIMEOUT if self.dead else 0)
         self.network.run(max(end + SECOND, self.repaired_at) + patience, self.settled)
@@ -311,14 +148,6 @@ class Schedule:
         """Tell the machine of a trial's result."""
         host.machine.restarted(rail, incarnation, passed, self.network.now)
 
-    def last_marks(self, rail: int, incarnation: int) -> dict[int, list[int]]:
-        """What ranks told when they halted the incarnation before, or an earlier one."""
-        known = [number for at, number in self.ledger.marks if at == rail and number < incarnation]
-        latest: dict[int, list[int]] = {}
-        for number in sorted(known):
-            latest.update(self.ledger.marks[rail, number])
-        return latest
-
     # --- faults, each repaired before long ---
 
     def repair(self, action: Callable[[], None], within: tuple[int, int]) -> None:
@@ -341,10 +170,16 @@ class Schedule:
         """Cut a rail at hosts, one way or both, until it is repaired."""
         ways = self.random.choice((("out",), ("in",), ("out", "in"), ("out", "in")))
         self.network.cut(rail, ranks, ways)
-        self.repair(partial(self.network.cut, rail, ranks, ways, False), within)
+        self.repair(partial(self.mend, rail, ranks, ways), within)
+        self.network.at(self.network.now + NOTICED, partial(self.check_noticed, rail, self.network.now))
         for rank in range(self.ranks):
             if not any(self.two_way(each, rank) for each in range(self.rails)):
                 self.disturb(self.repaired_at)
+
+    def mend(self, rail: int, ranks: list[int], ways: tuple[str, ...]) -> None:
+        """End a cut."""
+        self.network.cut(rail, ranks, ways, cut=False)
+        self.mended[rail] = self.network.now
 
     def two_way(self, rail: int, rank: int) -> bool:
         """Whether a rank and rank 0 reach each other on a rail."""
@@ -357,6 +192,13 @@ class Schedule:
     def cut_rail(self) -> None:
         """A rail, at all hosts."""
         self.cut_at(self.draw_rail(), list(range(self.ranks)), (20, 900))
+
+    def cut_several(self) -> None:
+        """Links of several rails, at different hosts, in the middle of each other's rounds."""
+        for turn in range(self.random.randint(2, self.rails)):
+            wait = turn * self.random.choice((0, 1, 3, 8)) * MILLISECOND
+            self.repaired_at = max(self.repaired_at, self.network.now + wait)
+            self.network.at(self.network.now + wait, self.cut_host)
 
     def flap(self) -> None:
         """A rail, again and again."""
@@ -399,6 +241,7 @@ class Schedule:
         rail = self.draw_rail()
         duration = self.random.choice((30, 60, 120, 400)) * MILLISECOND
         self.network.hold(rail, duration)
+        self.disturb(self.network.now + duration)
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
 
     def die(self) -> None:
@@ -407,7 +250,6 @@ class Schedule:
             return
         rank = self.random.randrange(self.ranks)
         self.dead.add(rank)
-        self.died_at = self.network.now
         self.network.kill(rank, refuses=self.random.random() < 0.5)
 
     # --- what must be ---
@@ -423,12 +265,26 @@ class Schedule:
                 assert (reach.done, reach.least) == (max(done), min(done))
                 assert reach.rank == done.index(max(done))
 
+    def check_noticed(self, rail: int, since: int) -> None:
+        """A rail that has been cut all the time is down, unless it is the last."""
+        cut = not self.network.whole(rail) and self.mended[rail] < since
+        if self.dead or not cut or not self.quiet or self.disturbed_until > since:
+            return
+        for host in self.hosts:
+            alive = host.machine.alive
+            assert alive == 1 << rail or not alive >> rail & 1, (
+                f"rank {host.rank} does not know that rail {rail} is cut"
+            )
+
     def applied(self, host: Host, commit: recovery.Commit, now: int) -> None:
         """A rank has applied a decision."""
         for rail in range(self.rails):
             assert commit.alive >> rail & 1 or rail in self.touched or not self.quiet, (
                 f"rail {rail} was taken down, but nothing was wrong with it"
             )
+        for rail in set(host.changes[-2][1]) - set(host.changes[-1][1]):
+            if host.rank == 0:
+                self.down_since[rail] = now
         since = max(host.frozen_at, self.disturbed_until)
         assert now - since <= ROUND, f"rank {host.rank} was frozen for {(now - since) / MILLISECOND} ms"
 
@@ -468,16 +324,18 @@ class Schedule:
         assert least > 0
 
 
-KINDS: tuple[tuple[str, Callable[[Schedule], None]], ...] = (
-    ("cut at a host", Schedule.cut_host),
-    ("cut at a host", Schedule.cut_host),
-    ("cut rail", Schedule.cut_rail),
-    ("flapping rail", Schedule.flap),
-    ("broken lane", Schedule.break_lane),
-    ("obstacle", Schedule.obstruct),
-    ("process that stands still", Schedule.stand_still),
-    ("switch that stands still", Schedule.hold_switch),
-    ("death", Schedule.die),
+KINDS: tuple[Callable[[Schedule], None], ...] = (
+    Schedule.cut_host,
+    Schedule.cut_host,
+    Schedule.cut_rail,
+    Schedule.cut_several,
+    Schedule.cut_several,
+    Schedule.flap,
+    Schedule.break_lane,
+    Schedule.obstruct,
+    Schedule.stand_still,
+    Schedule.hold_switch,
+    Schedule.die,
 )
 
 

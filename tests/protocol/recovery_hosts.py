@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of each rank in the simulation: does what its machine says, and checks that it may be said."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from protocol.recovery_network import MILLISECOND, Event, Network
+from railweave._native import recovery
+
+HOLD = 250 * MILLISECOND  # a rail that went down is fit for so long before it is tried
+MARKS = 2  # trees that a rail has
+
+Plan = tuple[int, ...]  # the rails that a call is cut among
+
+
+def rails_of(bits: int) -> Plan:
+    """A set of rails as numbers."""
+    return tuple(rail for rail in range(bits.bit_length()) if bits >> rail & 1)
+
+
+@dataclass
+class Ledger:
+    """What all ranks have done, to be compared."""
+
+    commits: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)  # by op
+    positions: dict[tuple[int, int], dict[int, recovery.Position]] = field(default_factory=dict)
+    marks: dict[tuple[int, int], dict[int, list[int]]] = field(default_factory=dict)  # by rail, incarnation
+    trials: defaultdict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def last_marks(self, rail: int, incarnation: int) -> dict[int, list[int]]:
+        """What ranks told when they halted the incarnation before, or an earlier one."""
+        known = [number for at, number in self.marks if at == rail and number < incarnation]
+        latest: dict[int, list[int]] = {}
+        for number in sorted(known):
+            latest.update(self.marks[rail, number])
+        return latest
+
+
+class World(Protocol):
+    """What a rank's agent lives in."""
+
+    network: Network
+    rails: int
+    ledger: Ledger
+    dead: set[int]
+    touched: set[int]  # rails that something was done to
+    down_since: list[int]  # by rail
+    hosts: list[Host]
+
+    def options(self, rank: int) -> recovery.Options:
+        """The machine's options."""
+
+    def draw(self, most: int) -> int:
+        """Draw a number from 0 to `most`."""
+
+    def soon(self, host: Host, action: Callable[[], None]) -> None:
+        """Let the agent do something when its process runs, in a moment or at once."""
+
+    def join_trial(self, host: Host, rail: int, incarnation: int) -> None:
+        """A rank has restarted a rail."""
+
+    def check_commit(self, commit: recovery.Commit, attempt: int) -> None:
+        """Compare a decision with what the ranks said."""
+
+    def applied(self, host: Host, commit: recovery.Commit, now: int) -> None:
+        """A rank has applied a decision."""
+
+
+class Host:
+    """The agent of one rank: submits calls, halts and starts lanes, and checks that it may."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        self.world = world
+        self.rank = rank
+        self.machine = recovery.Recovery(world.options(rank), world.network.now)
+        self.epoch = 0
+        self.changes: list[tuple[int, Plan]] = [(0, tuple(range(world.rails)))]
+        self.freeze: recovery.Freeze | None = None
+        self.frozen_at = 0
+        self.submitted = 0
+        self.done = 0
+        self.all_done = 0
+        self.running = [True] * world.rails
+        self.incarnation = [0] * world.rails
+        self.mark = [0] * world.rails
+        self.states = [recovery.State.UP] * world.rails
+        self.lost: recovery.PeerLost | None = None
+
+    # --- calls ---
+
+    def submit(self) -> None:
+        """Cut the next call, as its index says."""
+        if self.freeze is not None or self.lost is not None:
+            return
+        plan = next(plan for boundary, plan in reversed(self.changes) if boundary <= self.submitted)
+        known = self.world.ledger.plans.setdefault(self.submitted, plan)
+        assert known == plan, f"rank {self.rank} cuts op {self.submitted} among {plan}, another among {known}"
+        self.submitted += 1
+        for rail in plan:
+            self.mark[rail] += 1
+
+    def complete(self) -> None:
+        """Everybody has submitted some calls: they complete here."""
+        if self.lost is None:
+            self.done = max(self.done, min(host.submitted for host in self.world.hosts))
+            self.machine.completed(self.done, self.world.network.now)
+
+    # --- what the machine says ---
+
+    def on_event(self, event: Event, now: int) -> None:
+        """Do what the event says."""
+        assert self.lost is None or isinstance(event, recovery.PeerLost), f"{event} after PeerLost"
+        match event:
+            case recovery.Freeze():
+                self.on_freeze(event, now)
+            case recovery.Commit():
+                self.on_commit(event, now)
+            case recovery.Restart():
+                self.on_restart(event)
+            case recovery.Abandon():
+                assert self.incarnation[event.rail] == event.incarnation
+                self.world.soon(self, partial(self.abandon, event))
+            case recovery.AllCompleted():
+                assert self.all_done < event.op <= min(host.done for host in self.world.hosts)
+                self.all_done = event.op
+            case recovery.PeerLost():
+                self.on_lost(event)
+            case recovery.RailChanged():
+                self.on_rail_changed(event)
+
+    def on_rail_changed(self, event: recovery.RailChanged) -> None:
+        """Say why a rail went down with a decision as the others do."""
+        assert bool(event.reason) == (event.state != recovery.State.UP), (
+            "only a rail that is not up has a reason"
+        )
+        self.states[event.rail] = event.state
+
+    def on_freeze(self, freeze: recovery.Freeze, now: int) -> None:
+        """Stop; answer a moment later."""
+        assert freeze.epoch == self.epoch + 1
+        if self.freeze is None:
+            self.frozen_at = now
+        else:
+            assert freeze.attempt > self.freeze.attempt
+            assert freeze.alive & ~self.freeze.alive == 0, "a later attempt has more rails"
+        self.freeze = freeze
+        self.world.soon(self, partial(self.answer, freeze))
+
+    def answer(self, freeze: recovery.Freeze) -> None:
+        """Halt what is not alive, and say how far this rank is."""
+        for rail in range(self.world.rails):
+            if not freeze.alive >> rail & 1:
+                self.halt(rail)
+        rails = range(self.world.rails)
+        position = recovery.Position(
+            self.submitted,
+            [self.world.draw(self.submitted) for _ in rails],
+            [self.world.draw(self.submitted) for _ in rails],
+        )
+        given = self.world.ledger.positions.setdefault((freeze.epoch, freeze.attempt), {})
+        given[self.rank] = position
+        self.machine.frozen(freeze, position, self.world.network.now)
+
+    def abandon(self, order: recovery.Abandon) -> None:
+        """Halt an incarnation, unless it is past."""
+        if self.incarnation[order.rail] == order.incarnation:
+            self.halt(order.rail)
+
+    def halt(self, rail: int) -> None:
+        """Halt a main lane."""
+        if not self.running[rail]:
+            return
+        self.running[rail] = False
+        incarnation = self.incarnation[rail]
+        marks = [self.mark[rail] + tree for tree in range(MARKS)]
+        self.world.ledger.marks.setdefault((rail, incarnation), {})[self.rank] = marks
+        self.machine.halted(rail, marks, self.world.network.now)
+
+    def on_commit(self, commit: recovery.Commit, now: int) -> None:
+        """Compare the decision with everybody's, and go on."""
+        assert self.freeze is not None, "a commit without a freeze"
+        assert (commit.epoch, commit.alive) == (self.freeze.epoch, self.freeze.alive)
+        content = (
+            commit.alive,
+            commit.boundary,
+            *((reach.done, reach.rank, reach.least) for reach in (*commit.main, *commit.repair)),
+        )
+        known = self.world.ledger.commits.setdefault(commit.epoch, content)
+        assert known == content, f"epoch {commit.epoch} is {content} on rank {self.rank}, {known} on another"
+        assert commit.boundary >= self.submitted, "a call beyond the boundary has been submitted"
+        self.world.check_commit(commit, self.freeze.attempt)
+        for rail in rails_of(commit.alive):
+            assert self.running[rail], f"rail {rail} is alive, but halted on rank {self.rank}"
+        self.epoch, self.freeze = commit.epoch, None
+        self.changes.append((commit.boundary, rails_of(commit.alive)))
+        self.world.applied(self, commit, now)
+
+    def on_restart(self, restart: recovery.Restart) -> None:
+        """Start the lane again, from beyond what anybody used."""
+        rail = restart.rail
+        assert not self.running[rail], f"rail {rail} is restarted while it runs"
+        assert restart.incarnation > self.incarnation[rail]
+        now = self.world.network.now
+        assert now - self.world.down_since[rail] >= HOLD, f"rail {rail} is tried too early"
+        for rank, marks in self.world.ledger.last_marks(rail, restart.incarnation).items():
+            assert all(base >= mark for base, mark in zip(restart.bases, marks, strict=True)), (
+                f"{rank}'s marks"
+            )
+        self.running[rail] = True
+        self.incarnation[rail] = restart.incarnation
+        self.mark[rail] = max(restart.bases, default=0)
+        self.world.join_trial(self, rail, restart.incarnation)
+
+    def on_lost(self, event: recovery.PeerLost) -> None:
+        """End."""
+        # The farewells of the others do not reach a rank that has no rail, and then they are gone as well.
+        gone = self.world.hosts[event.rank].lost is not None and len(self.world.touched) == self.world.rails
+        assert gone or event.rank in self.world.dead, (
+            f"rank {event.rank} is lost, says rank {self.rank}: {event.reason}"
+        )
+        self.lost = event

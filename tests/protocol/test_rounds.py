@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of failing rails; and mutants of the protocol, which some schedule must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from protocol.recovery_hosts import Host
+from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
+from protocol.recovery_pauses import SHAPES, pauses_ms
+from protocol.recovery_schedules import Schedule, replay_command, run_seed
+from railweave._native import recovery
+
+SEEDS = range(300)
+MUTANT_SEEDS = range(300)
+AIM_MS = 60  # from a cut to the decision
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules(part: int) -> None:
+    decisions = 0
+    for seed in SEEDS[part::4]:
+        outcome = run_seed(seed)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
+        decisions += outcome.epochs
+    assert decisions > len(SEEDS) // 4
+
+
+def test_a_seed_repeats_itself() -> None:
+    assert run_seed(3) == run_seed(3)
+
+
+def test_pauses(record_property: Callable[[str, object], None]) -> None:
+    for ranks, rails in SHAPES:
+        pauses = pauses_ms(ranks, rails, 20)
+        assert pauses[-1] < AIM_MS
+        record_property(
+            "summary", f"recovery: {ranks} ranks, {rails} rails: cut to decision {pauses[-1]:.1f} ms at most"
+        )
+
+
+# --- mutants of the machine: what it says is changed on its way ---
+
+Change = Callable[[recovery.Stamped, int], None]
+
+
+def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamper]:
+    """Change reports and orders; the change is told who gets them."""
+
+    def of(schedule: Schedule) -> Tamper:
+        shape = (TOKEN, schedule.ranks, schedule.rails)
+        apply = change(schedule)
+
+        def tamper(_rail: int, _sender: int, receiver: int, datagram: bytes) -> bytes:
+            decoded = recovery.decode(datagram, *shape)
+            assert isinstance(decoded, recovery.Datagram)
+            stamped = decoded.body
+            if not isinstance(stamped, recovery.Stamped):
+                return datagram
+            apply(stamped, receiver)
+            decoded.body = stamped
+            return recovery.encode(decoded, *shape)
+
+        return tamper
+
+    return of
+
+
+def on_reports(change: Callable[[recovery.Report], None]) -> Callable[[Schedule], Tamper]:
+    """Change every report."""
+
+    def apply(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Report):
+            change(state)
+            stamped.state = state
+
+    return rewriting(lambda _schedule: apply)
+
+
+def on_orders(change: Callable[[recovery.Order, int], None]) -> Callable[[Schedule], Tamper]:
+    """Change every order; the change is told who gets it."""
+
+    def apply(stamped: recovery.Stamped, receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Order):
+            change(state, receiver)
+            stamped.state = state
+
+    return rewriting(lambda _schedule: apply)
+
+
+def forget_marks(report: recovery.Report) -> None:
+    """A rank does not say how far its trees were."""
+    report.lanes = [without_marks(lane) for lane in report.lanes]
+
+
+def without_marks(lane: recovery.LaneReport) -> recovery.LaneReport:
+    """Without what it used."""
+    lane.marks = [0] * len(lane.marks)
+    return lane
+
+
+def see_nothing(report: recovery.Report) -> None:
+    """A rank does not say what it hears."""
+    lanes = report.lanes
+    for lane in lanes:
+        lane.unfit = lane.broken = False
+    report.lanes = lanes
+
+
+def boundary_of_its_own(order: recovery.Order, receiver: int) -> None:
+    """The calls from which on a decision holds differ."""
+    committed = order.committed
+    committed.boundary -= min(committed.boundary, receiver)
+    order.committed = committed
+
+
+def answer_of_any_attempt(_schedule: Schedule) -> Change:
+    """What a rank said to an earlier proposal counts for the present one."""
+    present = [0]
+
+    def change(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Order):
+            present[0] = state.proposal.attempt if state.proposal is not None else 0
+        elif state.status is not None and present[0]:
+            state.status = recovery.Status(present[0], state.status.position)
+            stamped.state = state
+
+    return change
+
+
+def answer_for_others(schedule: Schedule) -> Change:
+    """The decision does not wait for a rank that has not frozen yet."""
+    present = [0]
+    empty = [0] * schedule.rails
+
+    def change(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Order):
+            present[0] = state.proposal.attempt if state.proposal is not None else 0
+        elif present[0]:
+            state.status = recovery.Status(present[0], recovery.Position(0, empty, empty))
+            stamped.state = state
+
+    return change
+
+
+def any_order(_schedule: Schedule) -> Change:
+    """An order that was overtaken is taken for the newest."""
+    orders = [0]
+    newest = [0]
+
+    def change(stamped: recovery.Stamped, receiver: int) -> None:
+        stamp = stamped.stamp
+        if receiver == 1:
+            orders[0] += 1
+            newest[0] = max(newest[0], stamp.serial)
+            stamp.serial = orders[0]
+        elif isinstance(stamped.state, recovery.Report):
+            stamp.seen = min(stamp.seen, newest[0])
+        stamped.stamp = stamp
+
+    return change
+
+
+def farewells_stay_out(schedule: Schedule) -> Tamper:
+    """Who notices a death keeps it to itself."""
+
+    def tamper(_rail: int, _sender: int, _receiver: int, datagram: bytes) -> bytes:
+        decoded = recovery.decode(datagram, TOKEN, schedule.ranks, schedule.rails)
+        assert isinstance(decoded, recovery.Datagram)
+        return b"" if isinstance(decoded.body, recovery.Farewell) else datagram
+
+    return tamper
+
+
+# --- mutants of the agent and its options ---
+
+
+class SubmitsWhileFrozen(Host):
+    """Calls go on between a rank's answer and the decision."""
+
+    def submit(self) -> None:
+        freeze, self.freeze = self.freeze, None
+        super().submit()
+        self.freeze = freeze
+
+
+class SaysOnce(Network):
+    """A state is not repeated until it has been seen."""
+
+    def __init__(self, paths: list[Path], seed: int, tamper: Tamper | None = None) -> None:
+        super().__init__(paths, seed, tamper)
+        self.said: set[tuple[int, int, int, int]] = set()
+
+    def send(self, sender: int, rail: int, receiver: int, datagram: bytes) -> None:
+        decoded = recovery.decode(datagram, TOKEN, len(self.processes), len(self.paths))
+        assert isinstance(decoded, recovery.Datagram)
+        if isinstance(decoded.body, recovery.Stamped):
+            key = (rail, sender, receiver, decoded.body.stamp.serial)
+            if key in self.said:
+                return
+            self.said.add(key)
+        super().send(sender, rail, receiver, datagram)
+
+
+class TriesAtOnce(Schedule):
+    """A rail that went down is tried as soon as it is heard."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.hold = MILLISECOND
+        return options
+
+
+class TooPatient(Schedule):
+    """A dead rail is waited for."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.least_silence = options.most_silence = SECOND
+        return options
+
+
+class Impatient(Schedule):
+    """One tick that is late is a dead rail."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.least_silence = options.most_silence = options.beat
+        return options
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What a schedule is made with."""
+
+    schedule: type[Schedule] = Schedule
+    tamper: Callable[[Schedule], Tamper] | None = None
+    host: type[Host] = Host
+    network: type[Network] = Network
+
+
+MUTANTS = {
+    "marks are forgotten": Mutant(tamper=on_reports(forget_marks)),
+    "nobody says what it hears": Mutant(tamper=on_reports(see_nothing)),
+    "each rank has a boundary of its own": Mutant(tamper=on_orders(boundary_of_its_own)),
+    "an answer to any attempt counts": Mutant(tamper=rewriting(answer_of_any_attempt)),
+    "a decision without all answers": Mutant(tamper=rewriting(answer_for_others)),
+    "orders out of order": Mutant(tamper=rewriting(any_order)),
+    "farewells stay out": Mutant(tamper=farewells_stay_out),
+    "states are not repeated": Mutant(network=SaysOnce),
+    "calls go on while frozen": Mutant(host=SubmitsWhileFrozen),
+    "no hold": Mutant(TriesAtOnce),
+    "patience without end": Mutant(TooPatient),
+    "no patience": Mutant(Impatient),
+}
+
+
+def caught(mutant: Mutant, seed: int) -> bool:
+    """Whether this seed's schedule shows the mutant."""
+    try:
+        mutant.schedule(seed, mutant.tamper, mutant.network, mutant.host).run()
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name: str) -> None:
+    assert any(caught(MUTANTS[name], seed) for seed in MUTANT_SEEDS)
+
+
+def test_the_protocol_itself_is_not_caught() -> None:
+    assert not any(caught(Mutant(), seed) for seed in range(40))
