@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 PERIOD = 65_521  # prime: no power of two by which tensors are cut has it in step
 LARGEST = 4 << 20  # elements
+COLLECTIVES = ("all_reduce", "all_reduce", "all_reduce", "reduce_scatter", "all_gather", "broadcast")
+REDUCING = ("all_reduce", "reduce_scatter")
 OPS = ("sum", "prod", "max", "min", "avg")
 ASYNC_SHARE = 0.5
 
@@ -38,46 +40,51 @@ class Problem:
     """One call."""
 
     number: int
-    count: int  # elements
+    collective: str
+    count: int  # elements; of one shard for reduce_scatter and all_gather
     dtype: str
-    op: str
+    op: str  # of those that reduce
+    root: int  # of a broadcast
     async_op: bool
     in_place: bool
 
-    @property
-    def bytes(self) -> int:
-        """Of one rank's tensor."""
-        return self.count * dtype_of(self.dtype).itemsize
 
-
-def draw(seed: int, number: int, largest: int = LARGEST) -> Problem:
+def draw(seed: int, number: int, ranks: int, largest: int = LARGEST) -> Problem:
     """Return call `number`: sizes are as likely from 1 to 2 as from one million to two."""
     dice = random.Random(f"{seed}/{number}")  # noqa: S311 - to be repeated, not secret
+    collective = dice.choice(COLLECTIVES)
+    most = largest // ranks if collective in ("reduce_scatter", "all_gather") else largest
     return Problem(
         number=number,
-        count=min(largest, int(math.exp(dice.uniform(0, math.log(largest + 1))))),
+        collective=collective,
+        count=max(1, min(most, int(math.exp(dice.uniform(0, math.log(most + 1)))))),
         dtype=dice.choice(DTYPES),
-        op=dice.choice(OPS),
+        op=dice.choice(OPS) if collective in REDUCING else "sum",
+        root=dice.randrange(ranks),
         async_op=dice.random() < ASYNC_SHARE,
         in_place=dice.random() < ASYNC_SHARE,
     )
 
 
-def tensor(problem: Problem, rank: int) -> Array:
-    """Return what a rank contributes."""
-    return _from(pattern(problem.dtype, problem.op), shift(problem, rank), problem.count)
+def tensor(problem: Problem, ranks: int, rank: int) -> Array:
+    """Return what a rank contributes: to a reduce_scatter all shards, else `count` elements."""
+    count = problem.count * (ranks if problem.collective == "reduce_scatter" else 1)
+    return np.resize(_period(problem, rank), count)
 
 
-def wrong(problem: Problem, ranks: int, result: Array) -> int:
-    """Return how many elements of a result are not what they must be."""
-    parts = [
-        np.roll(pattern(problem.dtype, problem.op), -shift(problem, rank)).astype(_exact_type(problem.dtype))
-        for rank in range(ranks)
-    ]
-    exact = _REDUCE[problem.op](np.stack(parts))
+def wrong(problem: Problem, ranks: int, rank: int, result: Array) -> int:
+    """Return how many elements of a rank's result are not what they must be."""
+    if problem.collective == "broadcast":
+        return _different(result, _period(problem, problem.root))
+    if problem.collective == "all_gather":
+        shards = result.reshape(ranks, problem.count)
+        return sum(_different(shard, _period(problem, peer)) for peer, shard in enumerate(shards))
+    first = rank * problem.count if problem.collective == "reduce_scatter" else 0
+    parts = [_period(problem, peer).astype(_exact_type(problem.dtype)) for peer in range(ranks)]
+    exact = np.roll(_REDUCE[problem.op](np.stack(parts)), -first)
     if problem.op == "avg":
         return _wrong_averages(problem, ranks, exact, result)
-    return sum(int(np.count_nonzero(found != good)) for found, good in _beside(result, exact, problem.dtype))
+    return _different(result, exact.astype(dtype_of(problem.dtype)))
 
 
 def _wrong_averages(problem: Problem, ranks: int, total: Array, result: Array) -> int:
@@ -85,23 +92,30 @@ def _wrong_averages(problem: Problem, ranks: int, total: Array, result: Array) -
     if problem.dtype not in EPSILON:
         total = total.astype(dtype_of(problem.dtype)).astype(np.int64)
         quotient = (total - np.fmod(total, ranks)) // ranks
-        return sum(int(np.count_nonzero(a != b)) for a, b in _beside(result, quotient, problem.dtype))
+        return _different(result, quotient.astype(dtype_of(problem.dtype)))
     quotient = total / ranks
     slack = 2 * EPSILON[problem.dtype] * np.abs(quotient)
+    bounded = zip(_beside(result, quotient), _beside(result, slack), strict=True)
     return sum(
         int(np.count_nonzero(~(np.abs(found.astype(np.float64) - good) <= most)))
-        for (found, good), (_, most) in zip(
-            _beside(result, quotient, "float64"), _beside(result, slack, "float64"), strict=True
-        )
+        for (found, good), (_, most) in bounded
     )
 
 
-def _beside(result: Array, period: Array, dtype: str) -> list[tuple[Array, Array]]:
+def _different(result: Array, period: Array) -> int:
+    return sum(int(np.count_nonzero(found != good)) for found, good in _beside(result, period))
+
+
+def _beside(result: Array, period: Array) -> list[tuple[Array, Array]]:
     """Return the result's whole periods and the rest, each with what it is to be compared with."""
-    good = period.astype(dtype_of(dtype))
     whole = result.size // PERIOD * PERIOD
     rest = result[whole:]
-    return [(result[:whole].reshape(-1, PERIOD), good), (rest, good[: rest.size])]
+    return [(result[:whole].reshape(-1, PERIOD), period), (rest, period[: rest.size])]
+
+
+def _period(problem: Problem, rank: int) -> Array:
+    """Return what a rank contributes again and again."""
+    return np.roll(pattern(problem.dtype, problem.op), -shift(problem, rank))
 
 
 def shift(problem: Problem, rank: int) -> int:
@@ -120,11 +134,6 @@ def pattern(dtype: str, op: str) -> Array:
         return draws.choice([-1.0, 1.0, 2.0], PERIOD, p=[0.3, 0.5, 0.2]).astype(dtype_of(dtype))
     greatest = GREATEST[dtype]
     return draws.integers(-greatest, greatest, PERIOD, endpoint=True).astype(dtype_of(dtype))
-
-
-def _from(numbers: Array, start: int, count: int) -> Array:
-    """Return `count` of the numbers, again and again, from `start` on."""
-    return np.resize(np.roll(numbers, -start), count)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

@@ -62,7 +62,7 @@ class Series:
         """Call until rank 0 has been told to stop."""
         number = 0
         while number % AGREE_EVERY or not self._agreed(stop):
-            self._begin(problems.draw(self._seed, number, self._largest))
+            self._begin(problems.draw(self._seed, number, self._comm.world_size, self._largest))
             number += 1
             turn, calls = divmod(number, COMPUTE_EVERY)
             if not calls and turn % self._comm.world_size == self._comm.rank:
@@ -79,27 +79,44 @@ class Series:
         return last
 
     def _begin(self, problem: Problem) -> None:
-        mine = problems.tensor(problem, self._comm.rank)
-        out = mine if problem.in_place else np.empty_like(mine)
+        """Make a call, and wait for it unless it is one of several in flight."""
         while len(self._flying) >= (AT_ONCE if problem.async_op else 1):
             self._end()
-        if problem.async_op:
-            self._flying.append((problem, self._comm.all_reduce(mine, problem.op, out, async_op=True)))
-            return
-        self._check(problem, self._comm.all_reduce(mine, problem.op, out))
+        self._flying.append((problem, self._call(problem)))
+        if not problem.async_op:
+            self._end()
+
+    def _call(self, problem: Problem) -> Any:
+        """Return the call's Work, or its result."""
+        comm, later = self._comm, problem.async_op
+        mine = problems.tensor(problem, comm.world_size, comm.rank)
+        own = slice(comm.rank * problem.count, (comm.rank + 1) * problem.count)
+        match problem.collective:
+            case "all_reduce":
+                return comm.all_reduce(mine, problem.op, mine if problem.in_place else None, later)
+            case "reduce_scatter":
+                return comm.reduce_scatter(mine, problem.op, mine[own] if problem.in_place else None, later)
+            case "all_gather":
+                whole = np.empty(comm.world_size * mine.size, mine.dtype)
+                whole[own] = mine
+                return comm.all_gather(whole[own] if problem.in_place else mine, whole, later)
+            case _:
+                return comm.broadcast(
+                    mine if comm.rank == problem.root else np.zeros_like(mine), problem.root, later
+                )
 
     def _end(self) -> None:
         problem, pending = self._flying.popleft()
-        self._check(problem, pending.wait())
+        self._check(problem, pending.wait() if problem.async_op else pending)
 
     def _check(self, problem: Problem, result: Array) -> None:
         now = time.monotonic()
         self._longest_s = max(self._longest_s, now - self._last)
-        bad = problems.wrong(problem, self._comm.world_size, result)
+        bad = problems.wrong(problem, self._comm.world_size, self._comm.rank, result)
         if bad:
             emit("wrong", rank=self._comm.rank, at=now, elements=bad, problem=str(problem))
         self._calls += 1
-        self._bytes += problem.bytes
+        self._bytes += result.nbytes
         self._wrong += bad
         self._last = time.monotonic()
 

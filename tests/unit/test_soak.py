@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from railweave.experiments.soak.problem import (
+    COLLECTIVES,
     DTYPES,
     EPSILON,
     OPS,
@@ -24,10 +25,14 @@ RANKS = 3
 NUMPY = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "avg": np.add}
 
 
+def problem_of(collective: str, count: int, dtype: str, op: str, number: int = 17) -> Problem:
+    return Problem(number, collective, count, dtype, op, root=1, async_op=False, in_place=False)
+
+
 def reduced(problem: Problem) -> Array:
     """By numpy, element by element, in the type itself where that is exact."""
     wide = np.float64 if problem.dtype in EPSILON else dtype_of(problem.dtype)
-    parts = [tensor(problem, rank).astype(wide) for rank in range(RANKS)]
+    parts = [tensor(problem, RANKS, rank).astype(wide) for rank in range(RANKS)]
     result = NUMPY[problem.op].reduce(np.stack(parts), axis=0, dtype=wide)
     if problem.op == "avg" and problem.dtype in EPSILON:
         result = result / RANKS
@@ -39,32 +44,49 @@ def reduced(problem: Problem) -> Array:
 @pytest.mark.parametrize(("dtype", "op"), list(product(DTYPES, OPS)))
 def test_what_is_expected_is_what_numpy_reduces(dtype: str, op: str) -> None:
     for count in (1, 3, 70_000):
-        problem = Problem(17, count, dtype, op, async_op=False, in_place=False)
+        problem = problem_of("all_reduce", count, dtype, op)
         result = reduced(problem)
-        assert wrong(problem, RANKS, result) == 0
+        assert wrong(problem, RANKS, 0, result) == 0
         at = count // 2
         result[at] = 3 if result[at] != 3 else 5
-        assert wrong(problem, RANKS, result) == 1
+        assert wrong(problem, RANKS, 2, result) == 1
+
+
+@pytest.mark.parametrize("count", [1, 40_000])
+def test_shards_are_expected_where_they_belong(count: int) -> None:
+    scattered = problem_of("reduce_scatter", count, "int32", "sum")
+    shards = reduced(scattered).reshape(RANKS, count)
+    gathered = problem_of("all_gather", count, "int64", "sum")
+    whole = np.concatenate([tensor(gathered, RANKS, rank) for rank in range(RANKS)])
+    sent = problem_of("broadcast", count, "bfloat16", "sum")
+    for rank in range(RANKS):
+        assert wrong(scattered, RANKS, rank, shards[rank]) == 0
+        assert wrong(scattered, RANKS, rank, shards[rank - 1]) > 0
+        assert wrong(gathered, RANKS, rank, whole) == 0
+        assert wrong(gathered, RANKS, rank, np.roll(whole, count)) > 0
+        assert wrong(sent, RANKS, rank, tensor(sent, RANKS, sent.root)) == 0
+        assert wrong(sent, RANKS, rank, np.zeros_like(tensor(sent, RANKS, 0))) > 0
 
 
 def test_another_calls_result_and_a_missing_rank_are_wrong() -> None:
-    problem = Problem(17, 5000, "float32", "sum", async_op=False, in_place=False)
-    other = Problem(18, 5000, "float32", "sum", async_op=False, in_place=False)
-    assert wrong(problem, RANKS, reduced(other)) > 4900
-    assert wrong(problem, RANKS + 1, reduced(problem)) > 4900
+    problem = problem_of("all_reduce", 5000, "float32", "sum")
+    other = problem_of("all_reduce", 5000, "float32", "sum", number=18)
+    assert wrong(problem, RANKS, 0, reduced(other)) > 4900
+    assert wrong(problem, RANKS + 1, 0, reduced(problem)) > 4900
 
 
 def test_calls_follow_from_the_seed_and_are_of_all_sorts() -> None:
-    calls = [draw(7, number) for number in range(500)]
-    assert calls == [draw(7, number) for number in range(500)]
-    assert calls != [draw(8, number) for number in range(500)]
+    calls = [draw(7, number, RANKS) for number in range(500)]
+    assert calls == [draw(7, number, RANKS) for number in range(500)]
+    assert calls != [draw(8, number, RANKS) for number in range(500)]
+    assert {call.collective for call in calls} == set(COLLECTIVES)
     assert {call.dtype for call in calls} == set(DTYPES)
     assert {call.op for call in calls} == set(OPS)
     assert {call.async_op for call in calls} == {call.in_place for call in calls} == {False, True}
     counts = [call.count for call in calls]
     assert min(counts) == 1
     assert 1 << 20 < max(counts) <= 4 << 20
-    assert all(draw(7, number, largest=10).count <= 10 for number in range(100))
+    assert all(draw(7, number, RANKS, largest=10).count <= 10 for number in range(100))
 
 
 def test_memory_that_grows_is_told_from_memory_that_has_grown() -> None:
