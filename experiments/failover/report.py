@@ -10,6 +10,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from railweave.experiments.failover.kinds import KINDS
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
 from rich.box import SIMPLE_HEAD
@@ -22,6 +23,7 @@ NOTE = (
     "every rank had completed a call without the rail. readmit: from the repair until every rank had "
     "completed a slice on the rail again. during, after: throughput of tensors against that before the fault."
 )
+FAIL_STOP = {kind.name for kind in KINDS if kind.fail_stop}
 SPREAD = ("pause", "reroute", "readmit")
 
 
@@ -83,6 +85,8 @@ def line(trial: Trial) -> str:
     told = [f"{name} {seconds * MS:.0f} ms" for name, seconds in times.items() if seconds is not None]
     if found is not None and not found.used:
         told.append("the rail carried nothing before")
+    if trial.others:
+        told.append(f"failed beside: {', '.join(trial.others)}")
     if trial.errors:
         told.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
     words = [trial.outcome, *told, f"{trial.wrong} wrong"]
@@ -137,6 +141,9 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         "expected": sum(trial.expected for trial in trials),
         "outcomes": dict(Counter(trial.outcome for trial in trials)),
         "rerouted": sum(f.reroute_s is not None for f in found),
+        "fail_stop": trials[0].fault in FAIL_STOP,
+        "failures": sum(trial.failures for trial in trials),
+        "failed_beside": dict(Counter(rail for trial in trials for rail in trial.others)),
         "unused": sum(not f.used for f in found),
         "before_bps": median(f.before_bps for f in found) if found else None,
         **{name: median(values) if values else None for name, values in ratios.items()},

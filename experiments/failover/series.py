@@ -7,11 +7,11 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from railweave.experiments.failover.figures import CALM_S, SETTLE_S, Curve, Window, curve, figures
 from railweave.experiments.failover.kinds import RANK_COMPUTES, Kind
-from railweave.experiments.failover.trace import RankTrace, Watch
+from railweave.experiments.failover.trace import Watch
 from railweave.experiments.failover.values import (
     HUNG,
     NAMED,
@@ -103,7 +103,7 @@ class Series:
         rail, watch, begin = self._case.rail, self._watch, time.monotonic()
         for trace in watch.logs:
             trace.forget(begin - CALM_S)
-        wrong = watch.wrong
+        wrong, failures = watch.wrong, watch.failures()
         fault = kind.draw(self._lab.topology.plane(rail), dice)
         async with Injection(self._lab, fault) as injection:
             struck = await injection.strike()
@@ -132,6 +132,8 @@ class Series:
             wrong=watch.wrong - wrong,
             strike_s=struck.end - struck.begin,
             figures=figures(watch.logs, rail, window),
+            failures=watch.failures().get(rail, 0) - failures.get(rail, 0),
+            others=tuple(name for name in _more(failures, watch.failures()) if name != rail),
         )
 
     def _errors(self, since: float) -> tuple[str, ...]:
@@ -143,33 +145,27 @@ class Series:
         )
 
     async def _compute(self, number: int, dice: random.Random) -> Trial:
-        """Have a rank compute for long; no rail may be left out of a call, and nobody may complain."""
+        """Have a rank compute for long; no rail may be done without, and nobody may complain."""
         rank = dice.randrange(len(self._children))
-        begin, wrong = time.monotonic(), self._watch.wrong
-        trace = self._watch.logs[rank]
-        rails = _in_use(trace, begin - CALM_S, begin)
+        begin, wrong, failures = time.monotonic(), self._watch.wrong, self._watch.failures()
         self._children[rank].signal(signal.SIGUSR2)
         patience_s = self._options.compute_s + self._options.deadline_s
         computed = await self._watch.until(lambda traces: traces[rank].computed[0] > begin, patience_s)
         went_on = computed and await self._progress(time.monotonic() + SETTLE_S)
-        idle = [rail for rail in rails if trace.first_use(rail, trace.computed[1]) is None]
-        untouched = not idle and all(
-            rails <= {piece.rail for piece in call.slices}
-            for each in self._watch.logs
-            for call in each.calls
-            if call.begin > begin
-        )
+        since, until = self._watch.logs[rank].computed
+        others = _more(failures, self._watch.failures())
         return Trial(
             fault=self._case.name,
             rail=self._case.rail,
             number=number,
-            where=f"rank {rank} for {trace.computed[1] - trace.computed[0]:.1f} s",
-            outcome=HUNG if not went_on else UNTOUCHED if untouched else TOUCHED,
-            expected=went_on and untouched,
+            where=f"rank {rank} for {until - since:.1f} s",
+            outcome=HUNG if not went_on else TOUCHED if others else UNTOUCHED,
+            expected=went_on and not others,
             errors=self._errors(begin),
             wrong=self._watch.wrong - wrong,
             strike_s=0.0,
             figures=None,
+            others=others,
         )
 
     async def _lose_a_rank(self, number: int, dice: random.Random) -> Trial:
@@ -204,5 +200,6 @@ class Series:
         )
 
 
-def _in_use(trace: RankTrace, begin: float, end: float) -> set[str]:
-    return {piece.rail for call in trace.calls if begin < call.end < end for piece in call.slices}
+def _more(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the rails that have failed since."""
+    return tuple(rail for rail, failures in after.items() if failures > before.get(rail, 0))

@@ -40,6 +40,7 @@ class RankTrace:
     wrong: int = 0  # elements
     computed: tuple[float, float] = (0.0, 0.0)  # when it last did
     rails: tuple[str, ...] = ()
+    failures: dict[str, int] = field(default_factory=dict)  # by rail: how often it was done without
 
     @property
     def progress(self) -> float:
@@ -83,10 +84,16 @@ class Watch(Following[RankTrace]):
             case "calls":
                 log.calls += calls_of(message, log.rails)
                 log.wrong += message["wrong"]
+                log.failures = dict(zip(log.rails, message["failures"], strict=True))
             case "computed":
                 log.computed = message["begin"], message["end"]
             case "error":
                 log.errors.append(Ended.told(message))
+
+    def failures(self) -> dict[str, int]:
+        """Return by rail how often the ranks have done without it, as far as they have told."""
+        rails = dict.fromkeys(rail for log in self.logs for rail in log.rails)
+        return {rail: max(log.failures.get(rail, 0) for log in self.logs) for rail in rails}
 
     @property
     def wrong(self) -> int:

@@ -49,6 +49,8 @@ class Trial:
     wrong: int  # elements
     strike_s: float  # that bringing the fault about took
     figures: Figures | None  # of a rail's fault, if there were calls to judge
+    failures: int = 0  # how often the ranks did without the rail
+    others: tuple[str, ...] = ()  # rails that were done without though nothing was wrong with them
     error_s: float | None = None  # of a rank's death: until the last of the others had its error
 
 

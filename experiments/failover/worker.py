@@ -75,7 +75,8 @@ class Series:
         begin = time.monotonic()
         self._comm.all_reduce(self._mine, out=self._result)
         end = time.monotonic()
-        slices = [[r.rail, r.start_s, r.end_s, r.bytes] for r in self._comm.drain_records()]
+        records = (record for record in self._comm.drain_records() if not record.survey)
+        slices = [[r.rail, r.start_s, r.end_s, r.bytes] for r in records]
         self._calls.append([begin, end, slices])
         expected = self._total + self._base.dtype.type(self._comm.world_size * number)
         self._wrong += int(np.count_nonzero(self._result[1:] != expected[1:]))
@@ -97,7 +98,8 @@ class Series:
             ]
             for begin, end, slices in self._calls
         ]
-        emit("calls", rank=self._comm.rank, since=since, calls=calls, wrong=self._wrong)
+        failures = [rail.failures for rail in self._comm.stats().rails]
+        emit("calls", rank=self._comm.rank, since=since, calls=calls, wrong=self._wrong, failures=failures)
         self._calls, self._wrong, self._told = [], 0, time.monotonic()
 
     def _compute(self) -> None:

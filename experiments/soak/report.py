@@ -20,6 +20,7 @@ def table(tally: Tally) -> Table:
         "calls of each rank": f"{found['calls']:,}",
         "reduced by each rank": format_bytes(found["bytes"]),
         "faults": f"{found['faults']}: {faults}" if faults else "none",
+        "failovers": ", ".join(f"{name} {count}" for name, count in found["failovers"].items()),
         "at most between two calls": f"{found['longest_s']:.2f} s",
         "errors": "\n".join([str(found["errors"]), *found["error_texts"]]),
         "wrong elements": str(found["wrong"]),

@@ -24,7 +24,7 @@ class RankTally:
     bytes: int = 0
     wrong: int = 0  # elements
     longest_s: float = 0.0  # between two ends of calls
-    slices: dict[str, int] = field(default_factory=dict)  # by rail, since it last joined
+    rails: dict[str, dict[str, Any]] = field(default_factory=dict)  # counts by rail, since it last joined
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Tally:
         tally.bytes += message["bytes"]
         tally.wrong += message["wrong"]
         tally.longest_s = max(tally.longest_s, message["longest_s"])
-        tally.slices = message["slices"]
+        tally.rails = message["rails"]
         self.memory(f"rank {rank}", message["rss_mib"])
 
     def memory(self, process: str, rss_mib: float) -> None:
@@ -55,6 +55,11 @@ class Tally:
     def calls(self) -> int:
         """Calls that every rank has completed."""
         return min((tally.calls for tally in self.ranks.values()), default=0)
+
+    def failovers(self) -> dict[str, int]:
+        """Return by rail how often rank 0 has done without it since it last joined."""
+        rails = self.ranks[0].rails if 0 in self.ranks else {}
+        return {name: counts["failures"] for name, counts in rails.items()}
 
     @property
     def wrong(self) -> int:
@@ -69,7 +74,8 @@ class Tally:
             "wrong": self.wrong,
             "errors": len(self.errors),
             "faults": self.faults.total(),
-            "slices": {rank: tally.slices for rank, tally in sorted(self.ranks.items())},
+            "failovers": self.failovers(),
+            "rails": self.ranks[0].rails if 0 in self.ranks else {},
             "rss_mib": {name: round(series[-1][1], 1) for name, series in self.rss_mib.items()},
         }
 
@@ -91,6 +97,7 @@ class Tally:
             f"{found['calls']:,} calls",
             f"{format_bytes(found['bytes'])} per rank",
             f"{found['faults']} faults",
+            f"{sum(found['failovers'].values())} failovers",
             f"{found['longest_s']:.2f} s at most between two calls",
             f"{found['errors']} errors",
             f"{found['wrong']} wrong",

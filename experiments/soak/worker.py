@@ -131,7 +131,15 @@ class Series:
             wrong=self._wrong,
             longest_s=round(self._longest_s, 4),
             rss_mib=_rss_mib(),
-            slices={rail.name: rail.slices for rail in self._comm.stats().rails},
+            rails={
+                rail.name: {
+                    "slices": rail.slices,
+                    "failures": rail.failures,
+                    "down_s": round(rail.down_s, 3),
+                    "state": rail.state,
+                }
+                for rail in self._comm.stats().rails
+            },
         )
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0

@@ -102,8 +102,9 @@ def test_the_tally_counts_what_every_rank_has_done() -> None:
     tally = Tally()
     for rank, calls in ((0, 5), (1, 3), (0, 5)):
         message = {"calls": calls, "bytes": 8 * calls, "wrong": rank, "longest_s": 0.5, "rss_mib": 90.0}
-        tally.tick(rank, {**message, "slices": {"tcp": calls}})
+        tally.tick(rank, {**message, "rails": {"tcp": {"failures": calls}}})
     found = tally.summary()
     assert (found["calls"], found["bytes"], found["wrong"], found["errors"]) == (3, 24, 1, 0)
     assert found["rss_mib"] == {"rank 0": 90.0, "rank 1": 90.0}
+    assert found["failovers"] == {"tcp": 5}
     assert "3 calls" in tally.line()
