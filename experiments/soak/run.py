@@ -64,6 +64,8 @@ class Listening(Following[list[Ended]]):
                 log.append(Ended.told(message))
                 self._tally.errors.append(f"rank {rank}: {message['kind']}: {message['text']}")
                 self._write("error", rank=rank, error=message["kind"], text=message["text"])
+            case "stuck":
+                self._write("stuck", rank=rank, calls=message["calls"], stats=message["stats"])
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 

@@ -8,10 +8,13 @@ ends the communicator, not the process.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import resource
 import sys
+import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ AT_ONCE = 4  # calls in flight
 AGREE_EVERY = 16  # calls between two questions whether to stop
 COMPUTE_EVERY = 400  # calls between two long computations of one rank
 COMPUTE_S = 3.0
+STUCK_S = 15.0  # longer than the largest call takes on one slow rail
 MIB = 1 << 20
 
 
@@ -60,6 +64,18 @@ class Series:
 
     def run(self, stop: Asked) -> None:
         """Call until rank 0 has been told to stop."""
+        with watched(self._show_stuck):
+            self._run(stop)
+
+    def _show_stuck(self) -> bool:
+        """Tell what the rails say if no call has ended for long; whether that is so."""
+        stuck = time.monotonic() - self._last > STUCK_S
+        if stuck:
+            flying = [str(problem) for problem, _ in self._flying]
+            emit("stuck", rank=self._comm.rank, calls=flying, stats=str(self._comm.stats()))
+        return stuck
+
+    def _run(self, stop: Asked) -> None:
         number = 0
         while number % AGREE_EVERY or not self._agreed(stop):
             self._begin(problems.draw(self._seed, number, self._comm.world_size, self._largest))
@@ -143,6 +159,25 @@ class Series:
         )
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
+
+
+@contextlib.contextmanager
+def watched(stuck: Callable[[], bool]) -> Iterator[None]:
+    """Ask every second, from another thread, whether the block is stuck, until it is or ends."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            if stuck():
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _rss_mib() -> float:
