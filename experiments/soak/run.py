@@ -53,6 +53,9 @@ class Listening(Following[list[Ended]]):
         super().__init__(lab, [[] for _ in range(ranks)])
         self._tally = tally
         self._write = write
+        self._stuck: set[int] = set()
+        self.fair = asyncio.Event()  # no call is stuck
+        self.fair.set()
 
     def take(self, log: list[Ended], message: dict[str, Any]) -> None:
         """Enter one message."""
@@ -62,10 +65,17 @@ class Listening(Following[list[Ended]]):
                 self._tally.tick(rank, message)
             case "error":
                 log.append(Ended.told(message))
+                self._goes_on(rank)
                 self._tally.errors.append(f"rank {rank}: {message['kind']}: {message['text']}")
                 self._write("error", rank=rank, error=message["kind"], text=message["text"])
             case "stuck":
+                self._stuck.add(rank)
+                self.fair.clear()
+                self._tally.stuck += 1
                 self._write("stuck", rank=rank, calls=message["calls"], stats=message["stats"])
+            case "unstuck":
+                self._goes_on(rank)
+                self._write("unstuck", rank=rank)
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
@@ -102,7 +112,7 @@ async def _soak(
         raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
     on_phase("all ranks call")
     if options.faults:
-        others.append(asyncio.create_task(storm(lab, options.seed, _telling(tally, write))))
+        others.append(asyncio.create_task(storm(lab, options.seed, _telling(tally, write), listening.fair)))
     try:
         left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
         done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)

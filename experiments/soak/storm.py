@@ -7,7 +7,6 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from typing import Any
 
 from railweave.experiments.failover.kinds import KINDS
 from railweave.topologies.injection import Injection
@@ -15,7 +14,7 @@ from railweave.topologies.lab import Lab
 from railweave.topologies.model import Plane
 from railweave.topologies.namespaces import CONTROLLER_NODE
 
-CALM_S = (0.5, 8.0)  # between two faults of a rail
+CALM_S = (1.0, 20.0)  # between two faults of a rail
 OUTAGE_S = (
     0.03,
     3.0,
@@ -26,21 +25,26 @@ CONTROLLER_OUTAGE_S = (0.0, 2.0)
 Tell = Callable[..., None]
 
 
-async def storm(lab: Lab, seed: int, tell: Tell) -> None:
-    """Let faults strike until cancelled, and then undo what is left; `tell` hears of each."""
+async def storm(lab: Lab, seed: int, tell: Tell, fair: asyncio.Event) -> None:
+    """Let faults strike until cancelled, and then undo what is left; `tell` hears of each.
+
+    No fault begins while it would not be `fair`: a call that is begun anew with every fault of its rails, and
+    so never ends, looks like one that hangs.
+    """
     async with asyncio.TaskGroup() as group:
         for plane in lab.topology.planes:
-            group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell))
-        group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell))
+            group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell, fair))
+        group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell, fair))
 
 
 def _dice(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}/{name}")  # noqa: S311 - to be repeated, not secret
 
 
-async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell) -> None:
+async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell, fair: asyncio.Event) -> None:
     while True:
         await asyncio.sleep(dice.uniform(*CALM_S))
+        await fair.wait()
         kind = dice.choice(KINDS)
         fault = kind.draw(plane, dice)
         outage_s = math.exp(dice.uniform(*map(math.log, OUTAGE_S)))
@@ -52,17 +56,13 @@ async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell) -> None
             tell("repaired", rail=plane.name, fault=fault.name)
 
 
-async def _controller(lab: Lab, dice: random.Random, tell: Tell) -> None:
+async def _controller(lab: Lab, dice: random.Random, tell: Tell, fair: asyncio.Event) -> None:
     while True:
         await asyncio.sleep(dice.uniform(*CONTROLLER_CALM_S))
+        await fair.wait()
         outage_s = dice.uniform(*CONTROLLER_OUTAGE_S)
         tell("fault", rail="", fault="controller killed", where=CONTROLLER_NODE, outage_s=round(outage_s, 3))
         await lab.kill(CONTROLLER_NODE)
         await asyncio.sleep(outage_s)
         await lab.revive(CONTROLLER_NODE)
         tell("repaired", rail="", fault="controller killed")
-
-
-def describe(details: dict[str, Any]) -> str:
-    """Return a fault in words."""
-    return f"{details['fault']} ({details['where']}) for {details['outage_s']:g} s"

@@ -34,6 +34,7 @@ class Tally:
     begin: float = 0.0
     ranks: dict[int, RankTally] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
+    stuck: int = 0  # ranks' calls that took long enough for faults to wait for them
     errors: list[str] = field(default_factory=list)
     rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
 
@@ -73,6 +74,7 @@ class Tally:
             "bytes": min((tally.bytes for tally in self.ranks.values()), default=0),
             "wrong": self.wrong,
             "errors": len(self.errors),
+            "stuck": self.stuck,
             "faults": self.faults.total(),
             "failovers": self.failovers(),
             "rails": self.ranks[0].rails if 0 in self.ranks else {},

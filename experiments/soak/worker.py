@@ -61,19 +61,20 @@ class Series:
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
         self._last = time.monotonic()
+        self._stuck_since = 0.0
 
     def run(self, stop: Asked) -> None:
         """Call until rank 0 has been told to stop."""
         with watched(self._show_stuck):
             self._run(stop)
 
-    def _show_stuck(self) -> bool:
-        """Tell what the rails say if no call has ended for long; whether that is so."""
-        stuck = time.monotonic() - self._last > STUCK_S
-        if stuck:
+    def _show_stuck(self) -> None:
+        """Tell what the rails say if no call has ended for long, once of each such time."""
+        last = self._last
+        if time.monotonic() - last > STUCK_S and self._stuck_since != last:
+            self._stuck_since = last
             flying = [str(problem) for problem, _ in self._flying]
             emit("stuck", rank=self._comm.rank, calls=flying, stats=str(self._comm.stats()))
-        return stuck
 
     def _run(self, stop: Asked) -> None:
         number = 0
@@ -127,6 +128,8 @@ class Series:
 
     def _check(self, problem: Problem, result: Array) -> None:
         now = time.monotonic()
+        if self._stuck_since == self._last:
+            emit("unstuck", rank=self._comm.rank)
         self._longest_s = max(self._longest_s, now - self._last)
         bad = problems.wrong(problem, self._comm.world_size, self._comm.rank, result)
         if bad:
@@ -162,14 +165,13 @@ class Series:
 
 
 @contextlib.contextmanager
-def watched(stuck: Callable[[], bool]) -> Iterator[None]:
-    """Ask every second, from another thread, whether the block is stuck, until it is or ends."""
+def watched(look: Callable[[], None]) -> Iterator[None]:
+    """Have a look every second, from another thread, until the block ends."""
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(1.0):
-            if stuck():
-                return
+            look()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
