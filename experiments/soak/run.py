@@ -79,6 +79,11 @@ class Listening(Following[list[Ended]]):
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
+    def _goes_on(self, rank: int) -> None:
+        self._stuck.discard(rank)
+        if not self._stuck:
+            self.fair.set()
+
 
 async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None] = lambda _: None) -> None:
     """Run the soak to its end, with what has come so far in `tally` at any instant.
