@@ -83,7 +83,9 @@ class Rank:
 class Job:
     """All ranks, connected; use as a context manager."""
 
-    def __init__(self, size: int, rails: int = 2, *, peer_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, size: int, rails: int = 2, *, peer_timeout_s: float = 5.0, most_kept_bytes: int = 1 << 28
+    ) -> None:
         self.ranks = [Rank(rank, size, rails, peer_timeout_s) for rank in range(size)]
         for rail in range(rails):
             places = [("127.0.0.1", rank.ports[rail]) for rank in self.ranks]
@@ -91,7 +93,7 @@ class Job:
             assert missing == [[]] * size
         members = [[("127.0.0.1", rank.control[rail]) for rank in self.ranks] for rail in range(rails)]
         for rank in self.ranks:
-            rank.agent.enable_recovery(TOKEN, members, peer_timeout_s)
+            rank.agent.enable_recovery(TOKEN, members, peer_timeout_s, most_kept_bytes)
         self._meeting = threading.Barrier(size)
 
     def run(self, work: Callable[[Rank], Result]) -> list[Result]:

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from protocol.recovering import Job, Rank
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import DType, ReduceOp
 
 COUNTS = [10, 1000, 100_000]
 
@@ -47,3 +52,89 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
             assert (up.state, up.incarnation, up.failures) == ("up", 1, 1)
         changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
         assert changes == [changes[0]] * size
+
+
+def test_a_second_rail_dies_while_the_first_is_repaired() -> None:
+    """Calls in flight all the time, some small and some cut over three rails; a rank is always behind."""
+
+    def work(rank: Rank) -> None:
+        in_flight: deque[tuple[int, int, NDArray[np.int32]]] = deque()
+        for number in range(240):
+            count = COUNTS[number % 3]
+            x = np.full(count, rank.rank + number, np.int32)
+            call = Call(DType.INT32, ReduceOp.SUM, count)
+            in_flight.append((rank.submit(call, x, x, start_now=number % 2 == 0), number, x))
+            match rank.rank, number:
+                case 1, 60:
+                    rank.agent.set_obstacle(1, "first")
+                case 2, 61:
+                    rank.agent.set_obstacle(2, "second")
+                case 1, 120:
+                    rank.agent.set_obstacle(1, "")
+                case 2, 121:
+                    rank.agent.set_obstacle(2, "")
+            while len(in_flight) > 2 + 6 * rank.rank:
+                settle(rank, *in_flight.popleft())
+        while in_flight:
+            settle(rank, *in_flight.popleft())
+        rank.until(lambda: rank.alive(1 << 30) == [0, 1, 2])
+
+    def settle(rank: Rank, op: int, number: int, out: NDArray[np.int32]) -> None:
+        rank.wait(op)
+        assert (out == sum(r + number for r in range(rank.size))).all(), f"call #{op}"
+
+    with Job(3, 3) as job:
+        job.run(work)
+        changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
+        assert changes == [changes[0]] * 3
+        assert any(alive.count(False) for _, alive in changes[0])
+
+
+def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
+    """One call fits whatever the bound; the next ones wait until all ranks have completed those before."""
+    with Job(2, most_kept_bytes=1 << 20) as job:
+        x = np.ones(1 << 20, np.int8)
+        call = Call(DType.INT8, ReduceOp.SUM, x.size)
+        first = job.ranks[0]
+        outs = [np.empty_like(x) for _ in range(3)]
+        for out in outs[:2]:
+            first.submit(call, x, out)
+        op, _ = first.agent.plan_point()
+        with pytest.raises(TimeoutError, match="a rank is late"):
+            first.agent.submit(op, call, x, outs[2], first.parts(op, x.size), True, 0.0, 0.05)
+
+        def rest(rank: Rank) -> None:
+            mine = [outs[2]] if rank is first else [np.empty_like(x) for _ in range(3)]
+            ops = [rank.submit(call, x, out) for out in mine]
+            rank.wait(ops[-1])
+            assert all((out == 2).all() for out in mine)
+
+        job.run(rest)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with Job(2) as job:
+        agent = job.ranks[0].agent
+        x = np.ones(4, np.float32)
+        with pytest.raises(ValueError, match="call #3 is not the next one, which is #0"):
+            agent.submit(3, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
+        with pytest.raises(ValueError, match="no rail 7"):
+            agent.set_obstacle(7, "there is none")
+        assert agent.wait_change(0, 0.0) is False
+
+
+def test_recovery_is_refused_where_it_cannot_be() -> None:
+    agent = Agent(0, 2)
+    agent.add_tcp("tcp", "127.0.0.1", "lo")
+    with pytest.raises(RuntimeError, match="after its ports"):
+        agent.enable_recovery(1, [])
+    port = agent.open_control(0)
+    with pytest.raises(RuntimeError, match="rail by rail"):
+        agent.open_control(0)
+    with pytest.raises(RuntimeError, match="two rails and two ranks"):
+        agent.enable_recovery(1, [[("127.0.0.1", port)] * 2])
+    agent.add_tcp("other", "127.0.0.1", "lo")
+    agent.open_control(1)
+    with pytest.raises(ValueError, match="members of 1 rails instead of 2"):
+        agent.enable_recovery(1, [[("127.0.0.1", port)] * 2])
+    agent.close(0)

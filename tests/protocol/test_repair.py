@@ -5,12 +5,17 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol.repair_world import World
+from railweave._native.agent import Call
+from railweave._native.calls import Calls
+from railweave._native.collectives import DType, ReduceOp
 
 CALLS = 24
+MS = 1_000_000  # nanoseconds
 
 
 def step(world: World, rank: int, random: Random) -> bool:
@@ -78,3 +83,45 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     for calls in world.calls:
         calls.release(CALLS)
         assert (calls.kept_calls, calls.kept_bytes) == (0, 0)
+
+
+def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:
+    """Only by calls that other rails carry, too, and only when all else of them is done."""
+    calls = Calls(0, 2, 2)
+    x = np.ones(1000, np.int32)
+    call = Call(DType.INT32, ReduceOp.SUM, x.size)
+
+    def start(now_ms: int, expected_ms: int, parts: list[tuple[int, int, int]]) -> None:
+        calls.submit(call, x, np.empty_like(x), parts, expected_ms * MS, now_ms * MS)
+
+    def finish(rail: int, now_ms: int) -> None:
+        piece = calls.take(rail, False)
+        assert piece is not None
+        calls.finish(rail, False, piece.id, now_ms * MS)
+
+    start(0, 0, [(1, 0, 1000)])
+    finish(1, 5)
+    start(10, 0, [(0, 0, 500), (1, 500, 500)])
+    assert calls.laggard(1) is None  # all wait for rail 0, too
+    finish(0, 40)
+    assert calls.laggard(1) is None  # not even begun
+    calls.take(1, False)
+    lags = calls.laggard(1)
+    assert lags is not None
+    assert (lags.op_index, lags.others_ns, lags.since_ns) == (1, 30 * MS, 10 * MS)
+    assert lags.patience_ns == 300 * MS  # ten times what the others took
+    assert calls.laggard(0) is None
+
+
+@pytest.mark.parametrize(("expected_ms", "patience_ms"), [(0, 200), (10, 110), (50, 150), (200, 600)])
+def test_patience_grows_with_what_was_expected(expected_ms: int, patience_ms: int) -> None:
+    calls = Calls(0, 2, 2)
+    x = np.ones(1000, np.int32)
+    call = Call(DType.INT32, ReduceOp.SUM, x.size)
+    calls.submit(call, x, np.empty_like(x), [(0, 0, 500), (1, 500, 500)], expected_ms * MS, 0)
+    pieces = [calls.take(rail, False) for rail in range(2)]
+    assert pieces[0] is not None
+    calls.finish(0, False, pieces[0].id, MS)
+    lags = calls.laggard(1)
+    assert lags is not None
+    assert lags.patience_ns == patience_ms * MS
