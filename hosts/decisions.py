@@ -56,7 +56,11 @@ class Ledger:
         return self._tallies.setdefault(key, Tally())
 
     def decisions(self) -> Sequence[Decision]:
-        """Return one decision per rail and class that was called, in the order of the first calls."""
+        """Return one decision per rail and class that was called, in the order of the first calls.
+
+        Any thread may ask, while calls of new classes are made.
+        """
+        tallies = list(self._tallies.items())  # in one step, as nothing of Python's runs in it
         return [
             Decision(
                 rail=rail,
@@ -69,7 +73,7 @@ class Ledger:
                 detail=verdict.text,
                 calls=tally.calls,
             )
-            for (collective, dtype, op, size, verdicts), tally in self._tallies.items()
+            for (collective, dtype, op, size, verdicts), tally in tallies
             for rail, verdict in verdicts
             if tally.calls
         ]
