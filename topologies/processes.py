@@ -59,7 +59,8 @@ class Child:
         environment: Mapping[str, str] | None = None,
     ) -> Child:
         """Start `command` in a session of its own (Ctrl-C is the lab's to handle), killed when we die."""
-        with log.open("wb") as output:
+        log.write_bytes(b"")
+        with log.open("ab") as output:  # as what comes from stdout: neither writes over the other
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *command),
                 stdin=asyncio.subprocess.DEVNULL,
