@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovery's datagrams: what is encoded comes back; what an enemy sends is counted and changes nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from railweave._native import recovery
+from railweave._native.recovery import Datagram, Options, Recovery, Refusal
+
+TOKEN = 0x0123456789ABCDEF
+RANKS, RAILS = 4, 3
+SHAPE = (TOKEN, RANKS, RAILS)
+TOKEN_AT = slice(1, 9)
+
+
+def beat() -> recovery.Beat:
+    body = recovery.Beat()
+    body.tick, body.first, body.completed = 77, 1, [1, 2, 3, 4]
+    return body
+
+
+def stamped(state: recovery.Report | recovery.Order) -> recovery.Stamped:
+    body = recovery.Stamped()
+    stamp = body.stamp
+    stamp.serial, stamp.seen, stamp.answer = 9, 5, True
+    body.stamp, body.state = stamp, state
+    return body
+
+
+def report() -> recovery.Report:
+    state = recovery.Report()
+    lanes = [recovery.LaneReport() for _ in range(RAILS)]
+    lanes[1].state, lanes[1].incarnation, lanes[1].marks = recovery.LaneState.HALTED, 3, [2**63, 1]
+    lanes[2].unfit, lanes[2].broken, lanes[2].reason = True, True, "a connection broke"
+    state.epoch, state.lanes = 6, lanes
+    state.status = recovery.Status(2, recovery.Position(12, [10, 11, 12], [1, 2, 3]))
+    return state
+
+
+def order() -> recovery.Order:
+    state = recovery.Order()
+    committed = state.committed
+    committed.epoch, committed.alive, committed.boundary = 6, 0b101, 12
+    reaches = []
+    for rail in range(RAILS):
+        reach = recovery.Reach()
+        reach.done, reach.rank, reach.least = 7 + rail, rail, 5
+        reaches.append(reach)
+    committed.main, committed.repair = reaches, reaches[::-1]
+    lanes = [recovery.LaneOrder() for _ in range(RAILS)]
+    lanes[1].active, lanes[1].incarnation = True, 3
+    lanes[1].reason, lanes[1].bases = "rank 2: no carrier", [4, 5]
+    state.committed, state.lanes = committed, lanes
+    state.proposal = recovery.Proposal(2, 0b111)
+    return state
+
+
+def farewell() -> recovery.Farewell:
+    body = recovery.Farewell()
+    body.rank, body.dead, body.reason = 3, True, "silent on all rails for 5.0 s"
+    return body
+
+
+BODIES = {
+    "beat": beat(),
+    "report": stamped(report()),
+    "order": stamped(order()),
+    "farewell": farewell(),
+}
+
+
+def datagram(name: str, sender: int = 2, rail: int = 1) -> Datagram:
+    given = Datagram()
+    given.sender, given.rail, given.body = sender, rail, BODIES[name]
+    return given
+
+
+def encoded(name: str, sender: int = 2, rail: int = 1) -> bytes:
+    return recovery.encode(datagram(name, sender, rail), *SHAPE)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_is_encoded_comes_back(name: str) -> None:
+    assert recovery.decode(encoded(name), *SHAPE) == datagram(name)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_every_length_but_the_right_one_is_refused(name: str) -> None:
+    whole = encoded(name)
+    for size in range(len(whole)):
+        wanted = Refusal.STRANGER if size < TOKEN_AT.stop else Refusal.MALFORMED
+        assert recovery.decode(whole[:size], *SHAPE) == wanted
+    assert recovery.decode(whole + b"\0", *SHAPE) == Refusal.MALFORMED
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_another_token_is_a_strangers(name: str) -> None:
+    assert recovery.decode(encoded(name), TOKEN ^ 1, RANKS, RAILS) == Refusal.STRANGER
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, 2), (9, 4), (10, 1), (11, RANKS), (12, RAILS)],
+    ids=["version", "kind", "sender, high", "sender", "rail"],
+)
+def test_impossible_headers_are_refused(at: int, value: int) -> None:
+    spoilt = bytearray(encoded("farewell"))
+    spoilt[at] = value
+    assert recovery.decode(bytes(spoilt), *SHAPE) == Refusal.MALFORMED
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_whatever_is_accepted_says_the_same_again(name: str) -> None:
+    """What is decoded fits its shape: encoded once more it is what came, but for what cannot be printed."""
+    draw, accepted = random.Random(name), 0
+    for _ in range(5000):
+        spoilt = bytearray(encoded(name))
+        for _ in range(draw.randint(1, 3)):
+            spoilt[draw.randrange(TOKEN_AT.stop, len(spoilt))] = draw.choice(
+                (0, 1, 2, 255, draw.randrange(256))
+            )
+        decoded = recovery.decode(bytes(spoilt), *SHAPE)
+        if isinstance(decoded, Refusal):
+            continue
+        accepted += 1
+        again = recovery.encode(decoded, *SHAPE)
+        assert len(again) == len(spoilt)
+        assert recovery.decode(again, *SHAPE) == decoded
+    assert accepted > 100
+
+
+def test_reasons_are_cut_and_made_printable() -> None:
+    given = datagram("farewell")
+    body = farewell()
+    body.reason = "a\nb\x7f\N{EURO SIGN}" + 200 * "x"
+    given.body = body
+    decoded = recovery.decode(recovery.encode(given, *SHAPE), *SHAPE)
+    assert decoded.body.reason == ("a?b????" + 200 * "x")[: recovery.MAX_REASON]
+
+
+def test_the_greatest_states_fit_a_datagram() -> None:
+    ranks, rails = 1024, 16
+    state = recovery.Report()
+    lane = recovery.LaneReport()
+    lane.unfit, lane.reason, lane.marks = True, "x" * 300, [2**64 - 1] * 100
+    state.lanes = [lane] * rails
+    state.status = recovery.Status(1, recovery.Position(1, [1] * rails, [1] * rails))
+    given = Datagram()
+    given.body = stamped(state)
+    whole = recovery.encode(given, TOKEN, ranks, rails)
+    assert len(whole) <= recovery.MAX_DATAGRAM
+    assert isinstance(recovery.decode(whole, TOKEN, ranks, rails), Datagram)
+
+
+# --- the machine ---
+
+
+def machine(rank: int = 1) -> Recovery:
+    return Recovery(Options(rank=rank, world_size=RANKS, rails=RAILS, token=TOKEN), 0)
+
+
+@pytest.mark.parametrize(
+    ("rank", "name", "sender", "why"),
+    [
+        (1, "beat", 2, "not of the predecessor"),
+        (1, "order", 2, "not of rank 0"),
+        (1, "report", 0, "not for rank 0"),
+        (0, "order", 2, "for rank 0"),
+        (1, "farewell", 1, "of oneself"),
+    ],
+    ids=str,
+)
+def test_what_a_rank_cannot_have_sent_is_counted_and_left(
+    rank: int, name: str, sender: int, why: str
+) -> None:
+    target = machine(rank)
+    target.receive(1, sender, encoded(name, sender), 0)
+    assert target.stats()["malformed"] == 1, why
+    assert target.poll() is None
+
+
+@pytest.mark.parametrize(("rail", "rank"), [(0, 2), (1, 3)], ids=["another rail", "another rank"])
+def test_senders_are_who_they_say(rail: int, rank: int) -> None:
+    target = machine()
+    target.receive(rail, rank, encoded("farewell", sender=2, rail=1), 0)
+    assert target.stats()["malformed"] == 1
+    assert target.poll() is None
+
+
+def test_noise_is_counted_and_changes_nothing() -> None:
+    target, draw = machine(), random.Random(5)
+    for _ in range(2000):
+        target.receive(1, 2, draw.randbytes(draw.randrange(100)), 0)
+    assert target.stats()["strangers"] == 2000
+    assert (target.poll(), target.epoch, target.alive) == (None, 0, 0b111)
+
+
+def test_orders_that_cannot_be_are_counted() -> None:
+    target = machine()
+    target.receive(1, 0, encoded("order", sender=0), 0)
+    assert target.stats()["violations"] == 1
+    assert (target.poll(), target.epoch, target.alive) == (None, 0, 0b111)
+
+
+def test_reports_that_cannot_be_are_counted() -> None:
+    target = machine(0)
+    target.receive(1, 2, encoded("report"), 0)
+    assert target.stats()["violations"] == 1
+    assert (target.poll(), target.alive) == (None, 0b111)
+
+
+def test_a_rank_does_not_believe_that_it_is_dead_itself() -> None:
+    target = machine(3)
+    target.receive(1, 2, encoded("farewell"), 0)
+    assert target.poll() is None
+    other = machine(1)
+    other.receive(1, 2, encoded("farewell"), 0)
+    lost = other.poll()
+    assert (lost.rank, lost.reason) == (3, "silent on all rails for 5.0 s")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("world_size", 1, "world size 1; 2 to 1024 ranks"),
+        ("rank", 4, "rank 4 of 4"),
+        ("rails", 17, "17 rails; 1 to 16"),
+        ("peer_timeout", 0, "times must be positive"),
+    ],
+)
+def test_options_out_of_range_are_refused(field: str, value: int, message: str) -> None:
+    given = {"rank": 1, "world_size": RANKS, "rails": RAILS} | {field: value}
+    with pytest.raises(ValueError, match=message):
+        Recovery(Options(**given), 0)
+
+
+@pytest.mark.parametrize("ranks", [2, 64, 65, 199])
+def test_progress_goes_around_the_ring(ranks: int) -> None:
+    machines = [
+        Recovery(Options(rank=rank, world_size=ranks, rails=1, token=TOKEN), 0) for rank in range(ranks)
+    ]
+    for each in machines:
+        each.completed(5, 0)
+    machines[ranks // 2].completed(9, 0)
+    told: dict[int, int] = {}
+    now = 0
+    for _ in range(5 * ranks + 10):
+        now += 10_000_000
+        for rank, each in enumerate(machines):
+            each.expire(now)
+            while (sent := each.transmit(now)) is not None:
+                machines[sent[1]].receive(0, rank, sent[2], now)
+        for rank, each in enumerate(machines):
+            while (event := each.poll()) is not None:
+                told[rank] = event.op
+        if len(told) == ranks:
+            break
+    assert told == dict.fromkeys(range(ranks), 5)

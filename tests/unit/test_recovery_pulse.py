@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a rail's silence means that it is dead, and when it means nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from railweave._native.recovery import Options, Pulse
+
+MS = 1_000_000
+BEAT = 10 * MS
+RAILS = 3
+LEAST, MOST = 40 * MS, 150 * MS
+
+
+@pytest.fixture
+def pulse() -> Pulse:
+    return Pulse(Options(rank=1, world_size=2, rails=RAILS), 0)
+
+
+def beat(pulse: Pulse, ticks: range, rails: tuple[int, ...], delay: int = 0) -> int:
+    """Hear ticks, each at its time; that of the last."""
+    for tick in ticks:
+        now = tick * BEAT + delay
+        for rail in rails:
+            pulse.hear(rail, tick, now)
+        pulse.judge(now)
+    return now
+
+
+def test_a_rail_that_is_silent_alone_is_dead(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    beat(pulse, range(20, 23), (0, 2))
+    assert pulse.silent == 0
+    now = beat(pulse, range(23, 24), (0, 2))
+    assert now == 19 * BEAT + LEAST
+    assert pulse.silent == 0b010
+
+
+def test_silence_on_all_rails_means_nothing(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    late = 5_000 * MS
+    pulse.judge(19 * BEAT + late)
+    assert pulse.silent == 0
+    for rail in range(RAILS):  # and whose first tick comes first means nothing either
+        pulse.hear(rail, 20, 20 * BEAT + late + rail * MS)
+        pulse.judge(20 * BEAT + late + rail * MS)
+        assert pulse.silent == 0
+
+
+def test_ticks_lost_before_they_were_read_are_no_evidence(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    now = beat(pulse, range(60, 61), (0,))
+    assert now - 19 * BEAT > MOST
+    assert pulse.silent == 0
+    beat(pulse, range(61, 64), (0,))
+    assert pulse.silent == 0b110
+
+
+def test_own_sleep_is_no_silence_of_others(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    now = 60 * BEAT
+    for tick in range(20, 61):  # one socket is full, the others hold nothing: their switches slept as well
+        pulse.hear(0, tick, now)
+    pulse.slept(40 * BEAT, now)
+    assert not pulse.judge(now)
+    beat(pulse, range(61, 63), (0,))
+    assert pulse.silent == 0
+    beat(pulse, range(63, 64), (0,))
+    assert pulse.silent == 0b110  # awake for long enough
+
+
+def test_a_queue_delays_but_is_not_silent(pulse: Pulse) -> None:
+    delay = 20  # beats that rail 1 is behind
+    for tick in range(1, 200):
+        now = tick * BEAT
+        pulse.hear(0, tick, now)
+        pulse.hear(2, tick, now)
+        if tick > delay:
+            pulse.hear(1, tick - delay, now)
+        pulse.judge(now)
+        if tick > 2 * delay:
+            assert pulse.silent == 0
+
+
+def test_ticks_still_in_a_queue_are_no_evidence(pulse: Pulse) -> None:
+    """The sender stands still; what a slow rail brings of before does not speak against a fast one."""
+    delay = 20
+    for tick in range(1, 100):
+        pulse.hear(0, tick, tick * BEAT)
+        pulse.hear(1, tick, tick * BEAT)
+        if tick > delay:
+            pulse.hear(2, tick - delay, tick * BEAT)
+    for tick in range(100 - delay, 100):
+        now = (tick + delay) * BEAT
+        pulse.hear(2, tick, now)
+        pulse.judge(now)
+    assert not pulse.silent & 0b011
+
+
+def test_patience_is_learnt_from_gaps_and_forgotten(pulse: Pulse) -> None:
+    now = beat(pulse, range(1, 20), (0, 1, 2))
+    assert pulse.patience(1, now) == LEAST
+    beat(pulse, range(20, 22), (0, 2))
+    now = beat(pulse, range(22, 40), (0, 1, 2))  # rail 1 has missed two ticks: 30 ms
+    assert pulse.patience(1, now) == 75 * MS
+    assert pulse.patience(0, now) == LEAST
+    now = beat(pulse, range(40, 1100), (0, 1, 2))
+    assert pulse.patience(1, now) == LEAST
+
+
+def test_nothing_is_learnt_from_an_outage(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    beat(pulse, range(20, 60), (0, 2))
+    now = beat(pulse, range(60, 70), (0, 1, 2))
+    assert pulse.patience(1, now) == LEAST
+
+
+def test_a_rail_is_heard_again_after_some_ticks_in_order(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    beat(pulse, range(20, 60), (0, 2))
+    beat(pulse, range(60, 62), (0, 1, 2))
+    assert pulse.silent == 0b010
+    beat(pulse, range(62, 63), (0, 1, 2))
+    assert pulse.silent == 0
+
+
+def test_old_ticks_and_copies_are_no_signs_of_life(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    for tick in range(20, 30):
+        pulse.hear(0, tick, tick * BEAT)
+        pulse.hear(1, 19, tick * BEAT)
+        pulse.hear(1, 3, tick * BEAT)
+        pulse.judge(tick * BEAT)
+    assert pulse.silent == 0b110
+
+
+def test_the_deadline_is_when_silence_becomes_a_fault(pulse: Pulse) -> None:
+    beat(pulse, range(1, 20), (0, 1, 2))
+    assert pulse.deadline(19 * BEAT) is None
+    for tick in range(20, 24):
+        pulse.hear(0, tick, tick * BEAT - 5 * MS)  # early: the evidence is there before the silence is
+    assert pulse.deadline(23 * BEAT) == 19 * BEAT + LEAST
+    assert pulse.judge(19 * BEAT + LEAST)
+    assert pulse.deadline(24 * BEAT) is None
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
+def test_loss_is_not_death(pulse: Pulse, loss: float) -> None:
+    """Ten minutes of loss make few suspicions: a rail's gaps are learnt."""
+    draw = random.Random(1)
+    suspicions = 0
+    for tick in range(1, 60_000):
+        for rail in range(RAILS):
+            if draw.random() >= loss:
+                pulse.hear(rail, tick, tick * BEAT)
+        before = pulse.silent
+        pulse.judge(tick * BEAT)
+        suspicions += (pulse.silent & ~before).bit_count()
+    assert suspicions <= (2 if loss < 0.1 else 20)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All states against all inputs of recovery's tables, and the parts that live by them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from railweave._native.recovery import (
+    LaneInput,
+    LaneOrder,
+    LaneState,
+    Member,
+    Options,
+    Order,
+    Phase,
+    PhaseInput,
+    Position,
+    Probation,
+    Proposal,
+    Restart,
+    Round,
+    RoundInput,
+    next_lane_state,
+    next_phase,
+    next_round_state,
+)
+
+MS = 1_000_000
+SECOND = 1000 * MS
+RAILS = 2
+
+# What may happen; every pair that is not named here is refused.
+LANE = {
+    (LaneState.UP, LaneInput.EXCLUDE): LaneState.HALTING,
+    (LaneState.UP, LaneInput.ABANDON): LaneState.UP,
+    (LaneState.UP, LaneInput.ADMIT): LaneState.UP,
+    (LaneState.HALTING, LaneInput.EXCLUDE): LaneState.HALTING,
+    (LaneState.HALTING, LaneInput.ABANDON): LaneState.HALTING,
+    (LaneState.HALTING, LaneInput.HALTED): LaneState.HALTED,
+    (LaneState.HALTING, LaneInput.PASSED): LaneState.HALTING,
+    (LaneState.HALTING, LaneInput.FAILED): LaneState.HALTING,
+    (LaneState.HALTED, LaneInput.EXCLUDE): LaneState.HALTED,
+    (LaneState.HALTED, LaneInput.ABANDON): LaneState.HALTED,
+    (LaneState.HALTED, LaneInput.HALTED): LaneState.HALTED,
+    (LaneState.HALTED, LaneInput.RESTART): LaneState.RESTARTING,
+    (LaneState.HALTED, LaneInput.PASSED): LaneState.HALTED,
+    (LaneState.HALTED, LaneInput.FAILED): LaneState.HALTED,
+    (LaneState.RESTARTING, LaneInput.EXCLUDE): LaneState.HALTING,
+    (LaneState.RESTARTING, LaneInput.ABANDON): LaneState.HALTING,
+    (LaneState.RESTARTING, LaneInput.PASSED): LaneState.PASSED,
+    (LaneState.RESTARTING, LaneInput.FAILED): LaneState.FAILED,
+    (LaneState.PASSED, LaneInput.EXCLUDE): LaneState.HALTING,
+    (LaneState.PASSED, LaneInput.ABANDON): LaneState.HALTING,
+    (LaneState.PASSED, LaneInput.FAILED): LaneState.FAILED,
+    (LaneState.PASSED, LaneInput.ADMIT): LaneState.UP,
+    (LaneState.FAILED, LaneInput.EXCLUDE): LaneState.HALTING,
+    (LaneState.FAILED, LaneInput.ABANDON): LaneState.HALTING,
+    (LaneState.FAILED, LaneInput.FAILED): LaneState.FAILED,
+}
+ROUND = {
+    (Round.NONE, RoundInput.PROPOSE): Round.FREEZING,
+    (Round.FREEZING, RoundInput.PROPOSE): Round.FREEZING,
+    (Round.FREEZING, RoundInput.STATUS): Round.FROZEN,
+    (Round.FROZEN, RoundInput.PROPOSE): Round.FREEZING,
+    (Round.FROZEN, RoundInput.COMMIT): Round.NONE,
+}
+PHASE = {
+    (Phase.UP, PhaseInput.OUT): Phase.DOWN,
+    (Phase.UP, PhaseInput.ADMIT): Phase.UP,
+    (Phase.DOWN, PhaseInput.TRY): Phase.TRYING,
+    (Phase.TRYING, PhaseInput.PASS): Phase.PASSED,
+    (Phase.TRYING, PhaseInput.FAIL): Phase.DOWN,
+    (Phase.TRYING, PhaseInput.INTERRUPT): Phase.DOWN,
+    (Phase.PASSED, PhaseInput.FAIL): Phase.DOWN,
+    (Phase.PASSED, PhaseInput.INTERRUPT): Phase.DOWN,
+    (Phase.PASSED, PhaseInput.ADMIT): Phase.UP,
+}
+
+
+def options() -> Options:
+    return Options(rank=1, world_size=2, rails=RAILS)
+
+
+@pytest.mark.parametrize(("state", "given"), list(product(LaneState, LaneInput)))
+def test_lanes(state: LaneState, given: LaneInput) -> None:
+    assert next_lane_state(state, given) == LANE.get((state, given))
+
+
+@pytest.mark.parametrize(("state", "given"), list(product(Round, RoundInput)))
+def test_rounds(state: Round, given: RoundInput) -> None:
+    assert next_round_state(state, given) == ROUND.get((state, given))
+
+
+@pytest.mark.parametrize(("phase", "given"), list(product(Phase, PhaseInput)))
+def test_phases(phase: Phase, given: PhaseInput) -> None:
+    assert next_phase(phase, given) == PHASE.get((phase, given))
+
+
+# --- a rail's way back ---
+
+
+def test_hold_doubles_with_each_failure_and_forgets_them_in_health() -> None:
+    rail = Probation(options(), 0)
+    now, holds = 0, []
+    for _ in range(5):
+        rail.apply(PhaseInput.OUT, now)
+        assert rail.deadline() is None
+        rail.judge(True, now)
+        holds.append((rail.deadline() - now) // MS)
+        now = rail.deadline()
+        for given in (PhaseInput.TRY, PhaseInput.PASS, PhaseInput.ADMIT):
+            rail.apply(given, now)
+    assert holds == [250, 500, 1000, 1500, 1500]
+    now += 10 * SECOND
+    rail.apply(PhaseInput.OUT, now)
+    rail.judge(True, now)
+    assert rail.deadline() == now + 250 * MS
+
+
+def test_hold_begins_anew_when_a_rail_is_unfit_again() -> None:
+    rail = Probation(options(), 0)
+    rail.apply(PhaseInput.OUT, 0)
+    rail.judge(True, 10 * MS)
+    rail.judge(False, 200 * MS)
+    assert rail.deadline() is None
+    rail.judge(True, 300 * MS)
+    rail.judge(True, 400 * MS)
+    assert rail.deadline() == 550 * MS
+
+
+def test_a_trial_in_vain_counts_and_an_interrupted_one_does_not() -> None:
+    rail = Probation(options(), 0)
+    rail.apply(PhaseInput.OUT, 0)
+    rail.judge(True, 0)
+    rail.apply(PhaseInput.TRY, 250 * MS)
+    assert rail.deadline() == 650 * MS
+    rail.apply(PhaseInput.INTERRUPT, 300 * MS)
+    assert rail.deadline() == 250 * MS  # as fit as before
+    rail.apply(PhaseInput.TRY, 310 * MS)
+    rail.apply(PhaseInput.FAIL, 320 * MS)
+    rail.judge(True, 320 * MS)
+    assert rail.deadline() == 820 * MS
+
+
+@pytest.mark.parametrize(
+    ("before", "given"), [((), PhaseInput.TRY), ((PhaseInput.OUT,), PhaseInput.OUT)], ids=str
+)
+def test_a_phase_refuses_what_its_table_lacks(before: tuple[PhaseInput, ...], given: PhaseInput) -> None:
+    rail = Probation(options(), 0)
+    for each in before:
+        rail.apply(each, 0)
+    with pytest.raises(RuntimeError, match="in its phase"):
+        rail.apply(given, 0)
+
+
+# --- a member ---
+
+
+def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incarnation: int = 0) -> Order:
+    """An order in which rail 1 is restarted, if it has an incarnation."""
+    given = Order()
+    committed = given.committed
+    committed.epoch, committed.alive = epoch, alive
+    given.committed = committed
+    lanes = [LaneOrder() for _ in range(RAILS)]
+    lanes[1].incarnation, lanes[1].active = incarnation, incarnation > 0
+    given.lanes = lanes
+    given.proposal = Proposal(*proposal) if proposal else None
+    return given
+
+
+def events(member: Member) -> list[str]:
+    """The names of what a member tells."""
+    names = []
+    while (event := member.poll()) is not None:
+        names.append(type(event).__name__)
+    return names
+
+
+def test_a_member_freezes_answers_and_applies() -> None:
+    member = Member(options())
+    assert member.obey(order(0, 0b11, (1, 0b01)))
+    freeze = member.poll()
+    assert (freeze.epoch, freeze.attempt, freeze.alive) == (1, 1, 0b01)
+    member.halted(1, [7])
+    member.frozen(freeze, Position(5, [5, 4], [0, 0]))
+    report = member.report()
+    assert report.status.attempt == 1
+    assert (report.lanes[1].state, report.lanes[1].marks) == (LaneState.HALTED, [7])
+    assert member.obey(order(1, 0b01))
+    assert events(member) == ["Commit", "RailChanged"]
+    assert member.report().status is None
+
+
+def test_a_member_answers_only_the_newest_attempt() -> None:
+    member = Member(options())
+    member.obey(order(0, 0b11, (1, 0b11)))
+    first = member.poll()
+    member.obey(order(0, 0b11, (2, 0b10)))
+    second = member.poll()
+    member.frozen(first, Position(5, [5, 4], [0, 0]))
+    assert (member.report().status, member.round) == (None, Round.FREEZING)
+    member.frozen(second, Position(5, [5, 4], [0, 0]))
+    assert member.report().status.attempt == 2
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        order(1, 0b01),  # a decision without a proposal
+        order(2, 0b11),  # one decision left out
+        order(0, 0b11, None, 1),  # a restart of a lane that is up
+    ],
+    ids=["unasked", "missed", "restart"],
+)
+def test_a_member_refuses_what_cannot_be(forbidden: Order) -> None:
+    member = Member(options())
+    before = member.report()
+    assert not member.obey(forbidden)
+    assert events(member) == []
+    after = member.report()
+    assert (after.epoch, [lane.state for lane in after.lanes]) == (
+        before.epoch,
+        [lane.state for lane in before.lanes],
+    )
+
+
+def test_a_decision_for_other_rails_than_asked_is_refused() -> None:
+    member = Member(options())
+    member.obey(order(0, 0b11, (1, 0b01)))
+    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))
+    assert not member.obey(order(1, 0b10))
+    assert member.report().epoch == 0
+
+
+def test_what_broke_is_forgotten_with_the_lane() -> None:
+    member = Member(options())
+    member.suspect(1, "a connection broke")
+    lane = member.report().lanes[1]
+    assert (lane.unfit, lane.broken, lane.reason) == (True, True, "a connection broke")
+    member.obey(order(0, 0b11, (1, 0b01)))
+    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))  # halts what was not said to be halted
+    assert not member.report().lanes[1].unfit
+    member.suspect(1, "late news of the same")
+    assert not member.report().lanes[1].unfit
+
+
+def test_a_result_of_an_abandoned_trial_is_nobodys() -> None:
+    member = Member(options())
+    member.obey(order(0, 0b11, (1, 0b01)))
+    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))
+    assert member.obey(order(1, 0b01, None, 1))
+    restart = next(event for event in iter(member.poll, None) if isinstance(event, Restart))
+    assert (restart.rail, restart.incarnation) == (1, 1)
+    given = order(1, 0b01, None, 1)
+    lanes = given.lanes
+    lanes[1].active = False
+    given.lanes = lanes
+    assert member.obey(given)
+    member.restarted(1, 1, True)
+    assert member.report().lanes[1].state == LaneState.HALTING
+    member.halted(1, [])
+    assert member.report().lanes[1].state == LaneState.HALTED
