@@ -93,7 +93,10 @@ def test_types_and_operations(job: StaticJob, rails: str, dtype: DType) -> None:
     job.run(work, rails, shares=striped(rails))
 
 
-def test_in_place_async_out_and_packed() -> None:
+@pytest.mark.parametrize("rails", ["tcp=tcp@lo", TWO_RAILS])
+def test_in_place_async_out_and_packed(rails: str) -> None:
+    """With one rail it reads and writes the arrays themselves, with two buffers that outlive the call."""
+
     def work(comm: Communicator) -> None:
         rank = comm.rank
         works = [comm.broadcast(np.full(5000, 100 * rank + i), root=i % 3, async_op=True) for i in range(100)]
@@ -119,7 +122,7 @@ def test_in_place_async_out_and_packed() -> None:
         frozen.flags.writeable = rank != 2
         assert np.all(comm.broadcast(frozen if rank == 2 else frozen.copy(), root=2) == 2)
 
-    StaticJob(3).run(work, TWO_RAILS, shares=striped(TWO_RAILS))
+    StaticJob(3).run(work, rails, shares=striped(rails))
 
 
 def test_scalars_and_nothing() -> None:
