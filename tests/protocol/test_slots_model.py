@@ -78,7 +78,13 @@ def test_mutant_is_refuted(mutant: str, definitions: list[str], tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "definitions", [["HOSTS=2", "S=2", "CHUNKS=5"], ["HOSTS=3", "S=1", "CHUNKS=4"]], ids=" ".join
+    "definitions",
+    [
+        ["HOSTS=2", "S=2", "CHUNKS=5"],
+        ["HOSTS=3", "S=1", "CHUNKS=4"],
+        ["HOSTS=2", "S=1", "CHUNKS=4", "MOVES=1", "HALTS=2"],
+    ],
+    ids=" ".join,
 )
 def test_a_group_that_moves_loses_nothing(
     definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
@@ -93,4 +99,11 @@ def test_a_group_that_moves_loses_nothing(
 )
 def test_mutant_of_moves_is_refuted(mutant: str, tmp_path: Path) -> None:
     errors, _ = _search(tmp_path, ["HOSTS=2", "S=2", "CHUNKS=5", f"MUTANT_{mutant}"], MOVES)
+    assert errors > 0
+
+
+@pytest.mark.parametrize("mutant", ["OWN_MARK", "TAKES_VOID", "RESUMES_VOID"])
+def test_mutant_of_restarts_is_refuted(mutant: str, tmp_path: Path) -> None:
+    definitions = ["HOSTS=2", "S=1", "CHUNKS=5", "MOVES=1", "HALTS=1", f"MUTANT_{mutant}"]
+    errors, _ = _search(tmp_path, definitions, MOVES)
     assert errors > 0

@@ -9,8 +9,12 @@
 // A host is told to pause, reports its position (the lowest chunk without a result), and resumes, when all have
 // reported, in the next epoch from the least position, which is chunk 0 there. Hosts pause and resume at any time.
 //
+// A group can also give up what it is at: every host halts at a time of its own and says its mark, which is beyond all
+// chunks that it has contributed to; once all have halted, each restarts, at a time of its own, at the greatest mark.
+// Moves go on meanwhile. What a host contributes to after a restart belongs to other calls than before.
+//
 // What is asserted, at every step:
-//   sum     what a host takes for chunk k is the sum of all hosts' contributions to k;
+//   sum     what a host takes for chunk k is the sum of all hosts' contributions to k, of calls since the same restart;
 //   kept    whatever a host has to contribute again is among its last KEPT contributions (else others would wait forever);
 //   ahead   no host resumes beyond its own position (else it would wait forever itself).
 // Each MUTANT_* changes one rule; spin must then find a violation.
@@ -26,6 +30,9 @@
 #endif
 #ifndef MOVES
 #define MOVES 2
+#endif
+#ifndef HALTS
+#define HALTS 0
 #endif
 #ifdef MUTANT_KEEP_ONE_WINDOW
 #define KEPT S
@@ -46,7 +53,18 @@ byte done[HOSTS];                // results of the present group, a bit per chun
 byte first[(MOVES + 1) * HOSTS]; // what a host calls chunk 0 in an epoch
 byte sent[(MOVES + 1) * HOSTS];  // how many chunks of an epoch's group a host has contributed to
 
+byte gave[(MOVES + 1) * HOSTS];  // which chunks of an epoch's group these are, a bit per chunk
+byte halts;                      // restarts begun
+bool halting;                    // hosts are halting
+bool halted[HOSTS];
+byte life[HOSTS];                // restarts that a host has made
+byte floor[HOSTS];               // chunks before it are void
+byte base;                       // where all restart
+byte made[HOSTS * CHUNKS];       // in which life a host contributed to a chunk
+
 hidden byte host, other, k, g, least, all;
+
+#define FROM(a, b) ((a) > (b) -> (a) : (b))
 
 inline choose_host() {
   host = 0;
@@ -59,7 +77,7 @@ inline choose_host() {
 inline find_position() {
   k = 0;
   do
-  :: k < CHUNKS && (have[host] & (1 << k)) -> k++
+  :: k < CHUNKS && (k < floor[host] || (have[host] & (1 << k))) -> k++
   :: else -> break
   od
 }
@@ -69,8 +87,8 @@ inline contributed(e) {
   all = true;
   other = 0;
   do
-  :: other < HOSTS && sent[OF(e, other)] <= g -> all = false; break
-  :: other < HOSTS && sent[OF(e, other)] > g -> other++
+  :: other < HOSTS && !(gave[OF(e, other)] & (1 << g)) -> all = false; break
+  :: other < HOSTS && (gave[OF(e, other)] & (1 << g)) -> other++
   :: else -> break
   od
 }
@@ -79,7 +97,10 @@ inline contributed(e) {
 inline take(e) {
   other = 0;
   do
-  :: other < HOSTS -> assert(first[OF(e, other)] + g == k); other++  // sum
+  :: other < HOSTS ->
+     assert(first[OF(e, other)] + g == k);              // sum
+     assert(made[other * CHUNKS + k] == life[host]);    // sum
+     other++
   :: else -> break
   od;
   done[host] = done[host] | (1 << k);
@@ -96,7 +117,10 @@ end:
        choose_host();
        k = first[OF(in_epoch[host], host)] + sent[OF(in_epoch[host], host)];
        if
-       :: !paused[host] && k < CHUNKS && (sent[OF(in_epoch[host], host)] < S || (done[host] & (1 << (k - S)))) ->
+       :: !paused[host] && !halted[host] && k < CHUNKS &&
+          (k - FROM(first[OF(in_epoch[host], host)], floor[host]) < S || (done[host] & (1 << (k - S)))) ->
+          gave[OF(in_epoch[host], host)] = gave[OF(in_epoch[host], host)] | (1 << sent[OF(in_epoch[host], host)]);
+          made[host * CHUNKS + k] = life[host];
           sent[OF(in_epoch[host], host)] = sent[OF(in_epoch[host], host)] + 1;
           if
           :: k == built[host] -> built[host] = k + 1
@@ -114,8 +138,11 @@ end:
        od;
        k = first[OF(in_epoch[host], host)] + g;
        contributed(in_epoch[host]);
+#ifndef MUTANT_TAKES_VOID
+       all = all && k >= floor[host];
+#endif
        if
-       :: !paused[host] && all -> take(in_epoch[host])
+       :: !paused[host] && !halted[host] && all -> take(in_epoch[host])
        :: else
        fi;
 #ifdef MUTANT_SAME_GROUP
@@ -190,12 +217,68 @@ end:
        :: paused[host] && in_epoch[host] < epoch ->
           in_epoch[host] = epoch;
           assert(first[OF(epoch, host)] <= position[host]);               // ahead
-          assert(built[host] - first[OF(epoch, host)] <= KEPT);            // kept
+          k = FROM(first[OF(epoch, host)], floor[host]);
+#ifdef MUTANT_RESUMES_VOID
+          k = first[OF(epoch, host)];
+#endif
+          assert(built[host] - k <= KEPT);                                // kept
+          sent[OF(epoch, host)] = k - first[OF(epoch, host)];
           done[host] = 0;
           position[host] = 0;
           paused[host] = false
        :: else
        fi
      }
+#if HALTS > 0
+  :: atomic {  // a restart is called for
+       all = halts < HALTS && !halting;
+       host = 0;
+       do
+       :: host < HOSTS -> all = all && life[host] == halts; host++
+       :: else -> break
+       od;
+       if
+       :: all -> halting = true; halts++
+       :: else
+       fi
+     }
+  :: atomic {  // a host halts
+       choose_host();
+       if
+       :: halting && !halted[host] && life[host] < halts ->
+          halted[host] = true;
+          floor[host] = built[host]
+       :: else
+       fi
+     }
+  :: atomic {  // all have halted
+       all = halting;
+       least = 0;
+       host = 0;
+       do
+       :: host < HOSTS -> all = all && halted[host]; least = FROM(least, built[host]); host++
+       :: else -> break
+       od;
+       if
+       :: all -> base = least; halting = false
+       :: else
+       fi
+     }
+  :: atomic {  // a host restarts
+       choose_host();
+       if
+       :: !halting && halted[host] ->
+#ifdef MUTANT_OWN_MARK
+          base = built[host];
+#endif
+          halted[host] = false;
+          life[host] = halts;
+          built[host] = base;
+          floor[host] = base;
+          sent[OF(in_epoch[host], host)] = base - first[OF(in_epoch[host], host)]
+       :: else
+       fi
+     }
+#endif
   od
 }
