@@ -108,6 +108,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void apply(const recovery::Abandon& abandon, Time now);
   void apply(const recovery::PeerLost& lost, Time now);
   void apply(const recovery::AllCompleted& completed, Time now);
+  void apply(const recovery::AllSubmitted&, Time) {}
   void apply(const recovery::RailChanged& change, Time now);
 
   void halt_main(std::size_t rail, Time now);

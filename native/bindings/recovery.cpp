@@ -140,6 +140,7 @@ void bind_events(nb::module_& m) {
       .def_ro("incarnation", &Abandon::incarnation);
   nb::class_<PeerLost>(m, "PeerLost").def_ro("rank", &PeerLost::rank).def_ro("reason", &PeerLost::reason);
   nb::class_<AllCompleted>(m, "AllCompleted").def_ro("op", &AllCompleted::op);
+  nb::class_<AllSubmitted>(m, "AllSubmitted").def_ro("op", &AllSubmitted::op);
   nb::class_<RailChanged>(m, "RailChanged")
       .def_ro("rail", &RailChanged::rail)
       .def_ro("state", &RailChanged::state)
@@ -192,11 +193,21 @@ void bind_states(nb::module_& m) {
 }
 
 void bind_datagrams(nb::module_& m) {
+  nb::class_<Standing>(m, "Standing")
+      .def(
+          "__init__",
+          [](Standing* self, std::uint32_t completed, std::uint32_t submitted, std::uint32_t tick) {
+            new (self) Standing{.completed = completed, .submitted = submitted, .tick = tick};
+          },
+          "completed"_a, "submitted"_a, "tick"_a)
+      .def_rw("completed", &Standing::completed)
+      .def_rw("submitted", &Standing::submitted)
+      .def_rw("tick", &Standing::tick);
   nb::class_<Beat>(m, "Beat")
       .def(nb::init<>())
       .def_rw("tick", &Beat::tick)
       .def_rw("first", &Beat::first)
-      .def_rw("completed", &Beat::completed);
+      .def_rw("standings", &Beat::standings);
   nb::class_<Stamp>(m, "Stamp")
       .def(nb::init<>())
       .def_rw("serial", &Stamp::serial)
@@ -310,6 +321,8 @@ void bind_machine(nb::module_& m) {
       .def("suspect", &Recovery::suspect, "rail"_a, "reason"_a, "now"_a)
       .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)
       .def("completed", &Recovery::completed, "op"_a, "now"_a)
+      .def("submitted", &Recovery::submitted, "op"_a, "now"_a)
+      .def("all_awake", &Recovery::all_awake, "now"_a)
       .def("frozen", &Recovery::frozen, "freeze"_a, "position"_a, "now"_a)
       .def("halted", &Recovery::halted, "rail"_a, "marks"_a, "now"_a)
       .def("restarted", &Recovery::restarted, "rail"_a, "incarnation"_a, "passed"_a, "now"_a)

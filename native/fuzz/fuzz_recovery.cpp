@@ -74,6 +74,7 @@ struct Host {
     lost = true;
   }
   void take(const AllCompleted& each) { require(std::exchange(all_completed, each.op) < each.op); }
+  void take(const AllSubmitted& each) { require(std::exchange(all_submitted, each.op) < each.op); }
   void take(const RailChanged& each) { require(each.rail < kRails); }
 
   Recovery machine;
@@ -81,6 +82,7 @@ struct Host {
   std::array<std::uint32_t, kRails> incarnations{};
   std::optional<Freeze> freeze;
   std::uint32_t all_completed = 0;
+  std::uint32_t all_submitted = 0;
   bool lost = false;
 };
 
@@ -138,6 +140,7 @@ struct Play {
         break;
       case 2:
         host.machine.completed(script.next(), now);
+        host.machine.submitted(script.next(), now);
         break;
       case 3:
         host.machine.halted(rail, std::vector<std::uint64_t>(script.next() % 4, script.next()), now);

@@ -35,7 +35,11 @@ void put(Writer& to, const std::vector<std::uint64_t>& numbers) {
 void put(Writer& to, const Beat& beat) {
   to.put(beat.tick);
   to.put(beat.first);
-  for (const std::uint32_t op : beat.completed) to.put(op);
+  for (const Standing& rank : beat.standings) {
+    to.put(rank.completed);
+    to.put(rank.submitted);
+    to.put(rank.tick);
+  }
 }
 
 void put(Writer& to, const Farewell& farewell) {
@@ -101,8 +105,12 @@ RailSet get_rails(Reader& from, const Shape& shape) { return from.get<std::uint1
 Beat get_beat(Reader& from, const Shape& shape) {
   Beat beat{.tick = from.get<std::uint32_t>(),
             .first = from.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1))};
-  beat.completed.resize(std::min(kWindow, static_cast<std::size_t>(shape.world_size)));
-  for (auto& op : beat.completed) op = from.get<std::uint32_t>();
+  beat.standings.resize(std::min(kWindow, static_cast<std::size_t>(shape.world_size)));
+  for (Standing& rank : beat.standings) {
+    rank.completed = from.get<std::uint32_t>();
+    rank.submitted = from.get<std::uint32_t>();
+    rank.tick = from.get<std::uint32_t>();
+  }
   return beat;
 }
 

@@ -22,11 +22,20 @@ inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far 
 inline constexpr std::size_t kMaxReason = 96;      // bytes of text
 inline constexpr std::size_t kWindow = 64;         // ranks whose progress one beat tells
 
+/// How far a rank is. All three only grow.
+struct Standing {
+  std::uint32_t completed = 0;  // all calls before this one are complete
+  std::uint32_t submitted = 0;  // all calls before this one have been submitted
+  std::uint32_t tick = 0;       // of its last beat
+
+  bool operator==(const Standing&) const = default;
+};
+
 /// On all rails with the same tick, so that the receiver can hold one rail against another.
 struct Beat {
   std::uint32_t tick = 0;
-  std::uint16_t first = 0;                 // rank of the first entry; the window wraps around
-  std::vector<std::uint32_t> completed{};  // as far as the sender knows; min(kWindow, world size) of them
+  std::uint16_t first = 0;            // rank of the first entry; the window wraps around
+  std::vector<Standing> standings{};  // as far as the sender knows; min(kWindow, world size) of them
 
   bool operator==(const Beat&) const = default;
 };

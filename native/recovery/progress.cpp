@@ -4,29 +4,57 @@
 #include <algorithm>
 
 namespace railweave::recovery {
+namespace {
 
-void Progress::raise(std::size_t rank, std::uint32_t op) {
-  if (op <= completed_[rank]) return;
-  const bool was_least = completed_[rank] == least_;
-  completed_[rank] = op;
-  if (was_least) least_ = *std::min_element(completed_.begin(), completed_.end());
+constexpr Duration kAwake = 200 * kMillisecond;  // beside the way around the ring
+
+}  // namespace
+
+void Progress::raise(std::size_t index, const Standing& to, Time now) {
+  Rank& rank = ranks_[index];
+  Standing& standing = rank.standing;
+  const Standing before = standing;
+  standing.completed = std::max(standing.completed, to.completed);
+  standing.submitted = std::max(standing.submitted, to.submitted);
+  if (to.tick > standing.tick) {
+    standing.tick = to.tick;
+    rank.ticked = now;
+  }
+  // Only a rank that was the last can move the least.
+  const bool last = (before.completed == least_.completed && standing.completed > before.completed) ||
+                    (before.submitted == least_.submitted && standing.submitted > before.submitted);
+  if (!last) return;
+  const auto least_of = [this](std::uint32_t Standing::* number) {
+    return std::ranges::min(ranks_, {}, [&](const Rank& each) { return each.standing.*number; }).standing.*
+           number;
+  };
+  least_.completed = least_of(&Standing::completed);
+  least_.submitted = least_of(&Standing::submitted);
 }
 
-void Progress::completed(std::uint32_t op) { raise(rank_, op); }
-
-void Progress::hear(const Beat& beat) {
-  for (std::size_t i = 0; i < beat.completed.size(); ++i) {
-    const std::size_t rank = (beat.first + i) % completed_.size();
-    if (rank != rank_) raise(rank, beat.completed[i]);  // nobody knows better than oneself
+void Progress::hear(const Beat& beat, Time now) {
+  for (std::size_t i = 0; i < beat.standings.size(); ++i) {
+    const std::size_t rank = (beat.first + i) % ranks_.size();
+    if (rank != rank_) raise(rank, beat.standings[i], now);  // nobody knows better than oneself
   }
 }
 
-void Progress::tell(Beat& beat) const {
-  const std::size_t ranks = completed_.size();
-  beat.completed.resize(std::min(kWindow, ranks));
-  const std::size_t first = ranks <= kWindow ? 0 : beat.tick * kWindow % ranks;
+std::size_t Progress::window() const { return std::min(kWindow, ranks_.size()); }
+
+void Progress::tell(Beat& beat) {
+  ranks_[rank_].standing.tick = beat.tick;
+  const std::size_t first = window() == ranks_.size() ? 0 : beat.tick * kWindow % ranks_.size();
   beat.first = static_cast<std::uint16_t>(first);
-  for (std::size_t i = 0; i < beat.completed.size(); ++i) beat.completed[i] = completed_[(first + i) % ranks];
+  for (std::size_t i = 0; i < window(); ++i)
+    beat.standings.push_back(ranks_[(first + i) % ranks_.size()].standing);
+}
+
+bool Progress::all_awake(Time now) const {
+  const std::size_t windows = (ranks_.size() + window() - 1) / window();
+  const Duration around = static_cast<Duration>(ranks_.size() * windows) * beat_;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (rank != rank_ && now - ranks_[rank].ticked > kAwake + around) return false;
+  return true;
 }
 
 }  // namespace railweave::recovery

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/time.hpp"
 #include "recovery/datagram.hpp"
 
 namespace railweave::recovery {
@@ -13,21 +14,36 @@ namespace railweave::recovery {
 /// of a window of them, and the next beat of the following ones.
 class Progress {
  public:
-  Progress(int rank, int world_size)
-      : rank_(static_cast<std::size_t>(rank)), completed_(static_cast<std::size_t>(world_size)) {}
+  Progress(const Options& options, Time now)
+      : rank_(static_cast<std::size_t>(options.rank)),
+        beat_(options.beat),
+        ranks_(static_cast<std::size_t>(options.world_size), Rank{.standing = {}, .ticked = now}) {}
 
-  void completed(std::uint32_t op);
-  void hear(const Beat& beat);
-  void tell(Beat& beat) const;
-  /// All ranks have completed all calls before this one.
-  std::uint32_t least() const { return least_; }
+  void completed(std::uint32_t op) { raise(rank_, {.completed = op}, kNever); }
+  void submitted(std::uint32_t op) { raise(rank_, {.submitted = op}, kNever); }
+  void hear(const Beat& beat, Time now);
+  /// Fills a beat that has its tick.
+  void tell(Beat& beat);
+
+  /// The least of all ranks.
+  const Standing& least() const { return least_; }
+  /// Whether the ticks of all other ranks have gone on lately, as far as can be known here: their processes
+  /// run.
+  bool all_awake(Time now) const;
 
  private:
-  void raise(std::size_t rank, std::uint32_t op);
+  struct Rank {
+    Standing standing;
+    Time ticked;  // when its tick grew last
+  };
+
+  void raise(std::size_t rank, const Standing& to, Time now);
+  std::size_t window() const;
 
   std::size_t rank_;
-  std::vector<std::uint32_t> completed_;
-  std::uint32_t least_ = 0;
+  Duration beat_;
+  std::vector<Rank> ranks_;
+  Standing least_{};
 };
 
 }  // namespace railweave::recovery

@@ -45,7 +45,7 @@ class Recovery::Machine {
       : options_(options),
         shape_{.token = options.token, .world_size = options.world_size, .rails = options.rails},
         pulse_(options, now),
-        progress_(options.rank, options.world_size),
+        progress_(options, now),
         vitals_(options, now),
         member_(options),
         said_(member_.report()),
@@ -73,7 +73,7 @@ class Recovery::Machine {
   void refused(std::size_t rail, int rank, Time now) {
     if (!lost_ && !leaving_) vitals_.refused(rail, rank, now);
   }
-  void completed(std::uint32_t op) { progress_.completed(op); }
+  Progress& progress() { return progress_; }
   const Member& member() const { return member_; }
   Stats stats;
 
@@ -110,7 +110,7 @@ class Recovery::Machine {
 
   Time next_beat_;
   std::uint32_t tick_ = 0;
-  std::uint32_t told_completed_ = 0;
+  Standing told_{};  // what the agent knows that all ranks have reached
   std::optional<PeerLost> lost_;
   bool lost_told_ = false;
   bool leaving_ = false;  // this rank or another has left
@@ -142,7 +142,7 @@ void Recovery::Machine::take(std::size_t rail, int rank, const Beat& beat, Time 
     return;
   }
   pulse_.hear(rail, beat.tick, now);
-  progress_.hear(beat);
+  progress_.hear(beat, now);
 }
 
 void Recovery::Machine::take(std::size_t, int rank, const Stamped& stamped, Time now) {
@@ -285,9 +285,13 @@ std::optional<Outgoing> Recovery::Machine::transmit(Time now) {
 std::optional<Event> Recovery::Machine::poll() {
   if (auto event = member_.poll()) return event;
   if (lost_ && !std::exchange(lost_told_, true)) return Event{*lost_};
-  const std::uint32_t least = progress_.least();
-  if (lost_ || std::exchange(told_completed_, least) == least) return std::nullopt;
-  return Event{AllCompleted{least}};
+  if (lost_) return std::nullopt;
+  const Standing& least = progress_.least();
+  if (std::exchange(told_.submitted, least.submitted) != least.submitted)
+    return Event{AllSubmitted{least.submitted}};
+  if (std::exchange(told_.completed, least.completed) != least.completed)
+    return Event{AllCompleted{least.completed}};
+  return std::nullopt;
 }
 
 // --- the face ---
@@ -309,7 +313,9 @@ void Recovery::suspect(std::size_t rail, std::string reason, Time now) {
 void Recovery::set_obstacle(std::size_t rail, std::string reason, Time now) {
   machine_->change(now, [&](Member& member) { member.set_obstacle(rail, std::move(reason)); });
 }
-void Recovery::completed(std::uint32_t op, Time) { machine_->completed(op); }
+void Recovery::completed(std::uint32_t op, Time) { machine_->progress().completed(op); }
+void Recovery::submitted(std::uint32_t op, Time) { machine_->progress().submitted(op); }
+bool Recovery::all_awake(Time now) const { return machine_->progress().all_awake(now); }
 void Recovery::frozen(const Freeze& freeze, const Position& position, Time now) {
   machine_->change(now, [&](Member& member) { member.frozen(freeze, position); });
 }

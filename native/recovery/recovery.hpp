@@ -30,6 +30,8 @@ class Recovery {
   void set_obstacle(std::size_t rail, std::string reason, Time now);
   /// All calls before this one are complete here.
   void completed(std::uint32_t op, Time now);
+  /// All calls before this one have been submitted here.
+  void submitted(std::uint32_t op, Time now);
   /// The answer to a Freeze. Main lanes that are not alive in it and of which `halted` has not told count as
   /// halted without marks.
   void frozen(const Freeze& freeze, const Position& position, Time now);
@@ -48,6 +50,8 @@ class Recovery {
 
   std::uint32_t epoch() const;
   RailSet alive() const;
+  /// Whether the beats of all other ranks have gone on lately: no process stands still, as far as is known.
+  bool all_awake(Time now) const;
   const Stats& stats() const;
 
  private:

@@ -32,11 +32,11 @@ struct Options {
   Duration beat = 10 * kMillisecond;
   Duration least_silence = 40 * kMillisecond;  // before a rail is suspected, whatever has been learnt of it
   Duration most_silence = 150 * kMillisecond;
-  Duration hold = 250 * kMillisecond;        // a dead rail is fit for so long before it is tried
-  Duration most_hold = 1500 * kMillisecond;  // doubles up to this with each failure
-  Duration health = 10 * kSecond;            // up for so long, a rail's earlier failures are forgotten
-  Duration trial = 400 * kMillisecond;       // for a restart with its trial, on all ranks
-  Duration peer_timeout = 5 * kSecond;       // silence on all rails after which a rank is dead
+  Duration hold = 250 * kMillisecond;   // a dead rail is fit for so long before it is tried
+  Duration most_hold = kSecond;         // doubles up to this with each failure
+  Duration health = 3 * kSecond;        // up for so long, a rail's earlier failures are forgotten
+  Duration trial = 400 * kMillisecond;  // for a restart with its trial, on all ranks
+  Duration peer_timeout = 5 * kSecond;  // silence on all rails after which a rank is dead
 };
 
 /// How far a rank has come, by rail: all pieces of calls before that op index are complete on the lane.
@@ -105,6 +105,11 @@ struct AllCompleted {
   std::uint32_t op;
 };
 
+/// Every rank has submitted all calls before this one.
+struct AllSubmitted {
+  std::uint32_t op;
+};
+
 enum class State : std::uint8_t { kUp, kDown, kRecovering };
 
 /// For reports; the same text on all ranks.
@@ -114,7 +119,8 @@ struct RailChanged {
   std::string reason;
 };
 
-using Event = std::variant<Freeze, Commit, Restart, Abandon, PeerLost, AllCompleted, RailChanged>;
+using Event =
+    std::variant<Freeze, Commit, Restart, Abandon, PeerLost, AllCompleted, AllSubmitted, RailChanged>;
 
 /// A datagram to send. The bytes stay until the next one is asked for.
 struct Outgoing {

@@ -86,6 +86,7 @@ class Host:
         self.submitted = 0
         self.done = 0
         self.all_done = 0
+        self.all_submitted = 0
         self.running = [True] * world.rails
         self.incarnation = [0] * world.rails
         self.mark = [0] * world.rails
@@ -110,6 +111,7 @@ class Host:
         if self.lost is None:
             self.done = max(self.done, min(host.submitted for host in self.world.hosts))
             self.machine.completed(self.done, self.world.network.now)
+            self.machine.submitted(self.submitted, self.world.network.now)
 
     # --- what the machine says ---
 
@@ -129,6 +131,9 @@ class Host:
             case recovery.AllCompleted():
                 assert self.all_done < event.op <= min(host.done for host in self.world.hosts)
                 self.all_done = event.op
+            case recovery.AllSubmitted():
+                assert self.all_submitted < event.op <= min(host.submitted for host in self.world.hosts)
+                self.all_submitted = event.op
             case recovery.PeerLost():
                 self.on_lost(event)
             case recovery.RailChanged():

@@ -33,6 +33,7 @@ Event = (
     | recovery.Abandon
     | recovery.PeerLost
     | recovery.AllCompleted
+    | recovery.AllSubmitted
     | recovery.RailChanged
 )
 

@@ -28,8 +28,7 @@ from railweave._native import recovery
 
 PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent
 FAULTS = 1500 * MILLISECOND  # in which they happen
-MOST_HOLD = 1500 * MILLISECOND
-SETTLED = 2 * SECOND + 400 * MILLISECOND  # after the last repair: a trial in vain, most hold, a trial, beats
+SETTLED = 2 * SECOND  # after the last repair: a trial in vain, most hold, a trial, beats
 NOTICED = 300 * MILLISECOND  # a rail that is cut is down everywhere by then: most patience, a round, retries
 ROUND = 400 * MILLISECOND  # the longest that a round may take while all ranks run and have a way to rank 0
 

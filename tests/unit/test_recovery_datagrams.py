@@ -13,11 +13,13 @@ TOKEN = 0x0123456789ABCDEF
 RANKS, RAILS = 4, 3
 SHAPE = (TOKEN, RANKS, RAILS)
 TOKEN_AT = slice(1, 9)
+BEAT = 10_000_000
 
 
 def beat() -> recovery.Beat:
     body = recovery.Beat()
-    body.tick, body.first, body.completed = 77, 1, [1, 2, 3, 4]
+    body.tick, body.first = 77, 1
+    body.standings = [recovery.Standing(rank, 10 + rank, 20 + rank) for rank in range(RANKS)]
     return body
 
 
@@ -236,25 +238,48 @@ def test_options_out_of_range_are_refused(field: str, value: int, message: str) 
         Recovery(Options(**given), 0)
 
 
-@pytest.mark.parametrize("ranks", [2, 64, 65, 199])
-def test_progress_goes_around_the_ring(ranks: int) -> None:
-    machines = [
-        Recovery(Options(rank=rank, world_size=ranks, rails=1, token=TOKEN), 0) for rank in range(ranks)
-    ]
-    for each in machines:
-        each.completed(5, 0)
-    machines[ranks // 2].completed(9, 0)
-    told: dict[int, int] = {}
-    now = 0
-    for _ in range(5 * ranks + 10):
-        now += 10_000_000
+def around(machines: list[Recovery], beats: range) -> dict[int, dict[str, int]]:
+    """Let beats go around the ring; what each rank says that all have reached."""
+    told: dict[int, dict[str, int]] = {rank: {} for rank in range(len(machines))}
+    for number in beats:
+        now = number * BEAT
         for rank, each in enumerate(machines):
             each.expire(now)
             while (sent := each.transmit(now)) is not None:
                 machines[sent[1]].receive(0, rank, sent[2], now)
         for rank, each in enumerate(machines):
             while (event := each.poll()) is not None:
-                told[rank] = event.op
-        if len(told) == ranks:
-            break
-    assert told == dict.fromkeys(range(ranks), 5)
+                told[rank][type(event).__name__] = event.op
+    return told
+
+
+def ring(ranks: int) -> list[Recovery]:
+    return [Recovery(Options(rank=rank, world_size=ranks, rails=1, token=TOKEN), 0) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", [2, 64, 65, 199])
+def test_progress_goes_around_the_ring(ranks: int) -> None:
+    machines = ring(ranks)
+    for rank, each in enumerate(machines):
+        each.completed(5 + rank % 2, 0)
+        each.submitted(7 + rank % 3, 0)
+    told = around(machines, range(1, 3 * ranks + 2))
+    assert told == {rank: {"AllCompleted": 5, "AllSubmitted": 7} for rank in range(ranks)}
+
+
+@pytest.mark.parametrize("ranks", [3, 70])
+def test_a_process_that_stands_still_is_known_everywhere(ranks: int) -> None:
+    machines = ring(ranks)
+    wide = ranks * 2 + 40  # beats, for any news to be everywhere
+    around(machines, range(1, wide))
+    assert all(each.all_awake(wide * BEAT) for each in machines)
+    late = 3 * wide
+    for number in range(wide, late):  # rank 1 stands still: its sockets take what comes, and it says nothing
+        for rank, each in enumerate(machines):
+            if rank == 1:
+                continue
+            each.expire(number * BEAT)
+            while (sent := each.transmit(number * BEAT)) is not None:
+                if sent[1] != 1:
+                    machines[sent[1]].receive(0, rank, sent[2], number * BEAT)
+    assert not any(each.all_awake(late * BEAT) for rank, each in enumerate(machines) if rank != 1)
