@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -74,7 +75,11 @@ def read(line: str) -> dict[str, Any] | None:
 
 
 def run_worker(work: Callable[[], None]) -> int:
-    """Run a worker to its end; errors that a user can understand become one line. Returns the exit status."""
+    """Run a worker to its end; errors that a user can understand become one line. Returns the exit status.
+
+    What libraries warn of goes to stderr, too: gRPC keeps silent otherwise.
+    """
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING)
     try:
         work()
     except RailweaveError as error:

@@ -57,6 +57,7 @@ __all__ = [
 
 HEARTBEATS_PER_LEASE = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a controller that is gone
+TOLD_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
 LEAVE_S = 2.0  # for saying goodbye
 REPORT_S = 10.0  # for a report to get through
 ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
@@ -278,9 +279,25 @@ class Membership:
         yield pb.Heartbeat(lease=self._lease, resume=self._resume())
         while not (broken.wait(self._pause_s) or self._left.is_set()):
             decisions = self._decisions()
-            changed = [] if decisions == told else [pb.Decision(**asdict(d)) for d in decisions]
+            changed = [] if decisions == told else _as_many_as_fit(decisions)
             told = decisions
             yield pb.Heartbeat(lease=self._lease, decisions=changed)
+
+
+def _as_many_as_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:
+    """Return the first decisions: those that stand, then the oldest classes of calls. Beyond is not told.
+
+    Programs with thousands of classes would make heartbeats that no controller takes, and be lost for it.
+    """
+    told: list[pb.Decision] = []
+    left = TOLD_BYTES
+    for decision in decisions:
+        message = pb.Decision(**asdict(decision))
+        left -= message.ByteSize()
+        if left < 0:
+            break
+        told.append(message)
+    return told
 
 
 def _fields(message: Message) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
 from railweave.hosts import bootstrap, errors
 from railweave.hosts.bootstrap import Membership, RailOffer
+from railweave.hosts.events import Decision
+from railweave.v1 import controller_pb2 as pb
 
 Events = queue.Queue[tuple[int, bootstrap.Event]]
 
@@ -65,6 +67,25 @@ def test_join_tells_members_groups_and_refusals(run) -> None:
             await leave_all(memberships)
             await leave_all(memberships)  # harmless
             await world.settled(lambda: set(world.switch.multicasts()) == {1})
+
+    run(body())
+
+
+def test_a_rank_that_has_decided_thousands_of_things_is_not_lost(run) -> None:
+    """It tells as many as the controller takes in a message."""
+    many = [Decision("tcp", "all_reduce", "int32", "sum", 1, True, "", "x" * 90, n) for n in range(5000)]
+
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            memberships = await join_all(world, 2, queue.Queue(), decisions=lambda: many)
+            async with asyncio.timeout(20):
+                told: list[int] = []
+                while not told:
+                    await asyncio.sleep(0.005)
+                    (job,) = (await world.stub.Explain(pb.ExplainRequest())).jobs
+                    told = [decision.calls for decision in job.ranks[1].decisions]
+            assert told == list(range(len(told)))
+            await leave_all(memberships)
 
     run(body())
 
