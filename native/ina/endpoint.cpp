@@ -21,33 +21,33 @@ constexpr std::uint32_t kMaxReorderSteps = 8;
 constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
 constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
 
-const EndpointOptions& checked(const EndpointOptions& options) {
+}  // namespace
+
+const EndpointOptions& EndpointOptions::checked() const {
   auto demand = [](bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
   };
-  demand(std::has_single_bit(options.slots) && options.slots <= kSlots / 2,
-         "slots must be a power of two, at most 8192");
-  demand(options.lanes >= 1 && options.lanes <= kMaxLanes, "lanes must be 1 to 2048");
-  demand(options.child < kMaxChildren, "child must be 0 to 30");
-  demand(options.world_size >= 1 && options.world_size <= kMaxWorldSize, "world size must be 1 to 1023");
-  return options;
+  demand(std::has_single_bit(slots) && slots <= kSlots / 2, "slots must be a power of two, at most 8192");
+  demand(lanes >= 1 && lanes <= kMaxLanes, "lanes must be 1 to 2048");
+  demand(child < kMaxChildren, "child must be 0 to 30");
+  demand(world_size >= 1 && world_size <= kMaxWorldSize, "world size must be 1 to 1023");
+  return *this;
 }
 
-WindowOptions capped(WindowOptions options, std::uint32_t slots) {
-  options.most = std::min(options.most, slots);
-  options.least = std::min(options.least, options.most);
-  return options;
+WindowOptions EndpointOptions::capped_window() const {
+  WindowOptions capped = window;
+  capped.most = std::min(capped.most, slots);
+  capped.least = std::min(capped.least, capped.most);
+  return capped;
 }
-
-}  // namespace
 
 std::uint64_t EndpointStats::refused_in_all() const {
   return std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
 }
 
 Endpoint::Endpoint(const EndpointOptions& options)
-    : options_(checked(options)),
-      window_(capped(options.window, options.slots)),
+    : options_(options.checked()),
+      window_(options.capped_window()),
       flights_(packet_bytes(options.lanes)),
       fresh_(flights_),
       again_(flights_),
@@ -375,77 +375,6 @@ void Endpoint::stop() {
   first_call_ += calls_.size();
   issuing_call_ = first_call_;
   calls_.clear();
-}
-
-// --- halts ---
-
-void Endpoint::halt() {
-  abort();
-  halted_ = true;
-  floor_ = position_ = next_sent_ = next_built_;
-}
-
-void Endpoint::restart(std::uint64_t base, Time now) {
-  if (!halted_) throw std::logic_error("an endpoint restarts after it was halted");
-  if (base < next_built_)
-    throw std::invalid_argument("a group restarts at the greatest mark of its ranks: this one's is " +
-                                std::to_string(next_built_) + ", not " + std::to_string(base));
-  floor_ = position_ = next_sent_ = next_built_ = base;
-  dead_ = halted_ = false;
-  begin_anew(now);
-}
-
-/// Nothing is in flight, and what was learnt of the way may be of another one.
-void Endpoint::begin_anew(Time now) {
-  for (FlightList* list : {&fresh_, &again_, &lost_}) list->clear();
-  window_ = Window(capped(options_.window, options_.slots));
-  prober_.reset();
-  newest_delivered_ = next_transmission_ - 1;
-  untimed_before_ = next_transmission_;
-  silence_ = false;
-  stirred_ = now;
-  silent_at_ = kNever;
-}
-
-// --- moves ---
-
-std::uint64_t Endpoint::pause(Time) {
-  paused_ = true;
-  return position_;
-}
-
-void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time now) {
-  if (!paused_) throw std::logic_error("an endpoint resumes after it was paused");
-  EndpointOptions options = options_;
-  options.group = config.group;
-  options.child = config.child;
-  options.slots = config.slots;
-  checked(options);
-  if (config.lanes != options_.lanes)
-    throw std::invalid_argument("a group moves between switches of the same lanes: " +
-                                std::to_string(options_.lanes) + ", not " + std::to_string(config.lanes));
-  if (resume_from > position_)
-    throw std::invalid_argument("a group resumes at the least position of its ranks: this one's is " +
-                                std::to_string(position_) + ", not " + std::to_string(resume_from));
-  if (resume_from < base_)
-    throw std::invalid_argument("a group resumes where it resumed before or beyond: at " +
-                                std::to_string(base_) + ", not " + std::to_string(resume_from));
-  if (next_built_ - std::max(resume_from, floor_) > flights_.capacity())
-    throw std::invalid_argument("the contributions to chunk " + std::to_string(resume_from) +
-                                " and on are no longer kept: the oldest is " +
-                                std::to_string(next_built_ - flights_.capacity()));
-  left_group_ = options_.group;
-  options_ = options;
-  begin_anew(now);
-  flights_.grow(std::size_t{2} * options.slots, next_built_);
-  base_ = resume_from;
-  next_sent_ = first();
-  for (std::uint64_t chunk = next_sent_; chunk < next_built_; ++chunk) {
-    flights_.at(chunk).state = FlightState::kBuilt;
-    flights_.at(chunk).transmissions = 0;
-  }
-  paused_ = false;
-  ++stats_.moves;
 }
 
 }  // namespace railweave::ina

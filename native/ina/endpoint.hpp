@@ -51,6 +51,10 @@ struct EndpointOptions {
   std::uint32_t reorder = 4;  // a chunk is lost when one sent this many transmissions later has its result
   Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
   Duration stall_every = kSecond;             // then, while that lasts
+
+  /// Throws std::invalid_argument for what is outside the protocol's limits.
+  const EndpointOptions& checked() const;
+  WindowOptions capped_window() const;
 };
 
 /// Where a group goes on after a move.
