@@ -239,9 +239,9 @@ def test_calls_that_differ_are_found_by_all(job: StaticJob, usual: str, odd: str
 
 def test_why_says_what_went_where(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
-        comm.reduce_scatter(np.ones(3 * 1000, np.float64))
-        comm.all_gather(np.ones(1000, np.float64))
-        comm.broadcast(np.ones(3000, np.float64), root=1)
+        comm.reduce_scatter(np.ones(3 * 700, np.float64))
+        comm.all_gather(np.ones(700, np.float64))
+        comm.broadcast(np.ones(2100, np.float64), root=1)
         rows = [(d.rail, d.collective, d.dtype, d.op, d.used, d.reason) for d in comm.why()]
         assert rows == [
             ("ina", "reduce_scatter", "float64", "sum", False, Reason.DTYPE),
