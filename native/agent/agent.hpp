@@ -152,7 +152,9 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   void all_completed(std::uint32_t op_index) override;
   void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) override;
   void restarting(const recovery::Restart& restart) override;
+  std::uint32_t submitted() const override;
   std::optional<Calls::Laggard> laggard(std::size_t rail) const override;
+  std::optional<Calls::Front> front(LaneId lane) const override;
   void peer_lost(int rank, const std::string& reason) override;
 
   void work_in_background();

@@ -248,4 +248,11 @@ std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
                  .since = std::max(call.submitted, lane.free_since)};
 }
 
+std::optional<Calls::Front> Calls::front(LaneId id) const {
+  const Lane& on = lane(id);
+  if (on.taken == 0) return std::nullopt;
+  const Place& place = on.queue.front();
+  return Front{.id = place.id, .op_index = place.op_index, .expected = find(place.op_index)->expected};
+}
+
 }  // namespace railweave

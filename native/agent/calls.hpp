@@ -69,6 +69,12 @@ class Calls {
     Time since;         // when the rail was free for its piece
   };
 
+  struct Front {
+    std::uint64_t id;
+    std::uint32_t op_index;
+    Duration expected;  // of the whole call
+  };
+
   Calls(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
   void add_rail();
@@ -115,6 +121,8 @@ class Calls {
   /// The oldest piece on the rail's main lane, if it is all that its call, which other rails carry too, waits
   /// for.
   std::optional<Laggard> laggard(std::size_t rail) const;
+  /// The oldest piece that a lane's rail has.
+  std::optional<Front> front(LaneId lane) const;
 
  private:
   struct Call {
@@ -145,6 +153,7 @@ class Calls {
   Call* find(std::uint32_t op_index);
   const Call* find(std::uint32_t op_index) const;
   Lane& lane(LaneId id) { return id.repair ? repair_[id.rail] : main_[id.rail]; }
+  const Lane& lane(LaneId id) const { return id.repair ? repair_[id.rail] : main_[id.rail]; }
   std::size_t kept_input(const CallDescription& call) const;
   std::uint32_t reached(const Lane& lane) const;
   void enqueue(Call& call);

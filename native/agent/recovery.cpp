@@ -154,6 +154,17 @@ std::optional<Calls::Laggard> Agent::laggard(std::size_t rail) const {
   return calls_.laggard(rail);
 }
 
+std::uint32_t Agent::submitted() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.next();
+}
+
+std::optional<Calls::Front> Agent::front(LaneId lane) const {
+  const std::lock_guard lock(mutex_);
+  if (frozen_) return std::nullopt;
+  return calls_.front(lane);
+}
+
 void Agent::peer_lost(int rank, const std::string& reason) {
   end_all({.kind = FailureKind::kPeerLost, .rank = rank, .message = reason}, EventLoop::now());
 }

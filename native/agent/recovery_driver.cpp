@@ -16,6 +16,8 @@ constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is give
 // Between two turns of a loop that runs lie a few milliseconds. After a longer gap the process has stood
 // still, and what it has not seen in the meantime says nothing of rails.
 constexpr Duration kStandstill = 50 * kMillisecond;
+// A lane on which nothing has come for so long, although it could, is stuck.
+constexpr Duration kStuck = kSecond;
 // A peer that freezes is so much ahead of this rank at most.
 constexpr Duration kFreezeDelay = 200 * kMillisecond;
 // A rail that is slower than this factor and this allowance say has failed.
@@ -57,7 +59,8 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
     Repair& repair = repairs_.emplace_back(Repair{.transport = transport.get(),
                                                   .listener = LaneListener(lanes_, {rail, true}),
                                                   .rail = nullptr,
-                                                  .broken = {}});
+                                                  .broken = {},
+                                                  .standing = {}});
     repair.rail = std::make_unique<RingRail>(rail, std::move(transport), repair.listener,
                                              RingRailOptions{.rate_bps = rate_bps});
     mains_.push_back({.rail = nullptr, .interface = at.interface});
@@ -180,6 +183,25 @@ void RecoveryDriver::suspect_laggards(Time now) {
   }
 }
 
+// All ranks have made the call and all processes run, and yet nothing comes: whatever the cause, the lane is
+// of no use.
+void RecoveryDriver::suspect_stuck(LaneId lane, const Rail& rail, Standing& standing, Time now) {
+  const auto front = owner_.front(lane);
+  const std::uint64_t progress = rail.progress();
+  const bool waits = front && front->op_index < all_submitted_;
+  if (!waits || front->id != standing.id || progress != standing.progress) {
+    standing = {.id = front ? front->id : 0, .progress = progress, .since = now};
+    return;
+  }
+  if (now - std::max(standing.since, awake_since_) <= kStuck + front->expected) return;
+  machine_->suspect(
+      lane.rail,
+      "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +
+          (lane.repair ? "its repair lane" : "it") + " for " + milliseconds(now - standing.since),
+      now);
+  standing.since = now;
+}
+
 void RecoveryDriver::leave(Time now) {
   if (ended_) return;
   machine_->leave(now);
@@ -200,10 +222,18 @@ void RecoveryDriver::expire(Time now) {
   for (const auto& socket : sockets_) socket->drain(now);
   if (now - last_turn_ > kStandstill) awake_since_ = now;
   last_turn_ = now;
+  machine_->submitted(owner_.submitted(), now);
   machine_->completed(completed_, now);
   machine_->expire(now);
+  if (!machine_->all_awake(now)) awake_since_ = now;
   suspect_laggards(now);
   suspect_broken_repairs(now);
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    Main& main = mains_[rail];
+    if (main.state == MainState::kInUse) suspect_stuck({.rail = rail}, *main.rail, main.standing, now);
+    Repair& repair = repairs_[rail];
+    if (repairs_open_) suspect_stuck({.rail = rail, .repair = true}, *repair.rail, repair.standing, now);
+  }
   told_ = true;
 }
 
@@ -278,6 +308,8 @@ void RecoveryDriver::apply(const recovery::PeerLost& lost, Time) { owner_.peer_l
 void RecoveryDriver::apply(const recovery::AllCompleted& completed, Time) {
   owner_.all_completed(completed.op);
 }
+
+void RecoveryDriver::apply(const recovery::AllSubmitted& submitted, Time) { all_submitted_ = submitted.op; }
 
 void RecoveryDriver::apply(const recovery::RailChanged& change, Time now) {
   owner_.rail_changed(change, machine_->epoch(), now);

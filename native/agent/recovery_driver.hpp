@@ -34,7 +34,9 @@ class RecoveryOwner {
   virtual void all_completed(std::uint32_t op_index) = 0;
   virtual void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) = 0;
   virtual void restarting(const recovery::Restart& restart) = 0;
+  virtual std::uint32_t submitted() const = 0;  // calls before this one are, here
   virtual std::optional<Calls::Laggard> laggard(std::size_t rail) const = 0;
+  virtual std::optional<Calls::Front> front(LaneId lane) const = 0;
   virtual void peer_lost(int rank, const std::string& reason) = 0;
 };
 
@@ -79,6 +81,12 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
 
  private:
   enum class MainState { kInUse, kHalted, kTrial, kReady };
+  // What a lane was at when it was last seen to move.
+  struct Standing {
+    std::uint64_t id = 0;
+    std::uint64_t progress = 0;
+    Time since = 0;
+  };
   struct Main {
     Rail* rail;
     std::string interface;
@@ -86,6 +94,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     std::uint32_t incarnation = 0;
     std::string obstacle{};  // told by the owner
     std::string carrier{};   // seen here
+    Standing standing{};
   };
   struct Broken {
     std::string reason{};
@@ -96,6 +105,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     LaneListener listener;
     std::unique_ptr<RingRail> rail;
     Broken broken;
+    Standing standing;
   };
 
   void received(std::size_t rail, int rank, Bytes datagram, Time now) override;
@@ -108,7 +118,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void apply(const recovery::Abandon& abandon, Time now);
   void apply(const recovery::PeerLost& lost, Time now);
   void apply(const recovery::AllCompleted& completed, Time now);
-  void apply(const recovery::AllSubmitted&, Time) {}
+  void apply(const recovery::AllSubmitted& submitted, Time now);
   void apply(const recovery::RailChanged& change, Time now);
 
   void halt_main(std::size_t rail, Time now);
@@ -116,6 +126,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool anything_to_repair(const recovery::Commit& commit) const;
   void suspect_laggards(Time now);
   void suspect_broken_repairs(Time now);
+  void suspect_stuck(LaneId lane, const Rail& rail, Standing& standing, Time now);
   void tell_obstacle(std::size_t rail, Time now);
 
   EventLoop& loop_;
@@ -134,10 +145,11 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool repairing_ = false;           // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
-  bool told_ = false;  // something that the machine has not been asked about since
+  std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
+  bool told_ = false;                // something that the machine has not been asked about since
   bool ended_ = false;
   Time last_turn_ = 0;
-  Time awake_since_ = 0;  // this process has not stood still since
+  Time awake_since_ = 0;  // no rank's process has stood still since
 };
 
 }  // namespace railweave

@@ -38,6 +38,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void close(Time now) override;
   bool closed() const override { return rail_->closed() && control_->closed(); }
   RailStats stats() const override;
+  std::uint64_t progress() const override { return rail_->progress(); }
   std::vector<GroupStats> groups() const override { return rail_->groups(); }
 
  private:

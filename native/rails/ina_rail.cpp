@@ -277,6 +277,12 @@ RailStats InaRail::stats() const {
   return stats;
 }
 
+std::uint64_t InaRail::progress() const {
+  std::uint64_t results = 0;
+  for (const Tree& tree : trees_) results += tree.endpoint.stats().results;
+  return results;
+}
+
 std::vector<GroupStats> InaRail::groups() const {
   std::vector<GroupStats> all;
   for (const Tree& tree : trees_) {

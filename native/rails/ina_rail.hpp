@@ -63,6 +63,7 @@ class InaRail final : public Rail, private ReadyHandler {
   bool ready() const override { return !trees_.empty() && !halted_; }
   std::vector<std::uint64_t> marks() const override;
   RailStats stats() const override;
+  std::uint64_t progress() const override;
   std::vector<GroupStats> groups() const override;
 
  private:

@@ -140,6 +140,8 @@ class Rail : public Timed {
   virtual void close(Time) {}
   virtual bool closed() const { return true; }
   virtual RailStats stats() const = 0;
+  /// Grows with everything that brings slices on: a rail with slices for which it stands still is stuck.
+  virtual std::uint64_t progress() const = 0;
   /// One per aggregation tree, if the rail has any.
   virtual std::vector<GroupStats> groups() const { return {}; }
 };

@@ -23,6 +23,7 @@ void RingRail::start(const Slice& slice, Time now) {
 }
 
 void RingRail::sent(int peer, Time now) {
+  ++progress_;
   const auto awaits = [peer](const auto& machine) { return machine->awaits_sent(peer); };
   const auto owner = std::find_if(retired_.begin(), retired_.end(), awaits);
   if (owner == retired_.end()) {
@@ -34,6 +35,7 @@ void RingRail::sent(int peer, Time now) {
 }
 
 void RingRail::received(int peer, Time now) {
+  ++progress_;
   machine_->note_received(peer);
   advance(now);
 }

@@ -37,6 +37,7 @@ class RingRail final : public Rail, private TransportListener {
   void close(Time now) override { transport_->close(now); }
   bool closed() const override { return transport_->closed(); }
   RailStats stats() const override;
+  std::uint64_t progress() const override { return progress_; }
 
  private:
   void sent(int peer, Time now) override;
@@ -67,6 +68,7 @@ class RingRail final : public Rail, private TransportListener {
   bool again_ = false;   // a completion came while advancing
   bool failed_ = false;  // or halted
   Time busy_since_ = 0;
+  std::uint64_t progress_ = 0;  // messages sent and received
   RailStats stats_;
 };
 

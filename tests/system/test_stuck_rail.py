@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rail whose beats pass while its calls do not move is found out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from protocol.recovering import Job, Rank
+from system.namespaces import inside, ip, namespace
+
+SMALL = 100  # elements: such calls go by turns, each by one rail alone
+
+
+@pytest.fixture
+def job() -> Iterator[Job]:
+    """Two ranks on the loopback of a namespace of their own."""
+    with namespace() as alone, inside(alone):
+        ip("link", "set", "lo", "up")
+        with Job(2) as made:
+            yield made
+
+
+def drop_tcp(ports: list[int]) -> None:
+    """Let no segment to or from these ports through any more."""
+    among = "{ " + ", ".join(map(str, ports)) + " }"
+    rules = (
+        "add table ip stuck; add chain ip stuck out { type filter hook output priority 0; }; "
+        f"add rule ip stuck out tcp dport {among} drop; add rule ip stuck out tcp sport {among} drop"
+    )
+    subprocess.run(["nft", rules], check=True)
+
+
+def sums(rank: Rank, calls: range) -> None:
+    for number in calls:
+        x = np.full(SMALL, rank.rank + number, np.float32)
+        assert (rank.all_reduce(x) == sum(r + number for r in range(rank.size))).all()
+
+
+def test_a_rail_on_which_nothing_moves_is_left_although_its_beats_pass(job: Job) -> None:
+    job.run(lambda rank: sums(rank, range(10)))
+    drop_tcp([rank.ports[1] for rank in job.ranks])
+    job.run(lambda rank: sums(rank, range(10, 30)))
+    for rank in job.ranks:
+        state = rank.agent.rail_states()[1]
+        assert state.failures == 1
+        assert "stood still" in state.reason
+        assert rank.agent.rail_states()[0].failures == 0
