@@ -87,7 +87,7 @@ class Contender:
         """Take another size."""
         self._task = task
         self._inputs = task.inputs()
-        self._result: Array = np.full(task.base.shape, -1, task.base.dtype)
+        self._result: Array = np.full_like(task.base, -1)
         self._run = 0
         self.seconds, self.shares, self.wrong = [], [], 0
 
