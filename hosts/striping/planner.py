@@ -25,7 +25,7 @@ from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.explanation import Explanation, explain
 from railweave.hosts.striping.filling import Part, Split
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import DOWN, NO_GAIN, TRYING, USED, Lesson, Plan
+from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, USED, Lesson, Plan
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
 from railweave.hosts.striping.surveys import Item, Lanes
@@ -181,9 +181,13 @@ class Planner:
         able = [rail for rail in self.rails if _barred(rail, collective, dtype, op) is None]
         name = capabilities.COLLECTIVE_NAMES[collective]
         call = " ".join(filter(None, (name, capabilities.op_name(collective, op), "of", NAMES[dtype])))
-        if not able:
-            limits = "; ".join(f"{rail.name}: {capabilities.limits(rail.kind)}" for rail in self.rails)
-            raise UnsupportedDType(f"no rail can carry {call} ({limits}): add a tcp or rdma rail")
+        if not able or (self.fixed and all(rail.share <= 0 for rail in able)):
+            limits = "; ".join(
+                f"{rail.name}: {NO_SHARE.text if rail in able else capabilities.limits(rail.kind)}"
+                for rail in self.rails
+            )
+            advice = f"give rail {able[0].name} a share" if able else "add a tcp or rdma rail"
+            raise UnsupportedDType(f"no rail can carry {call} ({limits}): {advice}")
         alive = tuple(rail for rail in able if self.rail_states[rail.index] is not RailState.DOWN)
         if not alive:
             reasons = "; ".join(f"{rail.name}: {self.reasons.get(rail.index, '')}" for rail in able)

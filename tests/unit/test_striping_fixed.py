@@ -1,37 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Shares that are given, and what links allow."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native.collectives import DType, ReduceOp
+from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.decisions import Ledger, Reason
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps, payload_fraction
-from railweave.hosts.striper import ALIGNMENT, SMALL_BYTES, FixedStriper, Split, StripedRail, default_shares
+from railweave.hosts.striping import Plan, Planner, StripedRail, default_shares
+from railweave.hosts.striping.filling import ALIGNMENT
+from railweave.hosts.striping.fixed import SMALL_BYTES
 from railweave.p4src.config import CONFIG
 
 shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
+KINDS = ("tcp", "ina", "rdma")
 
 
-def striper(values: list[float]) -> FixedStriper:
-    kinds = ("tcp", "ina", "rdma")
-    return FixedStriper([StripedRail(f"r{i}", i, kinds[i % 3], share) for i, share in enumerate(values)])
+def planner(values: list[float], ledger: Ledger | None = None) -> Planner:
+    rails = [StripedRail(f"r{i}", i, KINDS[i % 3], 0, share) for i, share in enumerate(values)]
+    return Planner(rails, 4, ledger or Ledger(), fixed=True)
 
 
-def split(
-    values: list[float], count: int, dtype: DType = DType.FLOAT32, op: ReduceOp = ReduceOp.SUM
-) -> Split:
-    return striper(values).split(dtype, op, count, 4)
-
-
-def reasons(of: Split) -> list[Reason | None]:
-    return [verdict.reason for verdict in of.verdicts.values()]
+def plan(
+    of: Planner, count: int, dtype: DType = DType.FLOAT32, op: ReduceOp = ReduceOp.SUM, op_index: int = 0
+) -> Plan:
+    return of.plan(op_index, Collective.ALL_REDUCE, dtype, op, 0, count, [])
 
 
 @given(shares, st.integers(1, 10**9))
 def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float], count: int) -> None:
-    parts = split(values, count).parts
+    parts = plan(planner(values), count, DType.INT32).parts
     end = 0
     for rail, offset, size in parts:
         assert (offset, offset % ALIGNMENT) == (end, 0)
@@ -46,10 +47,13 @@ def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float]
 
 
 def test_small_tensors_ride_the_in_network_rail_if_it_has_a_share() -> None:
-    small = split([0.7, 0.1, 0.2], SMALL_BYTES // 4)
+    ledger = Ledger()
+    of = planner([0.7, 0.1, 0.2], ledger)
+    small = plan(of, SMALL_BYTES // 4)
     assert small.parts == ((1, 0, SMALL_BYTES // 4),)
-    assert reasons(small) == [Reason.THRESHOLD, None, Reason.THRESHOLD]
-    assert split([0.3, 0.0, 0.7], 1).parts == ((2, 0, 1),)
+    of.submitted(0, small)
+    assert [d.reason for d in ledger.decisions()] == [Reason.THRESHOLD, "", Reason.THRESHOLD]
+    assert plan(planner([0.3, 0.0, 0.7]), 1).parts == ((2, 0, 1),)
 
 
 @pytest.mark.parametrize(
@@ -64,24 +68,28 @@ def test_small_tensors_ride_the_in_network_rail_if_it_has_a_share() -> None:
 def test_what_the_switch_lacks_goes_wholly_by_the_others(
     count: int, dtype: DType, op: ReduceOp, reason: Reason
 ) -> None:
-    cut = split([0.3, 0.4, 0.3], count, dtype, op)
-    assert cut.verdicts["r1"].reason is reason
+    ledger = Ledger()
+    of = planner([0.3, 0.4, 0.3], ledger)
+    cut = plan(of, count, dtype, op)
+    of.submitted(0, cut)
+    assert {d.rail: d.reason for d in ledger.decisions()}["r1"] is reason
     assert sum(size for _, _, size in cut.parts) == count
     assert 1 not in {rail for rail, _, _ in cut.parts}
 
 
 def test_without_a_rail_that_can_the_error_says_what_to_add() -> None:
-    with pytest.raises(UnsupportedDType, match=r"no rail can sum float64 .*: add a tcp or rdma rail"):
-        FixedStriper([StripedRail("ina", 0, "ina", 1)]).split(DType.FLOAT64, ReduceOp.SUM, 1, 8)
-    with pytest.raises(UnsupportedDType, match="give rail r0 a share"):
-        split([0, 1], 10, DType.FLOAT32, ReduceOp.PROD)
+    only_ina = Planner([StripedRail("ina", 0, "ina", 0, 1.0)], 4, Ledger(), fixed=True)
+    with pytest.raises(UnsupportedDType, match=r"no rail can carry all_reduce sum of float64 .*: add a tcp"):
+        plan(only_ina, 1, DType.FLOAT64)
+    with pytest.raises(UnsupportedDType, match=r"r0: its share is 0.*give rail r0 a share"):
+        plan(planner([0, 1]), 10, op=ReduceOp.PROD)
 
 
 def test_the_ledger_counts_by_class_and_verdict() -> None:
     ledger = Ledger()
-    for count in (1000, 600, 300):
-        cut = split([0.5, 0.5], count)
-        ledger.tally("all_reduce", "float32", "sum", 4 * count, cut.verdicts).calls += 1
+    of = planner([0.5, 0.5], ledger)
+    for op_index, count in enumerate((1000, 600, 300)):
+        of.submitted(op_index, plan(of, count, op_index=op_index))
     rows = [(d.rail, d.size_class, d.used, d.reason, d.calls) for d in ledger.decisions()]
     assert rows == [
         ("r0", 4096, False, Reason.THRESHOLD, 2),
