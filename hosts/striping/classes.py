@@ -19,7 +19,8 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.table import CostKey, CostTable
 
-PROBES = 2  # calls that a rail is tried on before anything is known of it
+PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
+SHORT_S, SHORT_TIMES = 0.02, 2  # times that are wanted of a rail in calls so short that these are noisy
 LOSSES = 3  # splits in a row that lose against one rail, after which none is tried for a while
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
@@ -89,7 +90,8 @@ class CallClass:
 
     def trial(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         """Return the parts of this call if it is to try another way than the `usual` one; else None."""
-        self._check_known()  # classes of other rails may have measured these meanwhile
+        if self.state is ClassState.COLD:  # classes over other rails may have measured these
+            self._check_known()
         if self.state is ClassState.COLD:
             return self._probe(size, count, usual)
         if self.state is ClassState.HOT and self._explore_in <= 0:
@@ -98,9 +100,9 @@ class CallClass:
         return None
 
     def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
-        unknown = [rail for rail in self.rails if self._table.get(self.key, rail) is None]
+        unknown = [rail for rail in self.rails if not self._known_well(rail)]
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
-        if self._calls < PROBES * len(self.rails):
+        if self._calls < PROBES * self._wanted * len(self.rails):
             return self._try(order[self._calls % len(order)], size, count, usual)
         if self._calls % ASK_AGAIN == 0:
             return self._try(order[self._calls // ASK_AGAIN % len(order)], size, count, usual)
@@ -211,10 +213,26 @@ class CallClass:
         self._check_known()
 
     def _check_known(self) -> None:
+        """Go on if all rails have a cost from elsewhere, or are known well enough."""
         if all(self._table.loaded(self.key, rail) for rail in self.rails):
             self._move(ClassEvent.LOADED)
-        elif all(self._table.get(self.key, rail) for rail in self.rails):
+        elif all(self._known_well(rail) for rail in self.rails):
             self._move(ClassEvent.PROBED)
+
+    def _known_well(self, rail: int) -> bool:
+        cost = self._table.get(self.key, rail)
+        if cost is None or cost.samples >= self._wanted:
+            return cost is not None
+        size = self.key.size_class
+        best_s = min(self._table.single_s(self.key, each, size) for each in self.rails)
+        return cost.single_s(size) > DEAR * best_s
+
+    @property
+    def _wanted(self) -> int:
+        """Return how many times of each rail a cold class waits for."""
+        size = self.key.size_class
+        best_s = min(self._table.single_s(self.key, rail, size) for rail in self.rails)
+        return SHORT_TIMES if best_s < SHORT_S else 1
 
     def _move(self, event: ClassEvent) -> None:
         state = next_class(self.state, event)

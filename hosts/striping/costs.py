@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KEEP = 0.75  # what an observation still weighs after the next one
+KEEP, LONGEST_KEEP = 0.75, 0.95  # what an observation still weighs after the next; the more, the noisier
 CLIP = 1.5  # a time further than this factor from what was predicted counts as that far, once
+STEADY = 0.2  # of a deviation that counts
+NOISY = 3.0  # by how much of the mean deviation that band is wider, and memory longer
 ANCHOR_WEIGHT = 0.05  # of the latency at size 0, beside observations of weight 1
-WARM_UP = 3  # observations in which the least counts: the first calls on a rail find it cold
+WARM_UP = 2  # observations in which the least counts: the first call on a rail finds it cold
 COLDER = 1.25  # how much slower than the next a first call must have been to be forgotten
 FASTER = 1.5  # bandwidth that parts may show, over that of the rail alone
 LEAST_SLOPE = 0.01  # of the mean time per unit of size: where measured times fall with size
@@ -43,6 +45,7 @@ class Fit:
         self.anchor_s = anchor_s
         self.samples = 0  # since the last time that the rail's speed changed
         self._stale = False
+        self._noise = 0.0  # mean relative deviation of times from what was predicted
         self._side = 0  # where the last observation was, if out of band: +1 slower, -1 faster
         self._before: Line | None = None  # what was known before it
         self._forget()
@@ -65,19 +68,22 @@ class Fit:
         if not self.known:
             self._restart(size, time_s)
             return None
-        line = self.line()
-        predicted_s = line.time_s(size)
-        side = (time_s > predicted_s * CLIP) - (time_s * CLIP < predicted_s)
+        before = self._before or self.line()  # an outlier just before is no measure for this one
+        before_s = before.time_s(size)
+        clip = CLIP + NOISY * self._noise
+        side = (time_s > before_s * clip) - (time_s * clip < before_s)
         if self._stale or (side and side == self._side):
-            before_s = self._before.time_s(size) if self._before is not None else predicted_s
             self._restart(size, time_s)
             return time_s / before_s if side else None
-        if self.samples < WARM_UP and time_s * COLDER < predicted_s:
+        if self.samples < WARM_UP and time_s * COLDER < before_s:
             self._restart(size, time_s)
             return None
-        self._side, self._before = side, line if side else None
+        self._side, self._before = side, before if side else None
         if side:
-            time_s = predicted_s * CLIP if side > 0 else predicted_s / CLIP
+            time_s = before_s * clip if side > 0 else before_s / clip
+        else:
+            deviation = abs(time_s - before_s) / max(time_s, before_s)
+            self._noise = self._noise + STEADY * (deviation - self._noise)
         self._add(size, time_s)
         return None
 
@@ -88,11 +94,12 @@ class Fit:
 
     def _add(self, size: int, time_s: float) -> None:
         x = size / self.unit
-        self._w = self._w * KEEP + 1.0
-        self._x = self._x * KEEP + x
-        self._xx = self._xx * KEEP + x * x
-        self._t = self._t * KEEP + time_s
-        self._xt = self._xt * KEEP + x * time_s
+        keep = KEEP + (LONGEST_KEEP - KEEP) * min(1.0, NOISY * self._noise)
+        self._w = self._w * keep + 1.0
+        self._x = self._x * keep + x
+        self._xx = self._xx * keep + x * x
+        self._t = self._t * keep + time_s
+        self._xt = self._xt * keep + x * time_s
         self.samples += 1
 
     def restore(self, line: Line, size: int, samples: int) -> None:

@@ -71,6 +71,7 @@ class _Entry:
     call_class: CallClass | None = None
     version: int = -1  # of the class, when the split was made
     time_s: float = 0.0
+    cold: bool = True  # the split is a guess, and not in force
 
 
 class Planner:
@@ -205,7 +206,8 @@ class Planner:
     def _split(self, entry: _Entry, call_class: CallClass) -> None:
         """Take the split that follows from what is known now."""
         plan = entry.plan
-        split = call_class.settle(entry.size, entry.count, plan.parts)
+        split = call_class.settle(entry.size, entry.count, () if entry.cold else plan.parts)
+        entry.cold = call_class.state is ClassState.COLD
         parts, entry.time_s = split.parts, split.time_s
         if parts != plan.parts or not plan.expected_s:
             known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)

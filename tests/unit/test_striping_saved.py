@@ -248,7 +248,7 @@ def test_a_single_rail_is_explained() -> None:
 
 def test_a_split_that_would_not_pay_is_explained() -> None:
     job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e5)])
-    for _ in range(40):
+    for _ in range(80):
         job.call(8192)
     told = job.planners[0].explain(32768)
     assert [split.chosen for split in told.splits] == [True, False, False]
