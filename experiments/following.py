@@ -61,3 +61,10 @@ class Following(ABC, Generic[Log]):
         except TimeoutError:
             return False
         return True
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have cleaned up, whatever they end by."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

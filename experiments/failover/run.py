@@ -13,6 +13,7 @@ from railweave.experiments.failover.figures import Curve
 from railweave.experiments.failover.kinds import Kind
 from railweave.experiments.failover.series import Series
 from railweave.experiments.failover.values import ANY_RAIL, HUNG, Case, FailoverOptions, Trial
+from railweave.experiments.following import end
 from railweave.experiments.hosts import require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab import Lab, LabOptions
@@ -75,15 +76,18 @@ async def _in_a_lab(case: Case, on_trial: Callable[[Trial], None]) -> tuple[list
     lab_options = LabOptions(case.folder, case.options.switch_target)
     async with Lab(case.options.topology, lab_options) as lab:
         series = Series(lab, case)
-        reading = await series.start()
+        await series.start()
+        reading = asyncio.create_task(series.read())
         trying = asyncio.create_task(series.trials(on_trial))
-        await asyncio.wait({reading, trying}, return_when=asyncio.FIRST_COMPLETED)
-        if not trying.done():
-            trying.cancel()
-            await reading  # says why
-            raise LabError("the ranks ended before the trials did")
-        found = trying.result()
-        if found[-1].outcome != HUNG:
-            series.stop()
-            await asyncio.wait_for(reading, case.options.deadline_s)
+        try:
+            await asyncio.wait({reading, trying}, return_when=asyncio.FIRST_COMPLETED)
+            if not trying.done():
+                await reading  # says why
+                raise LabError("the ranks ended before the trials did")
+            found = trying.result()
+            if found[-1].outcome != HUNG:
+                series.stop()
+                await asyncio.wait_for(reading, case.options.deadline_s)
+        finally:
+            await end(trying, reading)
     return found, series.curve

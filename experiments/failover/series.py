@@ -46,16 +46,19 @@ class Series:
         self._watch = Watch(lab, len(lab.topology.hosts))
         self.curve: Curve | None = None  # of the first trial
 
-    async def start(self) -> asyncio.Task[None]:
-        """Start all ranks and wait until they reduce; the task that reads what they tell."""
+    async def start(self) -> None:
+        """Start all ranks."""
         for rank in range(len(self._lab.topology.hosts)):
             await self._start_rank(rank)
-        reading = asyncio.create_task(self._watch.read())
+
+    async def read(self) -> None:
+        """Read what the ranks tell until all have ended well; LabError if one does not."""
+        await self._watch.read()
+
+    async def _begun(self) -> None:
+        """Wait until all ranks reduce."""
         if not await self._watch.until(lambda traces: all(trace.calls for trace in traces), START_S):
-            if reading.done():
-                await reading
             raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._case.folder}")
-        return reading
 
     async def _start_rank(self, rank: int) -> None:
         options = self._options
@@ -75,6 +78,7 @@ class Series:
     async def trials(self, on_trial: Callable[[Trial], None]) -> list[Trial]:
         """Go through the case's trials, one after the other, as long as nothing is broken for good."""
         done: list[Trial] = []
+        await self._begun()
         for number in range(self._case.first, self._options.trials):
             dice = self._case.dice(number)
             await self._progress(time.monotonic() + CALM_S + dice.uniform(0, JITTER_S))

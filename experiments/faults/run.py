@@ -14,6 +14,7 @@ from pathlib import Path
 from railweave.experiments.errors import OptionError
 from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
 from railweave.experiments.faults.watch import RankLog, Slow, Watch
+from railweave.experiments.following import end
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab import Lab, LabOptions
@@ -85,14 +86,16 @@ async def run(
         series = Series(lab, options)
         reading = await series.start()
         trials = asyncio.create_task(_trials(series, chosen, options, on_phase, on_trial))
-        await asyncio.wait({reading, trials}, return_when=asyncio.FIRST_COMPLETED)
-        if not trials.done():
-            trials.cancel()
-            await reading  # says why
-            raise LabError("the ranks ended before the trials did")
-        result = FaultsResult(options, trials.result())
-        series.stop()
-        await asyncio.wait_for(reading, options.deadline_s)
+        try:
+            await asyncio.wait({reading, trials}, return_when=asyncio.FIRST_COMPLETED)
+            if not trials.done():
+                await reading  # says why
+                raise LabError("the ranks ended before the trials did")
+            result = FaultsResult(options, trials.result())
+            series.stop()
+            await asyncio.wait_for(reading, options.deadline_s)
+        finally:
+            await end(trials, reading)
         on_phase("taking the network down")
     return result
 

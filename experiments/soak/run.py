@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from railweave.experiments.following import Ended, Following
+from railweave.experiments.following import Ended, Following, end
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.experiments.soak.problem import LARGEST
 from railweave.experiments.soak.storm import storm
@@ -113,23 +113,26 @@ async def _soak(
         asyncio.create_task(_sample(lab, tally, write)),
         asyncio.create_task(_minutes(tally, on_phase)),
     ]
-    if not await listening.until(lambda _: len(tally.ranks) == len(children), START_S):
-        raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
-    on_phase("all ranks call")
-    if options.faults:
-        others.append(asyncio.create_task(storm(lab, options.seed, _telling(tally, write), listening.fair)))
     try:
+        if not await listening.until(lambda _: len(tally.ranks) == len(children), START_S):
+            raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
+        on_phase("all ranks call")
+        if options.faults:
+            others.append(
+                asyncio.create_task(storm(lab, options.seed, _telling(tally, write), listening.fair))
+            )
         left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
         done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             await task  # says what went wrong
         if done:
             raise LabError("the ranks ended before their time")
+        await end(*others)  # a storm repairs what it has harmed
+        children[0].signal(signal.SIGUSR1)
+        on_phase("stopping")
+        await asyncio.wait_for(reading, options.deadline_s + START_S)
     finally:
-        await _cancel(others)
-    children[0].signal(signal.SIGUSR1)
-    on_phase("stopping")
-    await asyncio.wait_for(reading, options.deadline_s + START_S)
+        await end(reading, *others)
 
 
 async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
@@ -142,13 +145,6 @@ async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
         name = f"{host} (rank {rank})"
         children.append(await lab.start_worker(host, name, [WORKER, *arguments], environment))
     return children
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    """End tasks; a storm repairs what it has harmed."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:
