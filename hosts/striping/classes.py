@@ -46,9 +46,12 @@ class CallClass:
         self.rails = tuple(rails)
         self.state = ClassState.COLD
         self.version = 0  # changes with every new measurement
+        self._table = table
+        self._begin()
+
+    def _begin(self) -> None:
         self.generation = 0  # changes with every move of a split
         self.left = 0  # calls until one is measured
-        self._table = table
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
         self._calm = self._times = 0
@@ -204,13 +207,10 @@ class CallClass:
             self._lost = False
 
     def rails_changed(self) -> None:
-        """Begin anew: a rail has gone, or come back."""
-        self._move(ClassEvent.RAILS_CHANGED)
+        """Begin anew, as if there had been no such class: a rail has gone, or come back."""
+        self.state = next_class(self.state, ClassEvent.RAILS_CHANGED)
         self.version += 1
-        self._measured = 0
-        self._losing.clear()
-        self._lost = False
-        self._check_known()
+        self._begin()
 
     def _check_known(self) -> None:
         """Go on if all rails have a cost from elsewhere, or are known well enough."""

@@ -160,8 +160,6 @@ class Planner:
 
     def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key
-        if len(self._entries) >= PLANS:
-            self._entries.clear()
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
         able = self._able(collective, dtype, op)
         call = Call(dtype, op, count, collective, root)
@@ -174,6 +172,8 @@ class Planner:
             self._split(entry, entry.call_class)
         else:
             self._split(entry, CallClass(_cost_key(entry), _indices(able), self.table))
+        if len(self._entries) >= PLANS:
+            self._entries.clear()
         self._entries[key] = entry
         return entry
 
@@ -300,10 +300,12 @@ class Planner:
         self._changes.extend(changes[self._changes_seen :])
         self._changes_seen = len(changes)
         while (first := min(self._agreement.horizon, self._next_change())) <= op_index:
-            if self._next_change() == first:
-                self._change(self._changes.popleft())
-            elif (survey := self._agreement.pop_due(op_index)) is not None:
+            # Of the same index, surveys come first: a rank that leads may have planned that call, and so have
+            # learnt them, before it hears of the change.
+            if (survey := self._agreement.pop_due(first)) is not None:
                 self._learn(survey)
+            else:
+                self._change(self._changes.popleft())
         self._turn = first
 
     def _next_change(self) -> int:

@@ -117,8 +117,16 @@ class StripedJob:
             records.clear()
         return taken
 
-    def change(self, alive: Sequence[bool]) -> None:
-        """Agree on the rails that are alive, from the next call on."""
+    def change(self, alive: Sequence[bool], leading: Sequence[int] = (), count: int = 1 << 20) -> None:
+        """Agree on the rails that are alive, from the next call on.
+
+        Ranks that lead have planned that call already, of `count` elements, and have to do so again.
+        """
+        self._await()
+        for rank in leading:
+            self.planners[rank].plan(
+                self.op_index, Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count, self.changes
+            )
         reasons = ["" if each else "its cable is out" for each in alive]
         self.changes.append(Changed(self.op_index, list(alive), reasons))
 

@@ -214,6 +214,32 @@ def test_flapping_rails_never_carry_while_they_are_down(schedule: list[tuple[int
         assert_split(taken, [rail for rail in rails if alive[rails.index(rail)]]) if all(alive) else None
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 9),
+            st.lists(st.booleans(), min_size=3, max_size=3),
+            st.sets(st.integers(0, 3)),
+            st.sampled_from([SMALL, 3000, 100_000, LARGE]),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+def test_ranks_that_lead_plan_as_the_late_ones(
+    schedule: list[tuple[int, list[bool], set[int], int]], seed: int
+) -> None:
+    rails = [tcp(), tcp(5e6), VirtualRail(0.0003, 12e6, "ina")]
+    job = StripedJob(rails, noise=0.3, lateness_s=0.003, seed=seed)
+    for times, wanted, leading, count in schedule:
+        calls(job, times, count)
+        calls(job, times // 2, SMALL)
+        job.change(wanted if any(wanted) else [True] * 3, sorted(leading), count)
+    calls(job, 10)
+
+
 def test_measurements_from_before_a_change_are_not_believed() -> None:
     rails = [tcp(), tcp()]
     job = StripedJob(rails)
