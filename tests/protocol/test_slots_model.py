@@ -30,7 +30,7 @@ def _run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _search(folder: Path, definitions: list[str], model_of: Path = SLOTS) -> tuple[int, int]:
+def search(folder: Path, definitions: list[str], model_of: Path = SLOTS) -> tuple[int, int]:
     """Return (errors, states stored) of a search of the whole state space."""
     model = _run(["cpp", "-P", *(f"-D{d}" for d in definitions), str(model_of)], folder)
     (folder / "model.pml").write_text(model)
@@ -51,7 +51,7 @@ def _search(folder: Path, definitions: list[str], model_of: Path = SLOTS) -> tup
 def test_no_wrong_sum_and_nobody_waits_forever(
     definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    errors, states = _search(tmp_path, definitions)
+    errors, states = search(tmp_path, definitions)
     assert errors == 0
     record_property(
         "summary", f"spin: slot algorithm with {' '.join(definitions)}: {states} states, exhausted"
@@ -73,7 +73,7 @@ def test_no_wrong_sum_and_nobody_waits_forever(
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
 def test_mutant_is_refuted(mutant: str, definitions: list[str], tmp_path: Path) -> None:
-    errors, _ = _search(tmp_path, [*definitions, f"MUTANT_{mutant}"])
+    errors, _ = search(tmp_path, [*definitions, f"MUTANT_{mutant}"])
     assert errors > 0
 
 
@@ -89,7 +89,7 @@ def test_mutant_is_refuted(mutant: str, definitions: list[str], tmp_path: Path) 
 def test_a_group_that_moves_loses_nothing(
     definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    errors, states = _search(tmp_path, definitions, MOVES)
+    errors, states = search(tmp_path, definitions, MOVES)
     assert errors == 0
     record_property("summary", f"spin: moves with {' '.join(definitions)}: {states} states, exhausted")
 
@@ -98,12 +98,12 @@ def test_a_group_that_moves_loses_nothing(
     "mutant", ["NEVER_ENDS", "KEEP_ONE_WINDOW", "OWN_POSITION", "POSITION_OF_ONE", "SAME_GROUP"]
 )
 def test_mutant_of_moves_is_refuted(mutant: str, tmp_path: Path) -> None:
-    errors, _ = _search(tmp_path, ["HOSTS=2", "S=2", "CHUNKS=5", f"MUTANT_{mutant}"], MOVES)
+    errors, _ = search(tmp_path, ["HOSTS=2", "S=2", "CHUNKS=5", f"MUTANT_{mutant}"], MOVES)
     assert errors > 0
 
 
 @pytest.mark.parametrize("mutant", ["OWN_MARK", "TAKES_VOID", "RESUMES_VOID"])
 def test_mutant_of_restarts_is_refuted(mutant: str, tmp_path: Path) -> None:
     definitions = ["HOSTS=2", "S=1", "CHUNKS=5", "MOVES=1", "HALTS=1", f"MUTANT_{mutant}"]
-    errors, _ = _search(tmp_path, definitions, MOVES)
+    errors, _ = search(tmp_path, definitions, MOVES)
     assert errors > 0
