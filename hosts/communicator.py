@@ -32,7 +32,7 @@ from railweave.hosts.failures import raise_failure
 from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
-from railweave.hosts.rails import Opening, connect_rail, enable_recovery, offer, open_rails
+from railweave.hosts.rails import Opening, can_recover, connect_rails, enable_recovery, offer, open_rails
 from railweave.hosts.reports import Record, Stats, rail_report, record
 from railweave.hosts.sequence import CallSequence
 from railweave.hosts.striping import Explanation, Planner, StripedRail, normalised, planner_for
@@ -111,12 +111,14 @@ class Communicator(Collectives):
             raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         self._trees.attach(members, with_trees)
-        for rail in used:
-            left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
-            connect_rail(self._agent, rail, options.job, members, left_s)
-            raise_failure(self._agent.failure())
-        if enable_recovery(self._agent, self._rails, options.job, members, options.peer_timeout_s):
+        left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
+        missing = connect_rails(self._agent, self._rails, options.job, members, left_s)
+        if can_recover(self._rails, members):
+            enable_recovery(self._agent, self._rails, options.job, members, options.peer_timeout_s, missing)
             self._trees.recover(without_trees=len(used) > len(with_trees))
+        else:
+            self._agent.forgo_recovery()
+            raise_failure(self._agent.failure())
         self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
         self._planner = self._parts.planner = self._plan_for(used)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)

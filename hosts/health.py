@@ -55,17 +55,17 @@ class Health:
         lagging = set() if op_index is None else set(self._agent.lagging(op_index))
         names = [rail.spec.name for rail in self._rails if rail.index in lagging]
         obstacles = self._obstacles()
-        if len(obstacles) == len(self._rails) > 1:
-            reasons = "; ".join(f"{name}: {why}" for name, why in obstacles.items())
-            last = (names or list(obstacles))[-1]
-            return Failure(FailureKind.RAIL_DOWN, -1, f"no rail joins all ranks ({reasons}); {waited}", last)
-        for name in names:
-            if obstacle := self._trees.obstacle(name):
-                return Failure(FailureKind.RAIL_DOWN, -1, f"{obstacle}; {waited}", name)
-        on = f" on {', '.join(names)}" if names else ""
-        return Failure(
-            FailureKind.INTERNAL, self._rank, f"{waited}{on}: a rank does not call it, or a rail has stopped"
+        reasons = "; ".join(
+            f"{name}: {why}" if len(obstacles) > 1 else why for name, why in obstacles.items()
         )
+        on = f" on {', '.join(names)}" if names else ""
+        if not obstacles:
+            stopped = f"{waited}{on}: a rank does not call it, or a rail has stopped"
+            return Failure(FailureKind.INTERNAL, self._rank, stopped)
+        whose = (
+            "" if set(names) <= set(obstacles) else f"{on}: no rail joins all ranks, or one does not call it"
+        )
+        return Failure(FailureKind.RAIL_DOWN, -1, f"{reasons}; {waited}{whose}", (names or [*obstacles])[-1])
 
     def _obstacles(self) -> Mapping[str, str]:
         """Return what stands in the way of each rail, of the last one that is left, too."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -11,12 +12,14 @@ from typing import Protocol
 from railweave._native.agent import Agent
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer
+from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
 
 ROCE_PORT = 4791
 LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
 FOREVER_S = 1e8
+JOIN_S = 2.0  # ranks join their rails within milliseconds of each other
 
 
 class Members(Protocol):
@@ -101,11 +104,42 @@ def offer(rail: Opening) -> RailOffer:
     )
 
 
-def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:
-    """Join an open rail with the other ranks' ends of it. JoinTimeout names the ranks that did not come.
+def can_recover(rails: Sequence[Opening], members: Members) -> bool:
+    """Whether the ranks can agree about which rails live.
 
-    The trees of an ina rail are joined by Trees.
+    It needs two rails in use, and a port for it from every rank, which older ones do not offer.
     """
+    offers = [one for rail in rails for one in _offers_of(rail.spec.name, members)]
+    return len(rails) - len(members.refusals) >= 2 and all(one.control_port for one in offers)
+
+
+def connect_rails(
+    agent: Agent, rails: Sequence[Opening], job: str, members: Members, timeout_s: float
+) -> dict[int, str]:
+    """Join open rails with the other ranks' ends of them; JoinTimeout names the ranks that did not come.
+
+    Where rails can be done without, one that cannot be joined is no error as long as there is another: it
+    is not waited for any longer than JOIN_S, and is returned by its index, with the reason.
+    """
+    end = time.monotonic() + timeout_s
+    used = [rail for rail in rails if rail.spec.name not in members.refusals]
+    recovers = can_recover(rails, members)
+    missing: dict[int, str] = {}
+    for rail in used:
+        left_s = max(0.0, end - time.monotonic())
+        needed = not recovers or (rail is used[-1] and len(missing) == len(used) - 1)
+        try:
+            _connect_rail(agent, rail, job, members, left_s if needed else min(left_s, JOIN_S))
+        except (OSError, RuntimeError, JoinTimeout) as error:
+            if needed:
+                raise
+            missing[rail.index] = str(error)
+        raise_failure(agent.failure())
+    return missing
+
+
+def _connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:
+    """Join one rail. The trees of an ina rail are joined by Trees."""
     offers = _offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp":
@@ -117,22 +151,23 @@ def connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeou
 
 
 def enable_recovery(
-    agent: Agent, rails: Sequence[Opening], job: str, members: Members, peer_timeout_s: float
-) -> bool:
-    """Have the ranks agree from now on about which of the rails in use live; False if that cannot be.
-
-    It needs two rails, and a port for it from every rank, which older ones do not offer.
-    """
+    agent: Agent,
+    rails: Sequence[Opening],
+    job: str,
+    members: Members,
+    peer_timeout_s: float,
+    missing: Mapping[int, str],
+) -> None:
+    """Have the ranks agree from now on about which rails live; those that are missing do not, yet."""
     offers = [_offers_of(rail.spec.name, members) for rail in rails]
-    if len(rails) - len(members.refusals) < 2 or not all(one.control_port for of in offers for one in of):
-        return False
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
     agent.enable_recovery(_token(job, [one for of in offers for one in of]), places, silence_s)
     for rail in rails:
         if rail.spec.name in members.refusals:
             agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")
-    return True
+        if rail.index in missing:
+            agent.suspect(rail.index, missing[rail.index])
 
 
 def _connect_tcp(

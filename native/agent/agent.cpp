@@ -252,6 +252,10 @@ void Agent::rail_failed(LaneId lane, const Failure& failure, Time now) {
   const bool of_rail = failure.kind == FailureKind::kSilent ||
                        (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // who says so has ended
   if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(lane, failure, now);
+  if (of_rail && undecided_) {
+    early_failures_.try_emplace(lane.rail, failure);
+    return;
+  }
   Failure located = failure;
   if (located.rail.empty()) located.rail = places_[lane.rail].name;
   if (located.kind == FailureKind::kSilent) judge(lane.rail, located, now);

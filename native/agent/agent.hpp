@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,7 +46,7 @@ struct Change {
 
 struct RailState {
   recovery::State state = recovery::State::kUp;
-  std::string reason{};  // of the last change
+  std::string reason{};  // why it is not up, or what is wrong with it although it is: the last one is kept
   Time since = 0;
   std::uint32_t epoch = 0;        // of the last decision
   std::uint32_t incarnation = 0;  // how often the main lane has been started anew, counting failed trials
@@ -86,6 +87,8 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   /// ranks, but for one. std::logic_error if it cannot be.
   void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
                        Duration peer_timeout, std::size_t most_kept);
+  /// The ports have been opened in vain: a rail that fails, or has failed, ends everything.
+  void forgo_recovery();
   /// Waits while the ranks agree on which rails live. One thread at a time asks for the point and submits.
   Outcome plan_point(PlanPoint& point, Time latest);
   std::vector<Change> changes(std::size_t since) const;
@@ -93,7 +96,9 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   Outcome wait_change(std::size_t since, Time latest);
   /// Something stands in the way of a rail, until it is cleared by "". Means nothing without recovery.
   void set_obstacle(std::size_t rail, const std::string& reason);
-  std::vector<RailState> rail_states() const;
+  /// A rail cannot go on by itself: it is done without until it has been joined anew. Only with recovery.
+  void suspect(std::size_t rail, const std::string& reason);
+  std::vector<RailState> rail_states();
 
   // ---- calls
 
@@ -172,6 +177,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   void start_on_repair_lanes(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
   void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished);
+  void tell_early_failures(Time now);
   void judge(std::size_t rail, Failure& silence, Time now) const;
   void end_all(const Failure& failure, Time now);
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
@@ -183,7 +189,9 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   std::deque<LaneListener> listeners_;  // by rail; their addresses stay
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<Place> places_;
-  std::unique_ptr<RecoveryDriver> recovery_;  // made by the first `open_control`
+  bool undecided_ = false;                           // whether rails can be done without
+  std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known
+  std::unique_ptr<RecoveryDriver> recovery_;         // made by the first `open_control`
   std::vector<std::pair<std::size_t, Slice>> to_start_;
 
   mutable std::mutex mutex_;  // guards what follows

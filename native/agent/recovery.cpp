@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recovery means for an agent's calls.
 #include <stdexcept>
+#include <utility>
 
 #include "agent/agent.hpp"
 
@@ -12,6 +13,7 @@ std::uint16_t Agent::open_control(std::size_t rail) {
     RecoveryOwner& owner = *this;
     LaneOwner& lanes = *this;
     if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, owner, lanes, rank_, world_size_);
+    undecided_ = true;
     port = recovery_->open(rail, places_.at(rail).at, places_[rail].rate_bps);
   });
   return port;
@@ -43,7 +45,18 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
       for (RailState& state : states_) state.since = now;
     }
     recovery_->enable(std::move(rails), token, members, peer_timeout, now);
+    tell_early_failures(now);
   });
+}
+
+void Agent::forgo_recovery() {
+  on_loop([this] { tell_early_failures(EventLoop::now()); });
+}
+
+void Agent::tell_early_failures(Time now) {
+  undecided_ = false;
+  for (const auto& [rail, failure] : std::exchange(early_failures_, {}))
+    rail_failed({.rail = rail, .repair = false}, failure, now);
 }
 
 Outcome Agent::plan_point(PlanPoint& point, Time latest) {
@@ -72,12 +85,28 @@ void Agent::set_obstacle(std::size_t rail, const std::string& reason) {
   });
 }
 
-std::vector<RailState> Agent::rail_states() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<RailState> states = states_;
-  for (RailState& state : states) {
-    if (state.state != recovery::State::kUp) state.down += EventLoop::now() - state.since;
-  }
+void Agent::suspect(std::size_t rail, const std::string& reason) {
+  on_loop([&] {
+    if (rail >= rails_.size()) throw std::invalid_argument("no rail " + std::to_string(rail));
+    if (!recovery_ || !recovery_->enabled()) throw std::logic_error("no rail can be done without");
+    const Failure failure{.kind = FailureKind::kSilent, .rank = -1, .message = reason};
+    recovery_->rail_failed({.rail = rail, .repair = false}, failure, EventLoop::now());
+  });
+}
+
+std::vector<RailState> Agent::rail_states() {
+  std::vector<RailState> states;
+  on_loop([&] {
+    const Time now = EventLoop::now();
+    std::unique_lock lock(mutex_);
+    states = states_;
+    lock.unlock();
+    for (std::size_t rail = 0; rail < states.size(); ++rail) {
+      RailState& state = states[rail];
+      if (state.state != recovery::State::kUp) state.down += now - state.since;
+      if (state.state == recovery::State::kUp && recovery_) state.reason = recovery_->doubt(rail, now);
+    }
+  });
   return states;
 }
 

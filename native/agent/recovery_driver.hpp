@@ -55,6 +55,10 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void enable(std::vector<Rail*> rails, std::uint64_t token,
               const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout, Time now);
   bool enabled() const { return machine_.has_value(); }
+  /// What is wrong with a rail, as far as this rank knows.
+  std::string doubt(std::size_t rail, Time now) const {
+    return enabled() ? machine_->doubt(rail, now) : std::string();
+  }
 
   /// Whether the rail's main lane takes slices.
   bool in_use(std::size_t rail) const { return !enabled() || mains_[rail].state == MainState::kInUse; }

@@ -322,6 +322,9 @@ void bind_agent(nb::module_& m) {
            "and "
            "rank. Once, after all rails are connected and before the first call. "
            "Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks")
+      .def(
+          "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),
+          "The ports have been opened in vain: a rail that fails, or has failed, ends everything")
       .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
            "(op index of the next call, number of changes known): plan it by these, then submit. Waits while "
            "the ranks agree on which rails live. TimeoutError")
@@ -338,7 +341,14 @@ void bind_agent(nb::module_& m) {
           nb::arg("rail"), nb::arg("text"), Release(),
           "Something stands in the way of a rail on this rank, until it is cleared by ''")
       .def(
-          "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); },
+          "suspect",
+          [](PythonAgent& self, std::size_t rail, const std::string& reason) {
+            self.agent().suspect(rail, reason);
+          },
+          nb::arg("rail"), nb::arg("reason"), Release(),
+          "A rail cannot go on by itself: with recovery, it is done without until it has been joined anew")
+      .def(
+          "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); }, Release(),
           "RailState of every rail")
       .def(
           "submit", &PythonAgent::submit, nb::arg("op_index"), nb::arg("call"), nb::arg("input"),

@@ -27,6 +27,8 @@ class Coordinator {
   const Order& order() const { return order_; }
   /// Whether all ranks have applied the last decision and none is under way.
   bool settled() const;
+  /// What a rank has against a rail, in words; empty if none has.
+  std::string complaint(std::size_t rail) const;
 
  private:
   void step(Time now);
@@ -44,7 +46,6 @@ class Coordinator {
   RailSet joined() const;
   RailSet unfit() const;
   RailSet survivors(RailSet candidates) const;
-  std::string complaint(std::size_t rail) const;
   bool all_lanes(std::size_t rail, LaneState state) const;
   int failed_on(std::size_t rail) const;
   Reach reach(std::vector<std::uint32_t> Position::* lanes, std::size_t rail) const;

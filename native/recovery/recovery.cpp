@@ -75,6 +75,7 @@ class Recovery::Machine {
   }
   Progress& progress() { return progress_; }
   const Member& member() const { return member_; }
+  std::string doubt(std::size_t rail, Time now) const;
   Stats stats;
 
  private:
@@ -229,6 +230,14 @@ void Recovery::Machine::expire(Time now) {
   if (now >= next_beat_) beat(now);
 }
 
+std::string Recovery::Machine::doubt(std::size_t rail, Time now) const {
+  std::string known = coordinator_ ? coordinator_->complaint(rail) : member_.report().lanes[rail].reason;
+  const Duration silence = pulse_.last_heard() == kNever ? 0 : now - pulse_.last_heard();
+  if (!known.empty() || silence <= options_.most_silence) return known;
+  return "rank " + std::to_string(neighbour(-1)) + " has not been heard on any rail for " +
+         std::to_string(silence / kMillisecond) + " ms";
+}
+
 Time Recovery::Machine::deadline() const {
   if (lost_) return kNever;
   Time at = next_beat_;
@@ -332,6 +341,7 @@ std::optional<Outgoing> Recovery::transmit(Time now) { return machine_->transmit
 std::optional<Event> Recovery::poll() { return machine_->poll(); }
 std::uint32_t Recovery::epoch() const { return machine_->member().epoch(); }
 RailSet Recovery::alive() const { return machine_->member().alive(); }
+std::string Recovery::doubt(std::size_t rail, Time now) const { return machine_->doubt(rail, now); }
 const Stats& Recovery::stats() const { return machine_->stats; }
 
 }  // namespace railweave::recovery

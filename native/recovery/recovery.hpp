@@ -52,6 +52,9 @@ class Recovery {
   RailSet alive() const;
   /// Whether the beats of all other ranks have gone on lately: no process stands still, as far as is known.
   bool all_awake(Time now) const;
+  /// What is wrong with a rail, as far as this rank knows, also with the last one that is left; empty if
+  /// nothing is.
+  std::string doubt(std::size_t rail, Time now) const;
   const Stats& stats() const;
 
  private:

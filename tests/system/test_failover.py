@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from protocol.jobs import StaticJob
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import PeerLost, RailweaveError
+from railweave.hosts.errors import PeerLost, RailDown, RailweaveError
 from railweave.topologies import faults
 from railweave.topologies.faults import Fault
 from railweave.topologies.model import Plane
@@ -106,6 +107,38 @@ def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[Static
         lone.close()
 
 
+def test_a_rank_that_is_late_changes_no_rails(network: PlaneNetwork) -> None:
+    """First its process stands still, for longer than silence on one rail is borne; then another computes."""
+    with lone_rank(network) as (job, lone):
+        rounds = 0
+
+        def enough(comm: Communicator) -> bool:
+            nonlocal rounds
+            if comm.rank == 0:
+                rounds += 1
+            elif rounds == 6:
+                compute()
+            if comm.rank == 0 and rounds == 3:
+                lone.signal(signal.SIGSTOP)
+                threading.Timer(LATE_S, lone.signal, [signal.SIGCONT]).start()
+            return rounds > 8
+
+        def work(comm: Communicator) -> None:
+            sum_until(comm, lambda: enough(comm))
+            assert [change.reasons for change in comm._agent.changes()] == []
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
+
+
+def compute() -> None:
+    """Hold Python's lock."""
+    end = time.monotonic() + LATE_S
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
 def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> None:
     """Nobody waits for silence, and nobody asks a controller."""
     with lone_rank(network, peer_timeout_s=0) as (job, lone):
@@ -132,6 +165,29 @@ def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> 
 def call_for_ever(comm: Communicator) -> None:
     while True:
         comm.all_reduce(np.ones(LARGE, np.int32))
+
+
+def test_without_a_rail_that_joins_all_the_error_says_what_is_wrong(network: PlaneNetwork) -> None:
+    """Every rail is without one rank. Each says what it knows, or what another has told it."""
+    harms = [
+        faults.port_down(network.plane(rail), host) for rail, host in zip(RAILS, ("h2", "h3"), strict=True)
+    ]
+    started = threading.Barrier(RANKS)
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(LARGE, np.int32))
+        started.wait(DEADLINE_S)
+        if comm.rank == 0:
+            for harm in harms:
+                network.do(harm.strike)
+        started.wait(DEADLINE_S)
+        with pytest.raises(RailDown, match=r"(h2-tcp|h3-rdma) has no carrier.*; rank \d has waited 1 s"):
+            call_for_ever(comm)
+
+    with ExitStack() as stack:
+        for harm in harms:
+            stack.enter_context(network.ready_for(harm))
+        network.run(work, shares=EQUAL, timeout_s=1, peer_timeout_s=0)
 
 
 def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
@@ -166,3 +222,19 @@ def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
         comm.close()
         for future in futures:
             future.result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("rail", RAILS)
+@pytest.mark.parametrize("fault", ["host link down", "switch port down", "loss both ways"])
+def test_a_rail_that_is_down_when_a_job_begins_is_used_when_it_is_there(
+    network: PlaneNetwork, rail: str, fault: str
+) -> None:
+    harm = FAULTS[fault](network.plane(rail))
+    with network.ready_for(harm):
+        network.do(harm.strike)
+        with steady_calls(network, shares=EQUAL) as calls:
+            calls.rounds(2)
+            calls.all_see(rail, OUT)
+            network.do(harm.repair)
+            calls.all_see(rail, ("up",))
+            calls.used_again(rail)
