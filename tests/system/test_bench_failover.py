@@ -29,7 +29,7 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(
     assert all(field in row for row in (fault, killed) for field in FIELDS)
     assert (fault["fault"], fault["rail"]) == ("switch port down", "tcp1")
     assert (fault["wrong"], fault["errors"], fault["outcomes"]) == (0, 0, {"went on": 1})
-    assert fault["unused"] == 0
+    assert (fault["unused"], fault["rerouted"], fault["failures"]) == (0, 1, 1)
     assert fault["readmit_ms"] > 0
     assert killed["outcomes"] == {"PeerLost": 1}
     assert picture.read_bytes().startswith(b"\x89PNG")

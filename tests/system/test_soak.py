@@ -10,12 +10,13 @@ from pathlib import Path
 
 from system.command import Command
 
+SEED = "144"  # its first faults come in the third second, on either rail
 OPTIONS = ("bench", "soak", "--hosts", "2", "--rails", "tcp,tcp", "--largest", "20000")
 
 
 def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Callable[..., Command], tmp_path: Path) -> None:
     file = tmp_path / "r.json"
-    code, told = start(*OPTIONS, "--minutes", "0.15", "--seed", "5", "--json", str(file)).end()
+    code, told = start(*OPTIONS, "--minutes", "0.12", "--seed", SEED, "--json", str(file)).end()
     assert code == 0, told
     result = json.loads(file.read_text())
     assert (result["wrong"], result["errors"]) == (0, 0)
