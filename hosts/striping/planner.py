@@ -33,6 +33,7 @@ from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
 
 PLANS = 512  # kinds of calls whose plans are remembered
 LEARNING_LAG, HOT_LAG = 4, 8  # calls from a survey to the first one that its result is in force for
+SHORT_BYTES = 64 << 10  # calls up to this size are short
 LARGE_BYTES = 64 << 20  # what `shares` are told of
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
@@ -242,6 +243,7 @@ class Planner:
                 rails=call_class.rails,
                 size=count * element_bytes,
                 parts=len(plan.parts),
+                longest=call_class.key.size_class <= SHORT_BYTES,
                 generation=-1 if lesson.tried else call_class.generation,
             )
             for rail, _, count in plan.parts

@@ -3,6 +3,10 @@
 
 A lane holds what is left of a great number when a slice's time is taken from it. The greatest over the ranks
 is then the least time: that of the rank that came last, which waited for nobody. 0 says that a rank has none.
+
+Of short calls the longest time counts, and lanes hold times as they are. There the rank that comes last
+finds all it needs of a ring or of recursive doubling waiting, but not of a switch, which must still answer:
+its time would say that the former take none. In the longest time, lateness is the same whatever the rail.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Item:
     rails: tuple[int, ...]  # of its class
     size: int  # bytes
     parts: int  # of the call; 1: this is the whole of it
+    longest: bool  # whether the longest time over the ranks counts, not the least
     generation: int  # of its class's split when the call was planned
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
 
@@ -48,14 +53,15 @@ def encode(items: Sequence[Item], times_ns: Mapping[tuple[int, int], int]) -> La
     for place, item in enumerate(items):
         time_ns = times_ns.get((item.op_index, item.rail))
         if time_ns is not None:
-            lanes[place] = GREATEST - min(max(time_ns // TICK_NS, 1), GREATEST - 1)
+            ticks = min(max(time_ns // TICK_NS, 1), GREATEST - 1)
+            lanes[place] = ticks if item.longest else GREATEST - ticks
     return lanes
 
 
 def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
-    """Return each item's least time over the ranks in seconds; None where no rank had one."""
+    """Return each item's time in seconds, the least or longest over the ranks; None where none had one."""
     return [
-        (item, (GREATEST - lane) * TICK_NS / 1e9 if lane > 0 else None)
+        (item, (lane if item.longest else GREATEST - lane) * TICK_NS / 1e9 if lane > 0 else None)
         for item, lane in zip(items, result, strict=False)
     ]
 

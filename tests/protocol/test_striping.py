@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from protocol.striped_job import StripedJob, Taken, VirtualRail, ideal_shares
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
+from railweave.hosts.striping.planner import SHORT_BYTES
 from railweave.hosts.striping.states import ClassState, RailState
 
 LARGE = 1 << 20  # elements: 4 MiB
@@ -98,7 +99,8 @@ def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best(
     for count in sizes:
         best_s = min(rail.time_s(count * 4, False) for rail in rails)
         times = sorted(job.call(count).time_s for _ in range(9))
-        assert times[4] <= best_s * (1.06 + 2 * noise)
+        hidden_s = lateness_s / 4 if count * 4 <= SHORT_BYTES else 0.0  # below what ranks wait for each other
+        assert times[4] <= best_s * (1.06 + 2 * noise) + hidden_s
 
 
 def test_small_calls_keep_the_quickest_rail() -> None:

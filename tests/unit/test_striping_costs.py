@@ -237,8 +237,8 @@ def test_tables_hold_nothing_else() -> None:
 # ------------------------------------------------------------ surveys
 
 
-def items(count: int) -> list[Item]:
-    return [Item(place, 0, KEY, (0, 1), 100, 1, 0) for place in range(count)]
+def items(count: int, longest: bool = False) -> list[Item]:
+    return [Item(place, 0, KEY, (0, 1), 100, 1, longest, 0) for place in range(count)]
 
 
 def test_the_least_time_over_the_ranks_counts() -> None:
@@ -247,6 +247,14 @@ def test_the_least_time_over_the_ranks_counts() -> None:
     other = surveys.encode(asked, {(0, 0): 4_000_000})
     result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
     assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.004, 0.007, None]
+
+
+def test_the_longest_time_of_short_calls_counts() -> None:
+    asked = items(3, longest=True)
+    own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
+    other = surveys.encode(asked, {(0, 0): 4_000_000})
+    result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
+    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.005, 0.007, None]
 
 
 @given(st.integers(-(1 << 70), 1 << 70))
