@@ -10,6 +10,8 @@
 
 namespace railweave::recovery {
 
+class Machine;
+
 /// Driven as ina::Endpoint is: bytes and the time go in; bytes, a deadline and events come out. After every
 /// turn, poll all events, then transmit all datagrams. Before `expire`, hand in all datagrams that have come:
 /// what lies unread in a socket must not look like silence.
@@ -58,7 +60,6 @@ class Recovery {
   const Stats& stats() const;
 
  private:
-  class Machine;
   std::unique_ptr<Machine> machine_;
 };
 
