@@ -80,7 +80,7 @@ class CallSequence:
         """Submit a survey if one has its place here."""
         if self._survey_at is None:
             return
-        if self._next(self._end()) == self._survey_at:
+        if self._agent.next_op() == self._survey_at:
             self._surveyed.append(self._survey_at)
             self._place(self._prepare_survey, self._surveys, start_now)
         self._survey_at = None
@@ -97,43 +97,41 @@ class CallSequence:
         kept: dict[int, tuple[Array, Array]],
         start_now: bool,
     ) -> int:
-        """Plan and submit, again where a change of rails comes in between.
+        """Plan and submit, each place once; where no rail can carry the call, again when that has changed.
 
         Returns the op index, or, once the communicator has failed, one that has the error.
         """
         end = self._end()
         while True:
-            op_index = self._next(end)
-            lost = self._take_surveys(op_index, end)
+            lost = self._take_surveys(self._agent.next_op(), end)
             if lost is not None:
                 return lost
+            op_index = self._reserve(end)
             try:
                 plan, source, target = prepare(op_index)
-            except RailDown as down:
-                self._await_change(down, end)
-                continue
-            kept[op_index] = (source, target)
-            if plan.survey_after:
-                self._survey_at = op_index + 1
-            try:
-                taken = self._agent.submit(
+                kept[op_index] = (source, target)
+                if plan.survey_after:
+                    self._survey_at = op_index + 1
+                self._agent.submit(
                     *(op_index, plan.call, as_bits(source), as_bits(target), plan.parts),
                     start_now=start_now,
                     expected_s=plan.expected_s,
-                    timeout_s=_left_s(end),
                 )
-            except ValueError as error:
-                del kept[op_index]
-                raise InvalidOption(str(error)) from None
-            except TimeoutError:
-                del kept[op_index]
-                self._give_up(op_index)
-            if taken:
-                self._planner.submitted(op_index, plan)
-                return op_index
+            except RailDown as down:
+                self._agent.release_plan_point()
+                self._await_change(down, end)
+                continue
+            except BaseException as error:
+                self._agent.release_plan_point()
+                kept.pop(op_index, None)
+                if isinstance(error, ValueError):
+                    raise InvalidOption(str(error)) from None
+                raise
+            self._planner.submitted(op_index, plan)
+            return op_index
 
-    def _next(self, end: float) -> int:
-        """Return the index of the next call, once the ranks agree on their rails."""
+    def _reserve(self, end: float) -> int:
+        """Reserve the next call's place, once the ranks agree on their rails; its index."""
         try:
             op_index, changes = self._agent.plan_point(_left_s(end))
         except TimeoutError:

@@ -72,29 +72,25 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
 // deadlock.
 bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
 
-Submitted Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
+void Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
   std::unique_lock lock(mutex_);
   check(submission, op_index);
-  const auto stale = [this] { return frozen_ || planned_changes_ != changes_.size(); };
-  const auto failed = [&] {
-    if (!failure_) return false;
-    failed_ops_.insert(op_index);
-    calls_.skip();
-    return true;
-  };
-  if (failed()) return Submitted::kYes;
-  if (stale()) return Submitted::kReplan;
-  if (!has_room()) return Submitted::kNoMemory;
-  Calls::Memory memory = calls_.reserve(submission.call);
+  if (!reserved_ && !failure_)
+    throw std::logic_error("no plan point is reserved for call #" + std::to_string(op_index));
+  Calls::Memory memory;
+  if (!failure_) memory = calls_.reserve(submission.call);
   if (memory.input) {
     lock.unlock();
     calls_.fill(submission, memory);
     lock.lock();
-    if (failed()) return Submitted::kYes;
-    if (stale()) return Submitted::kReplan;
+  }
+  end_reservation();
+  if (failure_) {
+    failed_ops_.insert(op_index);
+    return calls_.skip();
   }
   calls_.submit(submission, std::move(memory), EventLoop::now());
-  if (!start_now) return Submitted::kYes;
+  if (!start_now) return;
   if (seat_ == Seat::kFree) {
     take_seat(lock);
     start_submitted(lock);
@@ -102,12 +98,6 @@ Submitted Agent::submit(const Submission& submission, std::uint32_t op_index, bo
   } else {
     loop_.wake();
   }
-  return Submitted::kYes;
-}
-
-Outcome Agent::room(Time latest) {
-  std::unique_lock lock(mutex_);
-  return wait_for(lock, [this] { return has_room() || failure_.has_value(); }, latest);
 }
 
 // Rails are told of calls in their order, of each call's slices first.

@@ -29,7 +29,6 @@
 namespace railweave {
 
 enum class Outcome { kDone, kTimeout, kInterrupted };
-enum class Submitted { kYes, kReplan, kNoMemory };
 
 /// Where the next call stands in the sequence that all ranks share.
 struct PlanPoint {
@@ -89,8 +88,14 @@ class Agent final : private LaneOwner, private RecoveryOwner {
                        Duration peer_timeout, std::size_t most_kept);
   /// The ports have been opened in vain: a rail that fails, or has failed, ends everything.
   void forgo_recovery();
-  /// Waits while the ranks agree on which rails live. One thread at a time asks for the point and submits.
+  /// Reserves the next call's place: waits while the ranks agree on which rails live, and while earlier calls
+  /// keep too much memory. Until it is taken by `submit` or released, nothing changes what the call's plan
+  /// depends on, so that each place is planned once. Others wait: only planning may happen in between. One
+  /// thread at a time. After a failure nothing is reserved.
   Outcome plan_point(PlanPoint& point, Time latest);
+  void release_plan_point();
+  /// The next call's index.
+  std::uint32_t next_op() const;
   std::vector<Change> changes(std::size_t since) const;
   /// Waits until there are more than so many changes, or the first failure.
   Outcome wait_change(std::size_t since, Time latest);
@@ -102,12 +107,10 @@ class Agent final : private LaneOwner, private RecoveryOwner {
 
   // ---- calls
 
-  /// The call at the last plan point. Its arrays stay valid until it has completed or failed. Without
-  /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. kReplan: it is not taken,
-  /// as the rails have changed since. kNoMemory: not before `room` says so.
-  Submitted submit(const Submission& submission, std::uint32_t op_index, bool start_now);
-  /// Waits until earlier calls have let go of enough memory for another one.
-  Outcome room(Time latest);
+  /// The call at the plan point, which ends with it. Its arrays stay valid until it has completed or failed.
+  /// Without `start_now` it starts when somebody waits, which saves the waiter a hand-over. std::logic_error
+  /// if no point is reserved.
+  void submit(const Submission& submission, std::uint32_t op_index, bool start_now);
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
@@ -150,7 +153,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   std::optional<CallDescription> pending_call(LaneId lane, std::uint32_t op_index) const override;
 
   // RecoveryOwner
-  void freeze() override;
+  bool freeze() override;
   recovery::Position position() const override;
   void commit(const recovery::Commit& commit) override;
   void start_repairs() override;
@@ -173,6 +176,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
 
   void check(const Submission& submission, std::uint32_t op_index) const;
   bool has_room() const;
+  void end_reservation();
   void start_submitted(std::unique_lock<std::mutex>& lock);
   void start_on_repair_lanes(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
@@ -205,10 +209,11 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
   std::size_t most_kept_ = 0;
+  bool reserved_ = false;      // by a plan point
+  bool freeze_waits_ = false;  // for the end of the reservation
   bool frozen_ = false;
   std::vector<Change> changes_;
-  std::size_t planned_changes_ = 0;  // known at the last plan point
-  std::uint32_t released_ = 0;       // calls before this one are complete on all ranks
+  std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
   std::vector<RailState> states_;
   std::deque<std::pair<std::size_t, Stall>> stalls_;
   std::set<std::uint32_t> failed_ops_;

@@ -61,10 +61,30 @@ void Agent::tell_early_failures(Time now) {
 
 Outcome Agent::plan_point(PlanPoint& point, Time latest) {
   std::unique_lock lock(mutex_);
-  const Outcome outcome = wait_for(lock, [this] { return !frozen_ || failure_.has_value(); }, latest);
-  planned_changes_ = changes_.size();
-  point = {.op_index = calls_.next(), .changes = planned_changes_};
+  const auto reached = [this] {
+    return failure_.has_value() || reserved_ || (!frozen_ && !freeze_waits_ && has_room());
+  };
+  const Outcome outcome = wait_for(lock, reached, latest);
+  if (outcome == Outcome::kDone) reserved_ = !failure_.has_value();
+  point = {.op_index = calls_.next(), .changes = changes_.size()};
   return outcome;
+}
+
+void Agent::release_plan_point() {
+  const std::lock_guard lock(mutex_);
+  end_reservation();
+}
+
+void Agent::end_reservation() {
+  reserved_ = false;
+  if (!freeze_waits_) return;
+  loop_.wake();
+  background_wanted_.notify_one();
+}
+
+std::uint32_t Agent::next_op() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.next();
 }
 
 std::vector<Change> Agent::changes(std::size_t since) const {
@@ -112,9 +132,11 @@ std::vector<RailState> Agent::rail_states() {
 
 // ---------------------------------------------------------------- told by the driver
 
-void Agent::freeze() {
+bool Agent::freeze() {
   const std::lock_guard lock(mutex_);
-  frozen_ = true;
+  freeze_waits_ = reserved_;
+  frozen_ = frozen_ || !reserved_;
+  return !reserved_;
 }
 
 recovery::Position Agent::position() const {

@@ -238,15 +238,10 @@ void RecoveryDriver::expire(Time now) {
 }
 
 void RecoveryDriver::pump(Time now) {
-  if (!std::exchange(told_, false)) return;
+  if (!std::exchange(told_, false) && !freeze_) return;
   for (bool idle = false; !idle && !ended_;) {
     idle = true;
-    while (!ended_) {
-      const auto event = machine_->poll();
-      if (!event) break;
-      std::visit([&](const auto& what) { apply(what, now); }, *event);
-      idle = false;
-    }
+    while (next_event(now)) idle = false;
     while (!ended_) {
       const auto outgoing = machine_->transmit(now);
       if (!outgoing) break;
@@ -256,8 +251,24 @@ void RecoveryDriver::pump(Time now) {
   }
 }
 
+// Events are carried out in order: behind a freeze that waits, the others do.
+bool RecoveryDriver::next_event(Time now) {
+  if (ended_) return false;
+  if (freeze_) {
+    apply(*std::exchange(freeze_, std::nullopt), now);
+    return !freeze_;
+  }
+  const auto event = machine_->poll();
+  if (!event) return false;
+  std::visit([&](const auto& what) { apply(what, now); }, *event);
+  return true;
+}
+
 void RecoveryDriver::apply(const recovery::Freeze& freeze, Time now) {
-  owner_.freeze();
+  if (!owner_.freeze()) {
+    freeze_ = freeze;
+    return;
+  }
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     if (!recovery::has(freeze.alive, rail)) halt_main(rail, now);
   }

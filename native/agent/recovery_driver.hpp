@@ -27,7 +27,7 @@ namespace railweave {
 class RecoveryOwner {
  public:
   virtual ~RecoveryOwner() = default;
-  virtual void freeze() = 0;  // submit nothing until `commit`
+  virtual bool freeze() = 0;  // submit nothing until `commit`; false: not yet, ask again
   virtual recovery::Position position() const = 0;
   virtual void commit(const recovery::Commit& commit) = 0;
   virtual void start_repairs() = 0;  // repair lanes are open
@@ -116,6 +116,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void unreachable(std::size_t rail, int rank, Time now) override;
   void links_changed(Time now) override;
 
+  bool next_event(Time now);
   void apply(const recovery::Freeze& freeze, Time now);
   void apply(const recovery::Commit& commit, Time now);
   void apply(const recovery::Restart& restart, Time now);
@@ -149,8 +150,9 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool repairing_ = false;           // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
-  std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
-  bool told_ = false;                // something that the machine has not been asked about since
+  std::uint32_t all_submitted_ = 0;         // all ranks have, calls before this one
+  std::optional<recovery::Freeze> freeze_;  // that waits for a call to be submitted
+  bool told_ = false;                       // something that the machine has not been asked about since
   bool ended_ = false;
   Time last_turn_ = 0;
   Time awake_since_ = 0;  // no rank's process has stood still since

@@ -181,7 +181,7 @@ class PythonAgent {
     const nb::gil_scoped_release release;
     if (!wait_checking_signals([&](Time latest) { return agent_.plan_point(point, latest); },
                                deadline_after(timeout_s)))
-      raise_timeout("the ranks have not agreed on the rails that live in time");
+      raise_timeout("the ranks have not agreed on the rails that live, or let go of earlier calls, in time");
     return {point.op_index, point.changes};
   }
 
@@ -191,9 +191,8 @@ class PythonAgent {
                                  deadline_after(timeout_s));
   }
 
-  bool submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
-              const OutputArray& output, const Parts& parts, bool start_now, double expected_s,
-              std::optional<double> timeout_s) {
+  void submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
+              const OutputArray& output, const Parts& parts, bool start_now, double expected_s) {
     std::vector<Part> native;
     for (const auto& [rail, offset, count] : parts)
       native.push_back({.rail = rail, .offset = offset, .count = count});
@@ -204,13 +203,7 @@ class PythonAgent {
                                 .expected = static_cast<Duration>(expected_s * kSecond)};
     check_arrays(submission, input.nbytes(), output.nbytes());
     const nb::gil_scoped_release release;
-    const Time latest = deadline_after(timeout_s);
-    for (;;) {
-      const Submitted submitted = agent_.submit(submission, op_index, start_now);
-      if (submitted != Submitted::kNoMemory) return submitted == Submitted::kYes;
-      if (!wait_checking_signals([&](Time until) { return agent_.room(until); }, latest))
-        raise_timeout("earlier calls have not let go of their memory in time: a rank is late");
-    }
+    agent_.submit(submission, op_index, start_now);
   }
 
   // False: the time is up. A failure is for the caller to ask for.
@@ -326,8 +319,10 @@ void bind_agent(nb::module_& m) {
           "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),
           "The ports have been opened in vain: a rail that fails, or has failed, ends everything")
       .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
-           "(op index of the next call, number of changes known): plan it by these, then submit. Waits while "
-           "the ranks agree on which rails live. TimeoutError")
+           "(op index of the next call, number of changes known). Reserves the place: plan it by these, then "
+           "submit, or release it; others wait meanwhile. Waits while the ranks agree on which rails live, "
+           "and "
+           "for earlier calls' memory. TimeoutError")
       .def(
           "changes", [](PythonAgent& self, std::size_t since) { return self.agent().changes(since); },
           nb::arg("since") = 0, "The changes after so many, in order")
@@ -350,15 +345,18 @@ void bind_agent(nb::module_& m) {
       .def(
           "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); }, Release(),
           "RailState of every rail")
+      .def("submit", &PythonAgent::submit, nb::arg("op_index"), nb::arg("call"), nb::arg("input"),
+           nb::arg("output"), nb::arg("parts"), nb::arg("start_now") = true, nb::arg("expected_s") = 0.0,
+           "Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for "
+           "reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it "
+           "starts "
+           "with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. "
+           "RuntimeError if no plan point is reserved")
       .def(
-          "submit", &PythonAgent::submit, nb::arg("op_index"), nb::arg("call"), nb::arg("input"),
-          nb::arg("output"), nb::arg("parts"), nb::arg("start_now") = true, nb::arg("expected_s") = 0.0,
-          nb::arg("timeout_s") = nb::none(),
-          "Start the call at the last plan point over parts (rail, offset, count), in elements (of a shard "
-          "for "
-          "reduce_scatter and all_gather). False: the rails have changed since, plan again. Keep both arrays "
-          "alive until it is done. Without start_now it starts with the first wait. A rail that takes much "
-          "longer than expected_s (0: unknown) counts as dead. TimeoutError if there is no memory in time")
+          "release_plan_point", [](PythonAgent& self) { self.agent().release_plan_point(); },
+          "Give the plan point up: no call is submitted at it now")
+      .def(
+          "next_op", [](PythonAgent& self) { return self.agent().next_op(); }, "The next call's op index")
       .def("wait", &PythonAgent::wait, nb::arg("op_index"), nb::arg("timeout_s") = nb::none(),
            "Wait until the call is done or has failed; False if the time is up")
       .def(

@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from protocol.recovering import Job, Rank
+from protocol.recovering import DEADLINE_S, Job, Rank
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
 
@@ -30,7 +30,7 @@ def test_nothing_happens_while_all_rails_live() -> None:
         for rank in job.ranks:
             assert rank.agent.changes(0) == []
             assert [state.state for state in rank.agent.rail_states()] == ["up", "up"]
-            assert rank.agent.plan_point() == (60, 0)
+            assert rank.agent.next_op() == 60
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -99,9 +99,8 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
         outs = [np.empty_like(x) for _ in range(3)]
         for out in outs[:2]:
             first.submit(call, x, out)
-        op, _ = first.agent.plan_point()
-        with pytest.raises(TimeoutError, match="a rank is late"):
-            first.agent.submit(op, call, x, outs[2], first.parts(op, x.size), True, 0.0, 0.05)
+        with pytest.raises(TimeoutError, match="let go of earlier calls"):
+            first.agent.plan_point(0.05)
 
         def rest(rank: Rank) -> None:
             mine = [outs[2]] if rank is first else [np.empty_like(x) for _ in range(3)]
@@ -116,11 +115,34 @@ def test_what_makes_no_sense_is_refused() -> None:
     with Job(2) as job:
         agent = job.ranks[0].agent
         x = np.ones(4, np.float32)
+        with pytest.raises(RuntimeError, match="no plan point is reserved for call #0"):
+            agent.submit(0, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="call #3 is not the next one, which is #0"):
             agent.submit(3, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="no rail 7"):
             agent.set_obstacle(7, "there is none")
         assert agent.wait_change(0, 0.0) is False
+
+
+def test_nothing_changes_while_a_place_is_reserved() -> None:
+    with Job(2) as job:
+        planning, other = job.ranks
+        op, known = planning.agent.plan_point(DEADLINE_S)
+        other.agent.set_obstacle(1, "in the middle of planning")
+        assert planning.agent.wait_change(0, 0.2) is False
+        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
+        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
+        planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        planning.until(lambda: planning.alive(1 << 30) == [0])
+        (change,) = planning.agent.changes(known)
+        assert change.from_op == op + 1
+        other.wait(other.submit_at([(1, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
+        planning.wait(op)
+        assert (out == 2).all()
+        planning.agent.plan_point(DEADLINE_S)
+        planning.agent.release_plan_point()
+        other.agent.set_obstacle(1, "")
+        job.run(lambda rank: rank.until(lambda: rank.alive(1 << 30) == [0, 1]))
 
 
 def test_recovery_is_refused_where_it_cannot_be() -> None:

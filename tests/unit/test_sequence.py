@@ -31,14 +31,14 @@ class FakePlan:
 
 
 class FakeAgent:
-    """Takes calls in order. A change of rails makes it refuse the next submission, as a round does."""
+    """Takes calls in order, each at a place that is reserved first."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.waited: list[int] = []
         self.failed: Failure | None = None
         self.all_changes: list[str] = []
-        self.refusing = 0  # submissions, each with a change
+        self.reserved = False
         self.stuck = False
         self.refuse_with: Exception | None = None
         self.before_submit: Callable[[], None] = lambda: None
@@ -47,7 +47,14 @@ class FakeAgent:
     def plan_point(self, timeout_s: float) -> tuple[int, int]:
         if self.stuck:
             raise TimeoutError
+        self.reserved = True
         return len(self.taken), len(self.all_changes)
+
+    def release_plan_point(self) -> None:
+        self.reserved = False
+
+    def next_op(self) -> int:
+        return len(self.taken)
 
     def changes(self, since: int) -> list[str]:
         return self.all_changes[since:]
@@ -57,22 +64,21 @@ class FakeAgent:
         self.changed.set()
 
     def wait_change(self, since: int, timeout_s: float) -> bool:
+        assert not self.reserved, "nothing changes while a place is reserved"
         return self.changed.wait(timeout_s) and len(self.all_changes) > since
 
-    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> bool:
+    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> None:
         self.before_submit()
         if self.refuse_with:
             raise self.refuse_with
-        if self.refusing:
-            self.refusing -= 1
-            self.change(f"change {len(self.all_changes)}")
-            return False
+        assert self.reserved
         assert op_index == len(self.taken)
+        self.reserved = False
         self.taken.append(op_index)
         np.copyto(target, source)
-        return True
 
     def wait(self, op_index: int, timeout_s: float) -> bool:
+        assert not self.reserved, "others wait meanwhile"
         self.waited.append(op_index)
         return not self.stuck
 
@@ -178,17 +184,15 @@ def test_the_ranks_compare_before_the_first_call() -> None:
     ]
 
 
-def test_a_change_of_rails_in_between_plans_again_for_the_same_place() -> None:
+def test_each_place_is_planned_once_with_all_changes_before_it() -> None:
     world = World(period=1)
-    world.agent.refusing = 2
-    assert world.call() == 0
-    assert world.did("plan", "survey", "submitted") == [
-        *(("plan", 0, 0), ("plan", 0, 1), ("plan", 0, 2), ("submitted", 0)),
-        *(("survey", 1, 2), ("submitted", 1)),
-    ]
-    world.agent.refusing = 1
     world.call()
-    assert world.did("survey")[1:] == [("survey", 3, 3)]
+    world.agent.change("a rail is lost")
+    world.call()
+    assert world.did("plan", "survey", "submitted") == [
+        *(("plan", 0, 0), ("submitted", 0), ("survey", 1, 0), ("submitted", 1)),
+        *(("plan", 2, 1), ("submitted", 2), ("survey", 3, 1), ("submitted", 3)),
+    ]
 
 
 def test_an_interrupt_between_a_call_and_its_survey_leaves_the_survey_its_place() -> None:
@@ -220,6 +224,7 @@ def test_what_the_agent_refuses_takes_no_place() -> None:
     with pytest.raises(InvalidOption, match="overlaps"):
         world.call()
     world.agent.refuse_with = None
+    assert not world.agent.reserved
     assert world.call() == 0
     assert world.did("survey") == [("survey", 1, 0)]
 
