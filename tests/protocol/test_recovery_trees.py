@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Communicators whose in-network rail loses its trees, beside another rail: the calls go on without it."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from protocol.jobs import DEADLINE_S, StaticJob
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from railweave._native import ina
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.decisions import Reason
+from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, LeaseLost
+
+RANKS = 3
+RAILS = "ina=ina@lo,tcp=tcp@lo"
+EQUAL = {"ina": 1, "tcp": 1}
+ADDRESS = own_address()
+PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
+COUNT = 5000
+
+
+@pytest.fixture
+def switch() -> Iterator[LoopbackSwitch]:
+    served = LoopbackSwitch(ADDRESS, RANKS)
+    yield served
+    served.close()
+
+
+def call_until(comm: Communicator, reached: Callable[[], bool]) -> None:
+    """Sum and check until all ranks say so, in the same round."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        total = comm.all_reduce(np.arange(COUNT, dtype=np.int32) + comm.rank)
+        np.testing.assert_array_equal(total, RANKS * np.arange(COUNT) + 3)
+        if comm.all_reduce(np.array([reached()], np.int32), "min")[0]:
+            return
+        assert time.monotonic() < end, comm.stats()
+
+
+def state_of(comm: Communicator, rail: str) -> str:
+    return next(report.state for report in comm.stats().rails if report.name == rail)
+
+
+def test_a_lost_lease_leaves_the_other_rails_and_is_told(switch: LoopbackSwitch) -> None:
+    del switch
+    job = StaticJob(RANKS, ina=[PLACE])
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(COUNT, np.float32))
+        job.meet()
+        job.memberships[comm.rank].on_event(LeaseLost("lease 7 is unknown"))
+        call_until(comm, lambda: state_of(comm, "ina") == "down")
+        standing = [(d.rail, d.reason) for d in comm.why() if not d.collective]
+        assert standing == [("ina", Reason.RAIL_DOWN)]
+        assert "lease 7 is unknown" in next(d.detail for d in comm.why() if d.rail == "ina")
+        with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
+            told = answer.read().decode()
+        who = f'job="default",kind="ina",rail="ina",rank="{comm.rank}"'
+        assert f'railweave_rail_state{{{who},state="down"}} 1.0' in told
+        assert f"railweave_rail_failures_total{{{who}}} 1.0" in told
+        job.meet()
+
+    job.run(work, RAILS, shares=EQUAL, metrics="127.0.0.1:0")
+
+
+def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitch) -> None:
+    job = StaticJob(RANKS, ina=[PLACE])
+    moved = replace(PLACE, group=GROUP + 1)
+
+    def work(comm: Communicator) -> None:
+        mine = job.memberships[comm.rank]
+        comm.all_reduce(np.ones(COUNT, np.float32))
+        job.meet()
+        mine.on_event(GroupPaused("ina", 0, GROUP, "its switch is gone"))
+        call_until(comm, lambda: state_of(comm, "ina") != "up")
+        _, position = mine.positions.get(timeout=DEADLINE_S)
+        lowest = int(comm.all_reduce(np.array([position], np.int64), "min")[0])
+        if comm.rank == 0:
+            switch.restart(moved.group)
+        job.meet()
+        mine.on_event(GroupMoved(GROUP, replace(moved, child=comm.rank), lowest))
+        call_until(comm, lambda: state_of(comm, "ina") == "up")
+        before = comm.stats().rails[0].slices
+        call_until(comm, lambda: comm.stats().rails[0].slices > before)
+
+    job.run(work, RAILS, shares=EQUAL)
+
+
+def test_types_that_only_a_dead_rail_can_carry_wait_for_it(switch: LoopbackSwitch) -> None:
+    """float64 is not for the switch; the rail that is out comes back."""
+    del switch
+    job = StaticJob(RANKS, ina=[PLACE])
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(COUNT, np.float32))
+        job.meet()
+        comm._agent.suspect(1, "a test says so")
+        call_until(comm, lambda: comm.stats().rails[1].failures == 1)
+        np.testing.assert_array_equal(comm.all_reduce(np.full(3, 0.5)), 1.5)
+
+    job.run(work, RAILS, shares=EQUAL)
