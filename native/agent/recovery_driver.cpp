@@ -174,7 +174,7 @@ void RecoveryDriver::suspect_laggards(Time now) {
     if (mains_[rail].state != MainState::kInUse) continue;
     const auto laggard = owner_.laggard(rail);
     if (!laggard) continue;
-    const Duration waited = now - std::max(laggard->since, awake_since_);
+    const Duration waited = machine_->all_ran_until(now) - std::max(laggard->since, awake_since_);
     if (waited <= patience(*laggard)) continue;
     machine_->suspect(rail,
                       "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
@@ -193,7 +193,8 @@ void RecoveryDriver::suspect_stuck(LaneId lane, const Rail& rail, Standing& stan
     standing = {.id = front ? front->id : 0, .progress = progress, .since = now};
     return;
   }
-  if (now - std::max(standing.since, awake_since_) <= kStuck + front->expected) return;
+  const Time until = machine_->all_ran_until(now);
+  if (until - std::max(standing.since, awake_since_) <= kStuck + front->expected) return;
   machine_->suspect(
       lane.rail,
       "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +

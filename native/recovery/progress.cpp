@@ -57,4 +57,11 @@ bool Progress::all_awake(Time now) const {
   return true;
 }
 
+Time Progress::all_ran_until(Time now) const {
+  Time until = now;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (rank != rank_) until = std::min(until, ranks_[rank].ticked);
+  return until;
+}
+
 }  // namespace railweave::recovery

@@ -30,6 +30,8 @@ class Progress {
   /// Whether the ticks of all other ranks have gone on lately, as far as can be known here: their processes
   /// run.
   bool all_awake(Time now) const;
+  /// Up to when all ranks are known to have run.
+  Time all_ran_until(Time now) const;
 
  private:
   struct Rank {

@@ -50,6 +50,7 @@ void Recovery::set_obstacle(std::size_t rail, std::string reason, Time now) {
 void Recovery::completed(std::uint32_t op, Time) { machine_->progress().completed(op); }
 void Recovery::submitted(std::uint32_t op, Time) { machine_->progress().submitted(op); }
 bool Recovery::all_awake(Time now) const { return machine_->progress().all_awake(now); }
+Time Recovery::all_ran_until(Time now) const { return machine_->progress().all_ran_until(now); }
 void Recovery::frozen(const Freeze& freeze, const Position& position, Time now) {
   machine_->change(now, [&](Member& member) { member.frozen(freeze, position); });
 }

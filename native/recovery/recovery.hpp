@@ -54,6 +54,8 @@ class Recovery {
   RailSet alive() const;
   /// Whether the beats of all other ranks have gone on lately: no process stands still, as far as is known.
   bool all_awake(Time now) const;
+  /// Up to when all ranks are known to have run; what they have not done since says nothing yet.
+  Time all_ran_until(Time now) const;
   /// What is wrong with a rail, as far as this rank knows, also with the last one that is left; empty if
   /// nothing is.
   std::string doubt(std::size_t rail, Time now) const;
