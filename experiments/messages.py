@@ -25,6 +25,7 @@ class RailCounts:
     retransmissions: int = 0
     slices: int = 0
     busy_s: float = 0.0
+    failures: int = 0  # how often the ranks have done without it
 
     def __sub__(self, other: RailCounts) -> RailCounts:
         """Return what has happened since `other`."""
@@ -45,15 +46,25 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
             retransmissions=rail.retransmissions,
             slices=rail.slices,
             busy_s=rail.busy_s,
+            failures=rail.failures,
         )
         for rail in comm.stats().rails
     }
 
 
 def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
-    """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes."""
+    """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
+
+    `survey` tells those apart by which the ranks agree on what rails cost.
+    """
     return [
-        {"rail": record.rail, "start": record.start_s, "end": record.end_s, "bytes": record.bytes}
+        {
+            "rail": record.rail,
+            "start": record.start_s,
+            "end": record.end_s,
+            "bytes": record.bytes,
+            "survey": record.survey,
+        }
         for record in comm.drain_records()
     ]
 

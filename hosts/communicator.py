@@ -157,6 +157,12 @@ class Communicator(Collectives):
 
     # ------------------------------------------------------------ calls
 
+    def barrier(self) -> None:
+        """Return when all ranks have called it; nothing of this rank's is then under way."""
+        super().barrier()
+        if self._parts.calls is not None:
+            self._parts.calls.settle(LINGER_S)
+
     def _run(
         self,
         collective: Collective,

@@ -41,6 +41,8 @@ def work() -> None:
         def details() -> dict[str, Any]:
             payload: dict[str, int] = {}
             for piece in slices(comm):
+                if piece["survey"]:
+                    continue
                 payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
             return {"payload": payload}
 

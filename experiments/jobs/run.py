@@ -121,7 +121,11 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
 
 def _take(job: JobRun, message: dict[str, Any]) -> None:
     if message["event"] == "slices" and message["rank"] == 0:
-        job.spans += [Span(**piece) for piece in message["slices"]]
+        job.spans += [
+            Span(piece["rail"], piece["start"], piece["end"], piece["bytes"])
+            for piece in message["slices"]
+            if not piece["survey"]
+        ]
     elif message["event"] == "done":
         job.wrong += message["wrong"]
         if message["rank"] == 0:

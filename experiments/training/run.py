@@ -100,34 +100,38 @@ class Recorder:
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.done: dict[int, dict[str, Any]] = {}
-        self.elements: dict[str, list[int]] = {}  # by rail: of each slice that rank 0 had reduced
+        self.chunks: dict[str, int] = {}  # by rail: that rank 0 would have had in the network
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of one rank."""
         match message["event"]:
             case "start":
                 self._start = min(self._start, message["time"])
-                self._count_elements(message)
+                self._count_chunks(message)
             case "step":
                 self._take_step(message)
             case "done":
+                self._count_chunks(message)
                 self.done[message["rank"]] = message
 
     def seconds(self) -> float:
         """Return the time from the first step to the end of the last."""
         return max((span.end_s for span in self.spans), default=0.0)
 
-    def _count_elements(self, message: dict[str, Any]) -> None:
+    def _count_chunks(self, message: dict[str, Any]) -> None:
         if message["rank"] == 0:
             for piece in message["slices"]:
-                self.elements.setdefault(piece["rail"], []).append(piece["bytes"] // 4)
+                elements = piece["bytes"] // 4
+                exact = piece["survey"] or elements == 1  # barriers: both are integers, without exponents
+                chunks = -(-elements // LANES) if exact else chunks_of(elements, LANES)
+                self.chunks[piece["rail"]] = self.chunks.get(piece["rail"], 0) + chunks
 
     def _take_step(self, message: dict[str, Any]) -> None:
         rank, number = message["rank"], message["step"]
         self.spans.append(
             Span(rank, "compute", number, message["began"] - self._start, message["computed"] - self._start)
         )
-        for piece in message["slices"]:
+        for piece in _gradients(message):
             self.spans.append(
                 Span(
                     rank,
@@ -138,7 +142,7 @@ class Recorder:
                     piece["bytes"],
                 )
             )
-        self._count_elements(message)
+        self._count_chunks(message)
         arrived = self._waiting.setdefault(number, [])
         arrived.append(message)
         if len(arrived) == self._ranks:
@@ -146,11 +150,15 @@ class Recorder:
             self._on_step(self.steps[-1])
 
 
+def _gradients(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [piece for piece in message["slices"] if not piece["survey"]]
+
+
 def _step(messages: list[dict[str, Any]]) -> Step:
     payload: dict[str, int] = {}
     rates: dict[str, list[float]] = {}
     for message in messages:
-        for piece in message["slices"]:
+        for piece in _gradients(message):
             payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
             rates.setdefault(piece["rail"], []).append(
                 piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9)
@@ -238,9 +246,7 @@ def _result(
         for rank, message in done.items()
     }
     results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in switches.items()}
-    expected = {
-        plane: sum(chunks_of(count, LANES) for count in recorder.elements.get(plane, [])) for plane in results
-    }
+    expected = {plane: recorder.chunks.get(plane, 0) for plane in results}
     return DemoResult(
         options=options,
         steps=recorder.steps,

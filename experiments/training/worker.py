@@ -26,7 +26,7 @@ def train(options: TrainingOptions, out: Path) -> None:
     training = Training(options, digits)
     gradient = np.zeros_like(training.model.parameters)
     with railweave.init() as comm:
-        comm.all_reduce(np.zeros(1, np.float32))  # all ranks start the first step together
+        comm.barrier()  # all ranks start the first step together
         emit("start", rank=comm.rank, time=time.monotonic(), slices=slices(comm))
         for step in range(options.steps):
             began = time.monotonic()
@@ -48,9 +48,11 @@ def train(options: TrainingOptions, out: Path) -> None:
         parameters = training.model.parameters
         if comm.rank == 0:
             np.save(out / "parameters.npy", parameters)
+        comm.barrier()
         emit(
             "done",
             rank=comm.rank,
+            slices=slices(comm),
             accuracy=training.model.accuracy(held_out),
             digest=hashlib.sha256(parameters.tobytes()).hexdigest(),
             rails={name: vars(counts) for name, counts in rail_counts(comm).items()},

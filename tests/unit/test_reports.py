@@ -33,8 +33,8 @@ TWO = planes(2, ("ina", "tcp"))
 def step_message(rank: int, step: int) -> dict[str, Any]:
     begin = 10.0 + step
     slices = [
-        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000},
-        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000},
+        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000, "survey": False},
+        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000, "survey": False},
     ]
     times = {"began": begin, "computed": begin + 0.2, "reduced": begin + 0.7}
     return {"event": "step", "rank": rank, "step": step, "loss": 0.5 + rank, "slices": slices, **times}
@@ -86,7 +86,7 @@ def test_a_step_is_told_when_all_ranks_have_taken_it() -> None:
     assert seen[0].shares == {"ina": 0.75, "tcp": 0.25}
     assert seen[0].goodput_bps["ina"] == pytest.approx(60e6)
     assert recorder.seconds() == pytest.approx(1.7)
-    assert recorder.elements == {"ina": [750_000] * 2, "tcp": [250_000] * 2}
+    assert recorder.chunks == {"ina": 2 * chunks_of(750_000, 256), "tcp": 2 * chunks_of(250_000, 256)}
 
 
 def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
