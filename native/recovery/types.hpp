@@ -34,7 +34,7 @@ struct Options {
   Duration most_silence = 150 * kMillisecond;
   Duration hold = 250 * kMillisecond;   // a dead rail is fit for so long before it is tried
   Duration most_hold = kSecond;         // doubles up to this with each failure
-  Duration health = 3 * kSecond;        // up for so long, a rail's earlier failures are forgotten
+  Duration health = 3 * kSecond / 2;    // up for so long, a rail's earlier failures are forgotten
   Duration trial = 400 * kMillisecond;  // for a restart with its trial, on all ranks
   Duration peer_timeout = 5 * kSecond;  // silence on all rails after which a rank is dead
 };
