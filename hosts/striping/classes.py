@@ -19,6 +19,7 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.table import CostKey, CostTable
 
+SHORT_BYTES = 64 << 10  # calls up to this size are short
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
 SHORT_S, SHORT_TIMES = 0.02, 2  # times that are wanted of a rail in calls so short that these are noisy
 LOSSES = 3  # splits in a row that lose against one rail, after which none is tried for a while
@@ -60,6 +61,7 @@ class CallClass:
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
+        self._before: tuple[int, ...] | None = None  # rails of the call before; None: of no matter
         self._check_known()
 
     # ------------------------------------------------------------ what a call takes
@@ -105,8 +107,10 @@ class CallClass:
     def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         unknown = [rail for rail in self.rails if not self._known_well(rail)]
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
-        if self._calls < PROBES * self._wanted * len(self.rails):
-            return self._try(order[self._calls % len(order)], size, count, usual)
+        calls_each = PROBES * self._wanted
+        if self._calls < calls_each * len(self.rails):
+            turn = self._calls // (calls_each if self.short else 1)
+            return self._try(order[turn % len(order)], size, count, usual)
         if self._calls % ASK_AGAIN == 0:
             return self._try(order[self._calls // ASK_AGAIN % len(order)], size, count, usual)
         return None
@@ -145,24 +149,43 @@ class CallClass:
     # ------------------------------------------------------------ when calls are measured
 
     @property
+    def short(self) -> bool:
+        """Whether a call takes no longer than ranks are apart when they begin it."""
+        return self.key.size_class <= SHORT_BYTES
+
+    def skewed(self, rails: tuple[int, ...]) -> bool:
+        """Whether the time of a call on these rails says little of them.
+
+        Ranks begin a call as far apart as the one before has let them go. After a short call on other rails
+        that is what those do, not what they themselves would do.
+        """
+        return self.short and self._before is not None and self._before != rails
+
+    @property
     def survey_due(self) -> bool:
         """Whether the call that is measured next is followed by a survey."""
         return self._measured + 1 >= min(MEASURED, self._interval)
 
-    def submitted(self, tried: bool, size: int, count: int, usual: Split) -> None:
-        """Count a call that is measured."""
+    def submitted(
+        self, tried: bool, size: int, count: int, usual: Split, rails: tuple[int, ...] = ()
+    ) -> None:
+        """Count a call that is measured, on these rails."""
+        again = tried and self.skewed(rails)  # right behind, the same way has its own skew
+        self._before = rails
         self._calls += 1
         self._measured += 1
         self._explore_in -= 1
-        if tried and self.state is ClassState.HOT:
+        if tried and self.state is ClassState.HOT and not again:
             self._way += 1
             self._explore_in = self._pause(size, count, usual)
         if self._measured < min(MEASURED, self._interval):
             return
         self._measured = 0
         self._interval = self._next_interval(usual.time_s) if self.state is ClassState.HOT else 1
-        self.left = max(0, self._interval - MEASURED)
+        self.left = 0 if again else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
+        if self.left:
+            self._before = tuple(rail for rail, _, _ in usual.parts)
 
     def _pause(self, size: int, count: int, usual: Split) -> int:
         """Return how many calls the next trial of another way has to wait for, so that all cost little."""

@@ -33,7 +33,6 @@ from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
 
 PLANS = 512  # kinds of calls whose plans are remembered
 LEARNING_LAG, HOT_LAG = 4, 8  # calls from a survey to the first one that its result is in force for
-SHORT_BYTES = 64 << 10  # calls up to this size are short
 LARGE_BYTES = 64 << 20  # what `shares` are told of
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
@@ -235,21 +234,23 @@ class Planner:
         """Note a call that is measured."""
         call_class = lesson.call_class
         element_bytes = lesson.size // lesson.count
-        self._agreement.measure(
-            Item(
-                op_index=op_index,
-                rail=rail,
-                key=call_class.key,
-                rails=call_class.rails,
-                size=count * element_bytes,
-                parts=len(plan.parts),
-                longest=call_class.key.size_class <= SHORT_BYTES,
-                generation=-1 if lesson.tried else call_class.generation,
+        rails = tuple(rail for rail, _, _ in plan.parts)
+        if not call_class.skewed(rails):
+            self._agreement.measure(
+                Item(
+                    op_index=op_index,
+                    rail=rail,
+                    key=call_class.key,
+                    rails=call_class.rails,
+                    size=count * element_bytes,
+                    parts=len(plan.parts),
+                    longest=call_class.short,
+                    generation=-1 if lesson.tried else call_class.generation,
+                )
+                for rail, _, count in plan.parts
             )
-            for rail, _, count in plan.parts
-        )
         self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
-        call_class.submitted(lesson.tried, lesson.size, lesson.count, lesson.usual)
+        call_class.submitted(lesson.tried, lesson.size, lesson.count, lesson.usual, rails)
 
     def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
         """Return the ledger's count of such calls, with a verdict on every rail."""
