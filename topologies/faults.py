@@ -6,6 +6,7 @@ Every kind of plane can have every fault. `injection` makes them happen.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,8 +16,8 @@ from railweave.topologies.namespaces import BRIDGE, interface_of_port, neighbour
 from railweave.topologies.shaping import queue_commands
 
 FLAP_S = 0.3
-CHAINS = "railweave_loss"  # nft's table on an interface that loses
-SINK = "sink"  # a bridge without ports: frames that go there are gone
+CHAINS = "railweave_loss"  # begins the name of nft's table on an interface that loses
+SINK = "sink"  # likewise, of a bridge without ports: frames that go there are gone
 
 
 class Tool(Enum):
@@ -99,9 +100,11 @@ def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = Tr
     still arrives.
     """
     nic = nic_of(plane, host)
+    # A host has links to other planes, which may fail at the same time.
+    table, sink = f"{CHAINS}_{re.sub(r'[^a-z0-9]', '_', plane.name)}", f"{SINK}-{plane.name}"[:15]
     hooks = []
     if to_switch:
-        hooks.append(("out", "egress", f'fwd to "{SINK}"'))
+        hooks.append(("out", "egress", f'fwd to "{sink}"'))
     if to_host:
         hooks.append(("in", "ingress", "drop"))
     if not hooks:
@@ -110,20 +113,20 @@ def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = Tr
         f'  chain {chain} {{ type filter hook {hook} device "{nic.interface}" priority 0; }}\n'
         for chain, hook, _ in hooks
     )
-    rules = "".join(f"add rule netdev {CHAINS} {chain} {verdict}\n" for chain, _, verdict in hooks)
+    rules = "".join(f"add rule netdev {table} {chain} {verdict}\n" for chain, _, verdict in hooks)
     way = "both ways" if len(hooks) > 1 else "to the switch" if to_switch else "to the host"
     return Fault(
         f"loss {way}",
         nic.interface,
         before=(
-            Step(host, Tool.IP, f"link add name {SINK} type bridge\nlink set {SINK} up\n"),
-            Step(host, Tool.NFT, f"table netdev {CHAINS} {{\n{chains}}}\n"),
+            Step(host, Tool.IP, f"link add name {sink} type bridge\nlink set {sink} up\n"),
+            Step(host, Tool.NFT, f"table netdev {table} {{\n{chains}}}\n"),
         ),
         strike=(Step(host, Tool.NFT, rules),),
-        repair=(Step(host, Tool.NFT, f"flush table netdev {CHAINS}\n"),),
+        repair=(Step(host, Tool.NFT, f"flush table netdev {table}\n"),),
         after=(
-            Step(host, Tool.NFT, f"delete table netdev {CHAINS}\n"),
-            Step(host, Tool.IP, f"link del {SINK}\n"),
+            Step(host, Tool.NFT, f"delete table netdev {table}\n"),
+            Step(host, Tool.IP, f"link del {sink}\n"),
         ),
     )
 

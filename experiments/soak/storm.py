@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 from railweave.experiments.failover.kinds import KINDS
+from railweave.topologies.errors import LabError
 from railweave.topologies.injection import Injection
 from railweave.topologies.lab import Lab
 from railweave.topologies.model import Plane
@@ -31,10 +32,20 @@ async def storm(lab: Lab, seed: int, tell: Tell, fair: asyncio.Event) -> None:
     No fault begins while it would not be `fair`: a call that is begun anew with every fault of its rails, and
     so never ends, looks like one that hangs.
     """
-    async with asyncio.TaskGroup() as group:
-        for plane in lab.topology.planes:
-            group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell, fair))
-        group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell, fair))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for plane in lab.topology.planes:
+                group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell, fair))
+            group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell, fair))
+    except* LabError as failed:
+        first = failed
+    else:
+        return
+    raise LabError(f"the faults have ended: {_flat(first)}")
+
+
+def _flat(group: BaseExceptionGroup[LabError]) -> str:
+    return "; ".join(_flat(e) if isinstance(e, BaseExceptionGroup) else str(e) for e in group.exceptions)
 
 
 def _dice(seed: int, name: str) -> random.Random:

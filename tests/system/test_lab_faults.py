@@ -132,7 +132,19 @@ def test_every_fault_stops_traffic_and_every_repair_restores_it(kind: str, tmp_p
 def _leftovers(lab: Lab) -> list[str]:
     tables = lab.read("h1", ["nft", "list", "tables"])
     links = [link["ifname"] for link in json.loads(lab.read("h1", ["ip", "-j", "link", "show"]))]
-    return [name for name in (faults.CHAINS, faults.SINK) if name in tables or name in links]
+    return [name for name in [*tables.split(), *links] if name.startswith((faults.CHAINS, faults.SINK))]
+
+
+def test_links_of_one_host_lose_frames_independently() -> None:
+    orders = [
+        {line for step in (*fault.before, *fault.repair) for line in step.orders.splitlines()}
+        for plane in planes(2, ("ina", "tcp", "tcp")).planes
+        for fault in [faults.lossy(plane, "h1")]
+    ]
+    for place, mine in enumerate(orders):
+        for others in orders[place + 1 :]:
+            shared = {line for line in mine & others if "add" in line or "table" in line}
+            assert not shared
 
 
 def test_a_link_flaps_until_it_is_repaired(tmp_path: Path) -> None:
