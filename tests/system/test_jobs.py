@@ -14,10 +14,9 @@ def test_a_job_without_slots_runs_on_its_other_rails(start: Start, tmp_path: Pat
         *("--slots", "4096", "--seconds", "2.5", "--size", "64K"),
     )
     assert result["ok"]
-    with_slots = [job["job"] for job in result["jobs"] if job["bps"]["ina"] > 0]
-    assert len(with_slots) == 2
-    (refused,) = (job for job in result["jobs"] if job["job"] not in with_slots)
-    assert "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192" in refused["why"]["ina"]
+    full = "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192"
+    (refused,) = (job for job in result["jobs"] if full in job["why"].get("ina", ""))
+    assert refused["bps"]["ina"] == 0
     assert refused["bps"]["tcp"] > 0
 
 
