@@ -241,11 +241,13 @@ std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
   if (lane.taken == 0) return std::nullopt;
   const Call& call = *find(lane.queue.front().op_index);
   if (call.pieces.size() < 2 || call.missing != 1) return std::nullopt;
+  // A rank may have come late: that all are there is known since the other pieces are done.
+  const Time all_there = call.expected > 0 ? call.last_done - call.expected : call.submitted;
   return Laggard{.rail = rail,
                  .op_index = call.description.op_index,
                  .others = call.last_done - call.submitted,
                  .expected = call.expected,
-                 .since = std::max(call.submitted, lane.free_since)};
+                 .since = std::max({call.submitted, lane.free_since, all_there})};
 }
 
 std::optional<Calls::Front> Calls::front(LaneId id) const {

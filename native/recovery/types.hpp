@@ -30,7 +30,7 @@ struct Options {
   std::size_t rails;    // 1 … kMaxRails
   std::uint64_t token;  // of the communicator; strangers cannot guess it
   Duration beat = 10 * kMillisecond;
-  Duration least_silence = 40 * kMillisecond;  // before a rail is suspected, whatever has been learnt of it
+  Duration least_silence = 60 * kMillisecond;  // before a rail is suspected, whatever has been learnt of it
   Duration most_silence = 150 * kMillisecond;
   Duration hold = 250 * kMillisecond;   // a dead rail is fit for so long before it is tried
   Duration most_hold = kSecond;         // doubles up to this with each failure

@@ -15,7 +15,7 @@ from railweave._native import recovery
 
 SEEDS = range(300)
 MUTANT_SEEDS = range(300)
-AIM_MS = 60  # from a cut to the decision
+AIM_MS = 80  # from a cut to the decision
 
 
 @pytest.mark.parametrize("part", range(4))

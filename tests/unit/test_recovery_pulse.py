@@ -16,7 +16,9 @@ LEAST, MOST = 40 * MS, 150 * MS
 
 @pytest.fixture
 def pulse() -> Pulse:
-    return Pulse(Options(rank=1, world_size=2, rails=RAILS), 0)
+    options = Options(rank=1, world_size=2, rails=RAILS)
+    options.least_silence, options.most_silence = LEAST, MOST
+    return Pulse(options, 0)
 
 
 def beat(pulse: Pulse, ticks: range, rails: tuple[int, ...], delay: int = 0) -> int:
