@@ -194,10 +194,11 @@ def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
     """Rank 0 is this thread, as signals want it."""
     harms = [faults.port_down(network.plane(rail), HARMED) for rail in RAILS]
     job = StaticJob(RANKS)
-    struck, interrupted = threading.Event(), threading.Event()
+    struck, interrupted, met = threading.Event(), threading.Event(), threading.Barrier(RANKS)
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(LARGE, np.int32))
+        met.wait(DEADLINE_S)
         assert struck.wait(DEADLINE_S)
         with pytest.raises(RailweaveError):
             call_for_ever(comm)
@@ -210,6 +211,7 @@ def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
         stack.enter_context(inside(network.at(0)))
         comm = stack.enter_context(job.communicator(0, network.rails(0), shares=EQUAL))
         comm.all_reduce(np.ones(LARGE, np.int32))
+        met.wait(DEADLINE_S)
         for harm in harms:
             network.do(harm.strike)
         struck.set()
