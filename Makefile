@@ -2,8 +2,6 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint sanitize fuzz p4 baseline clean
 OUT ?= out/demo
-# The folders that pyproject.toml maps to railweave.*
-ROOMS := controller experiments hosts p4src switch topologies
 
 help: ## say what can be made
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -16,16 +14,13 @@ test: ## set up this machine, then run every test that it can run
 	@./bootstrap test
 	@$(AS_ROOT) .venv/bin/python -m pytest -n 2 --dist loadgroup --max-worker-restart=0
 
-# mypy wants packages laid out as they are imported, so it gets a house of links, with stubs of the native module.
 lint: ## check format, style and types
 	@./bootstrap lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
-	@rm -rf build/house && mkdir -p build/house/railweave
-	@ln -s $(CURDIR)/railweave/* $(CURDIR)/proto/railweave/v1 $(ROOMS:%=$(CURDIR)/%) build/house/railweave/
-	.venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/house/railweave
-	MYPYPATH=build/house .venv/bin/mypy -p railweave
+	.venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O railweave
+	.venv/bin/mypy
 
 # The sanitized module lives in an environment of its own, which borrows the packages of .venv. Python itself leaks at exit.
 sanitize: ## run the unit and protocol tests on a native module built with ASan and UBSan

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from railweave.controller.errors import ControllerError, RequestError
 from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import networkx as nx
+
 from railweave.controller import tables
 from railweave.controller.addresses import endpoint
 from railweave.controller.slots import Serials, SlotRange

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
 from railweave.controller import telemetry
 from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
+
 from railweave.controller.errors import ControllerError, Refused
 from railweave.controller.slots import MIN_SLOTS
 

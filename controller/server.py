@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import grpc
+
 from railweave.controller import metrics
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric

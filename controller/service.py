@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+
 from railweave.controller import telemetry
 from railweave.controller.errors import (
     AlreadyJoined,

@@ -13,6 +13,7 @@ import finsy as fy
 from finsy.gnmiclient import GNMIClientError
 from finsy.p4entity import P4Entity
 from finsy.proto import p4r
+
 from railweave.controller import wire
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.state import SwitchState, Update

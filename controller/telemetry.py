@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import finsy as fy
+
 from railweave.controller.errors import InvalidRequest, SwitchUnavailable
 from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Group

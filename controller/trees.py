@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby, pairwise
 
 import networkx as nx
+
 from railweave.controller.errors import Refused
 from railweave.controller.tree import Contributor, Node, Parent, Tree
 from railweave.p4src.config import CONFIG

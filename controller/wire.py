@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import finsy as fy
 from finsy.p4entity import P4Entity, P4Replica
+
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, fields
 
 

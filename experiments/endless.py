@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import railweave
 from railweave.experiments.messages import emit
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, PeerLost, RailweaveError
-
-import railweave
 
 AGAIN_S = 0.1  # between two attempts to join
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from railweave.hosts.errors import RailweaveError
-
 import railweave
+from railweave.hosts.errors import RailweaveError
 
 
 @dataclass(frozen=True)

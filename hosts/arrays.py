@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from railweave._native.collectives import DType
+
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+
 from railweave.hosts.errors import (
     ControllerUnreachable,
     GroupRefused,

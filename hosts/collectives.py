@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from railweave._native.collectives import Collective, ReduceOp
+
 from railweave.hosts.arrays import Array, input_array, output_array
 from railweave.hosts.capabilities import OPS
 from railweave.hosts.errors import InvalidOption

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from railweave._native.agent import Failure, FailureKind
+
 from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailDown, RailweaveError
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.events import Decision
 from railweave.hosts.reports import GroupReport, RailReport, Stats

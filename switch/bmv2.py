@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import grpc
+
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 
 PROGRAM = "simple_switch_grpc"

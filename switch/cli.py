@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from railweave.switch.impairment import parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, EPILOGS
 from railweave.switch.options import (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
+
 from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused

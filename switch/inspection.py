@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import grpc
+
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
 from railweave.switch.options import SwitchError
 from railweave.switch.p4runtime.server import Extra

@@ -11,6 +11,7 @@ import finsy
 import grpc
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch, Switch, SwitchOptions
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
+
 from railweave.switch.options import Tls
 from railweave.switch.p4runtime.server import Extra, listen
 from railweave.switch.p4runtime.service import Service

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Topology
 

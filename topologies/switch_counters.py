@@ -10,6 +10,7 @@ import json
 import sys
 
 import grpc
+
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 

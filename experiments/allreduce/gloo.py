@@ -11,6 +11,7 @@ import sys
 from datetime import timedelta
 
 import numpy as np
+
 from railweave.experiments.allreduce.loop import Contender, Measurement, measure
 from railweave.experiments.allreduce.problem import Array
 from railweave.experiments.messages import emit, run_worker

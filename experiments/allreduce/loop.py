@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from railweave.experiments.allreduce.problem import ITEM, SCALES, SHARDED, Array, problem, shard_elements
 from railweave.experiments.messages import emit
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
 
 DTYPES = ("float32", "int32")

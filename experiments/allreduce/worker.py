@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 import numpy as np
+
+import railweave
 from railweave.experiments.allreduce.loop import Contender, Measurement, measure
 from railweave.experiments.allreduce.problem import Array
 from railweave.experiments.messages import emit, rail_counts, run_worker, slices
-
-import railweave
 
 
 def work() -> None:

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
 from railweave.experiments.failover.kinds import KINDS
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 MS = 1000.0
 NOTE = (

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave.experiments.endless import Asked, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator

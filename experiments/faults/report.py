@@ -9,8 +9,9 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from railweave.experiments.faults.run import FaultsResult, Trial
 from rich.table import Table
+
+from railweave.experiments.faults.run import FaultsResult, Trial
 
 
 def table(result: FaultsResult) -> Table:

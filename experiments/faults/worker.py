@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave.experiments.endless import Asked, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator

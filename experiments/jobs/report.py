@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from railweave.experiments.jobs.run import JobRow, JobsResult
 from rich.table import Table
+
+from railweave.experiments.jobs.run import JobRow, JobsResult
 
 
 def table(result: JobsResult) -> Table:

@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
-from railweave.experiments.messages import emit, rail_counts, run_worker, slices
-from railweave.hosts.communicator import Communicator
 
 import railweave
+from railweave.experiments.messages import emit, rail_counts, run_worker, slices
+from railweave.hosts.communicator import Communicator
 
 REPORT_EVERY_S = 1.0
 

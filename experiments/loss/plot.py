@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+
 from railweave.experiments.loss.run import Point
 
 SIZE_INCHES = (5.6, 3.9)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
 from railweave.experiments.scaling.run import ScalingResult
 
 PANEL_INCHES = (4.6, 3.6)

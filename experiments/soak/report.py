@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from rich.table import Table
+
 from railweave.experiments.soak.tally import Tally
 from railweave.experiments.units import format_bytes
-from rich.table import Table
 
 
 def table(tally: Tally) -> Table:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from railweave.experiments.endless import Asked, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.soak import problem as problems

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
 from railweave.experiments.striping.values import Call, Found, Row
 
 STEADY = 0.9  # of the calls after convergence: the others try what else there is

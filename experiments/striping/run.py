@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, start_job
 from railweave.experiments.messages import read

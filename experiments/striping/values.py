@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
 from railweave.experiments.striping.worker import Plan
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.model import Topology

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+import railweave
 from railweave.experiments.allreduce.problem import SCALES, Array, Problem, problem
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.options import parse_rails
-
-import railweave
 
 TOKEN = np.zeros(1, np.int32)
 

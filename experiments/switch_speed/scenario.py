@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 
 import finsy as fy
+
 from railweave.controller import tables, wire
 from railweave.controller.slots import SlotRange
 from railweave.controller.state import SwitchState, difference

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from railweave.experiments.training.run import Step
-from railweave.experiments.units import format_rate
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from railweave.experiments.training.run import Step
+from railweave.experiments.units import format_rate
 
 PLAIN_LINES = 10  # for the whole training, where output is not a terminal
 

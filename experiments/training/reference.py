@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
+
 from railweave.experiments.bounds import average_error_bound
 from railweave.experiments.training.model import Array, Digits, Training, TrainingOptions, load_digits
-from threadpoolctl import threadpool_limits
 
 SAFETY = 4
 MOVED_RUNS = 2

@@ -6,14 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 from railweave.experiments import timeline
 from railweave.experiments.accounting import RULE, RailAccount
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
 from railweave.experiments.units import format_bytes, format_rate
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:

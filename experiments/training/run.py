@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from railweave.experiments.accounting import RailAccount, account, chunks_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers, start_job

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from railweave.experiments.messages import emit, rail_counts, run_worker, slices
-from railweave.experiments.training.model import Training, TrainingOptions, load_digits
 
 import railweave
+from railweave.experiments.messages import emit, rail_counts, run_worker, slices
+from railweave.experiments.training.model import Training, TrainingOptions, load_digits
 
 
 def train(options: TrainingOptions, out: Path) -> None:

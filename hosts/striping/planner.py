@@ -15,6 +15,7 @@ from typing import Protocol
 
 from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class

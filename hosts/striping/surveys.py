@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave.hosts.striping.table import CostKey
 
 LANES = 64  # of every survey: 256 bytes, one packet on any rail

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from finsy.proto import p4d, p4i, p4r
+
 from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 from railweave.switch.options import SwitchError

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
+
 from railweave.switch.options import SwitchError, Tls
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 

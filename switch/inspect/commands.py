@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
 from railweave.switch.options import SwitchError, Tls
 
 if TYPE_CHECKING:
-    from railweave.switch.inspect.client import SwitchClient
     from rich.console import Console
+
+    from railweave.switch.inspect.client import SwitchClient
 
 _PLAIN_WIDTH = 160  # of tables in files and pipes
 

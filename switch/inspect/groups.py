@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 from finsy.proto import p4r
+
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 from railweave.switch.inspect.tables import call
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from finsy.proto import p4i
+
 from railweave.switch.options import SwitchError
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient
 

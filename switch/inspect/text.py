@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from railweave.switch.inspect.cells import RATES, runs
 from rich.console import Console
 from rich.table import Table
+
+from railweave.switch.inspect.cells import RATES, runs
 
 Row = dict[str, Any]
 _PER_LINE = 8  # cells of a register

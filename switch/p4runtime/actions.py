@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema

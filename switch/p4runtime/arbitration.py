@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r, rpc_status
 from google.protobuf.any_pb2 import Any
+
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
 from railweave.switch.p4runtime.roles import Scope, require_apart
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import meters, p4data
 from railweave.switch.p4runtime.direct import value as counter_value
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require

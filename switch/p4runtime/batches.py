@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, unimplemented
 from railweave.switch.p4runtime.roles import Scope, require_covered

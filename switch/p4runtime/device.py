@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
 from railweave.switch.p4runtime import arrays
 from railweave.switch.p4runtime.arrays import Counters, Meters, Registers

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
 from railweave.switch.p4runtime.schema import Schema

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import meters
 from railweave.switch.p4runtime.direct import default_has_none, value
 from railweave.switch.p4runtime.errors import invalid, require

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import invalid, require, unimplemented
 from railweave.switch.pipeline import Match, exact, lpm, optional, range_, ternary

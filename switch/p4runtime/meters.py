@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime.errors import Refused, invalid, require, unimplemented
 from railweave.switch.pipeline import MeterConfig
 

@@ -10,6 +10,7 @@ import time
 from functools import partial
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.p4runtime.stream import Streams

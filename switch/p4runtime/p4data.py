@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from finsy.proto import p4d, p4i, p4t
+
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import invalid, require
 

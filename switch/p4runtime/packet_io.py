@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import invalid, require
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from finsy.proto import p4r
+
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.p4runtime import reconcile
 from railweave.switch.p4runtime.device import Device

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import actions
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
 from railweave.switch.p4runtime.schema import Schema

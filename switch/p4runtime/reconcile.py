@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused, invalid
 from railweave.switch.p4runtime.roles import p4_id

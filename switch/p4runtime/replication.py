@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
 from railweave.switch.pipeline import Pipeline, Replica

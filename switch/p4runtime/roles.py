@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from finsy.proto import p4r, stratum
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
+
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
 
 _MAX_IDS = 65_536

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from finsy.proto import p4i
+
 from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import invalid, not_found, require
 from railweave.switch.program import Program, TableInfo

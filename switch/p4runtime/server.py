@@ -11,6 +11,7 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+
 from railweave.switch.options import SwitchError, Tls
 from railweave.switch.p4runtime.service import Service
 

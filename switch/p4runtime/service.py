@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
+
 from railweave.switch.options import DEFAULT_CPU_PORT
 from railweave.switch.p4runtime import batches
 from railweave.switch.p4runtime.arbitration import Arbitration

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime.arbitration import Arbitration, Notice
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require

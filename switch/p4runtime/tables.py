@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
+
 from railweave.switch.p4runtime import actions, matches
 from railweave.switch.p4runtime.direct import Direct
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require

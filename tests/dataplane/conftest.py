@@ -12,6 +12,7 @@ from dataplane.harness import Switch, WireSwitch, running
 from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import aggregation
 from dataplane.wire import delete_leftovers
+
 from railweave.switch.targets import TARGETS
 
 ALL = ["inprocess", *TARGETS]

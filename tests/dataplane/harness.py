@@ -30,6 +30,7 @@ from finsy import (
 )
 from finsy.p4entity import decode_entity
 from finsy.proto import p4r
+
 from railweave.switch.targets import Target
 
 PORTS = (1, 2, 3, 4)

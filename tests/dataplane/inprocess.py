@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataplane.harness import Frames, Switch
 from finsy import P4Schema
 from finsy.proto import p4r
+
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dataplane.harness import Program, Switch
+
 from railweave.p4src.artifacts import artifact
 
 FOLDER = Path(__file__).parent / "programs"

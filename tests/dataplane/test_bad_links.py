@@ -16,12 +16,13 @@ from dataplane import wire
 from dataplane.harness import links
 from dataplane.programs import PATCH
 from railweave._native import ports as native
-from railweave.switch.impairment import Impairment
-from railweave.switch.pipeline import Pipeline
-from railweave.switch.ports import PortError, Ports
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgReader, PcapReader
+
+from railweave.switch.impairment import Impairment
+from railweave.switch.pipeline import Pipeline
+from railweave.switch.ports import PortError, Ports
 
 DEADLINE_S = 5.0
 SOL_PACKET, PACKET_VNET_HDR = 263, 15

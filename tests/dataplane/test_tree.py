@@ -23,6 +23,7 @@ from dataplane.packets import (
     frame,
     open_frame,
 )
+
 from railweave.p4src.config import CONFIG
 
 

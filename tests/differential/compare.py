@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from differential.generate import Program
-from railweave.switch.errors import UnsupportedConstruct
-from railweave.switch.pipeline import Pipeline
 from vectors import bmv2
 from vectors.case import Case
 from vectors.embedded import Embedded
 from vectors.record import Refused, compile_program
 from vectors.steps import Frames, Packet, Step
+
+from railweave.switch.errors import UnsupportedConstruct
+from railweave.switch.pipeline import Pipeline
 
 CHUNK = 4096  # packets that are generated and compared at a time
 QUEUE = 40  # copies in one of BMv2's queues of 64 that are surely not lost

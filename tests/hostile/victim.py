@@ -12,6 +12,7 @@ from pathlib import Path
 from socket import socket
 
 from dataplane.harness import links, process
+
 from railweave.switch.targets import Embedded
 
 DEVICE = 1

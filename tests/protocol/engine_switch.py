@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from protocol.switch_model import PARENT, Membership, Output, Port
+
 from railweave.p4src.artifacts import artifact
 from railweave.switch.lowering import lower
 from railweave.switch.pipeline import Match, Pipeline, Replica, exact

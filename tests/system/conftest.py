@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from system.command import Command
+
 from railweave.topologies.errors import LabError
 from railweave.topologies.namespaces import require_tools
-from system.command import Command
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 from protocol.jobs import DEADLINE_S, StaticJob, StaticMembership
+from system.namespaces import inside
+from system.plane_network import PlaneNetwork
+
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.events import RailOffer
 from railweave.hosts.options import Options, parse_rails
-from system.namespaces import inside
-from system.plane_network import PlaneNetwork
 
 ELEMENTS = 100_000
 

@@ -19,14 +19,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+from system.summing import numbers
+
+import railweave
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab import Lab, LabOptions
 from railweave.topologies.model import Topology
 from railweave.topologies.namespaces import CONTROLLER_NODE
-from system.summing import numbers
-
-import railweave
 
 ELEMENTS = 1 << 14  # 64 KiB
 STUCK_S, DEADLINE_S = 6.0, 20.0  # of a call: until its statistics are shown, until it has failed

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
+from system.namespaces import inside, ip, namespace, path_of
+
 from railweave.topologies import counters
 from railweave.topologies.shaping import counting_queue
-from system.namespaces import inside, ip, namespace, path_of
 
 NIC = "eth0"
 WAIT_S = 30.0

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from system.plane_network import PlaneNetwork
+
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.reports import RailReport
-from system.plane_network import PlaneNetwork
 
 DEADLINE_S = 30.0
 SMALL, LARGE, FLOATS = 257, 300_001, 200_003  # elements: on one rail, and cut

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from railweave.switch.targets import TARGETS
 from system.command import Command
+
+from railweave.switch.targets import TARGETS
 
 Start = Callable[..., Command]
 

@@ -12,15 +12,16 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob
+from system.lone_rank import LoneRank, sum_until
+from system.namespaces import inside
+from system.plane_network import PlaneNetwork, plane_network
+from system.steady_calls import DEADLINE_S, LARGE, steady_calls
+
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import PeerLost, RailDown, RailweaveError
 from railweave.topologies import faults
 from railweave.topologies.faults import Fault
 from railweave.topologies.model import Plane
-from system.lone_rank import LoneRank, sum_until
-from system.namespaces import inside
-from system.plane_network import PlaneNetwork, plane_network
-from system.steady_calls import DEADLINE_S, LARGE, steady_calls
 
 RAILS = ("tcp", "rdma")
 EQUAL = {"tcp": 1, "rdma": 1}

@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from railweave.experiments.faults.run import WENT_ON, WORKER_KILLED
 from system.command import Command
+
+from railweave.experiments.faults.run import WENT_ON, WORKER_KILLED
 
 FAULTS = (WORKER_KILLED, "switch restart", "spine killed")
 

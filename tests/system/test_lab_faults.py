@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from system.namespaces import inside
+
 from railweave.topologies import faults
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.faults import Fault
@@ -19,7 +21,6 @@ from railweave.topologies.injection import Injection
 from railweave.topologies.lab import Lab, LabOptions
 from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
-from system.namespaces import inside
 
 DEADLINE_S = 60.0
 SILENCE_S = 0.02  # what has not come by then was lost: the way takes microseconds

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from railweave.switch.targets import TARGETS
 from system.command import Command
+
+from railweave.switch.targets import TARGETS
 
 Start = Callable[..., Command]
 RAIL_KEYS = {"name", "agent_bytes", "interface_bytes", "goodput_bps", "share", "retransmissions"}

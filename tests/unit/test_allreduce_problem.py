@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from railweave.experiments.allreduce.problem import DTYPES, OPS, SCALES, Array, problem, shard_elements
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from railweave.switch import bmv2
 from railweave.switch.impairment import Impairment
 from railweave.switch.options import SwitchError, SwitchOptions

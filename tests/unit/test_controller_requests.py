@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from railweave.controller import requests, resuming
 from railweave.controller.errors import InvalidRequest
 from railweave.topologies.planes import planes

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from railweave.controller.errors import Refused
 from railweave.controller.slots import FIRST_START, HALF, SlotRange, SlotSpace, newer
 

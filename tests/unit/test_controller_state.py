@@ -10,6 +10,7 @@ import finsy as fy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from railweave.controller import desired, tables, wire
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss

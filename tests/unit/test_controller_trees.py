@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
+
 from railweave.controller import desired, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.errors import Refused

@@ -6,6 +6,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from vectors.case import case
+from vectors.steps import Packet
+
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline import (
     CounterValue,
@@ -19,8 +22,6 @@ from railweave.switch.pipeline import (
     range_,
     ternary,
 )
-from vectors.case import case
-from vectors.steps import Packet
 
 RECORDED = ("arithmetic", "parsing", "tables", "state")
 

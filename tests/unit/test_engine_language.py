@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from vectors.case import case
+
 from railweave.switch.errors import InvalidProgram, TableFull
 from railweave.switch.lowering.messages import fill, places
 from railweave.switch.pipeline import Match, Pipeline, exact, lpm, range_, ternary
-from vectors.case import case
 
 
 def load(name: str) -> Pipeline:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from railweave.experiments.errors import OptionError
 from railweave.experiments.failover import kinds, run
 from railweave.experiments.failover.figures import CALM_S, Window, curve, figures

@@ -8,8 +8,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from railweave.switch.pipeline import Pipeline
 from vectors.case import case
+
+from railweave.switch.pipeline import Pipeline
 
 WIDE = slice(34 + 31, 34 + 39)  # where the program puts the hash of its 64-bit field, and 3
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from railweave._native import ina
+
 from railweave.p4src.config import CONFIG
 
 FIELDS = {

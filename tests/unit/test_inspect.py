@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
+from typer.testing import CliRunner, Result
+
 from railweave.switch.cli import app
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
@@ -20,7 +22,6 @@ from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchError
 from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
-from typer.testing import CliRunner, Result
 
 Run = Callable[..., Awaitable[Result]]
 

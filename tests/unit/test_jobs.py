@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from railweave.experiments.errors import OptionError
 from railweave.experiments.jobs.report import as_json, utilisations
 from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, Span, result_of

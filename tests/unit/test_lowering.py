@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from railweave._native.engine import Engine, InvalidPlan
+from vectors.case import case
+
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
 from railweave.switch.pipeline import Pipeline
-from vectors.case import case
 
 NAMES = (
     "arithmetic",

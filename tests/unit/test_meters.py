@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from railweave.switch.pipeline import MeterConfig, Pipeline, exact
 from vectors.case import case
+
+from railweave.switch.pipeline import MeterConfig, Pipeline, exact
 
 HEADERS = 11 + 63
 COLOR = 11 + (1 + 7 + 33 + 64 + 71 + 208) // 8  # behind the results of registers

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from railweave.switch.pipeline import Digest, Pipeline, exact, range_, ternary
 from vectors.case import case
+
+from railweave.switch.pipeline import Digest, Pipeline, exact, range_, ternary
 
 CPU = 510
 

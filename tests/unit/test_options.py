@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.options import Options, RailSpec, options_from
 

@@ -21,6 +21,7 @@ from finsy import (
     SwitchOptions,
 )
 from p4runtime_clients import DEVICE, JSON, P4INFO, A, B, Served, Server, to_port
+
 from railweave.switch.p4runtime.service import API_VERSION
 
 

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4runtime_clients import ENTITIES, ROUTER, SCHEMAS, A, B, files, to_port, update
 from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN
+
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.pipeline import Pipeline

@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client, codes, encode, to_port, update
+
 from railweave.switch.options import SwitchError, Tls
 from railweave.switch.p4runtime import arbitration
 from railweave.switch.p4runtime.server import listen

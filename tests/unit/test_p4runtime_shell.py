@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from p4runtime_clients import DEVICE, ENTITIES, Served, Server, files
-from railweave.switch.pipeline import Pipeline
 from typer.testing import CliRunner
 
 from railweave import shell_environment
 from railweave.commands.shell import app
+from railweave.switch.pipeline import Pipeline
 
 SESSION = Path(__file__).parent / "shell" / "session.py"
 FRAME = bytes.fromhex("020000000001 020000000002 1234") + b"from the wire".rjust(60, b".")

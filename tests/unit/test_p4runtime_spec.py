@@ -25,6 +25,7 @@ from p4runtime_clients import (
     to_port,
     update,
 )
+
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
 

@@ -18,6 +18,7 @@ from finsy import (
 from finsy.proto import U128, p4r, stratum
 from google.protobuf.any_pb2 import Any
 from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Served, Server, client, codes, update
+
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Digest, Pipeline

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from railweave.p4src.artifacts import BUILD_ROOT, PROFILES, SOURCES_RECORD, artifact, source_hashes
 from railweave.p4src.compile import COMPILER, CompileError, compile_all, compiler_version
 from railweave.p4src.config import CONFIG, SOURCE_ROOT, read_config

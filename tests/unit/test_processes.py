@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from railweave.topologies.errors import LabError
 from railweave.topologies.processes import Child, Event, Exit, Line, last_line
 

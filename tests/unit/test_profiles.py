@@ -6,9 +6,10 @@ from __future__ import annotations
 import struct
 
 import pytest
+from vectors.case import case
+
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
 from railweave.switch.pipeline import Group, GroupMember, Pipeline, WeightedAction, exact, lpm
-from vectors.case import case
 
 ONCE = 5  # byte of the header that comes back
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from railweave.v1 import controller_pb2, controller_pb2_grpc, switch_pb2, switch_pb2_grpc
 
 PROTO = Path(__file__).parents[2] / "proto"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from railweave.topologies.record import Identity, RunRecord, sweep
 
 WAIT = [sys.executable, "-c", "import sys; sys.stdin.read()"]

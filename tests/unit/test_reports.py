@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+
 from railweave.experiments import timeline
 from railweave.experiments.accounting import account, chunks_of
 from railweave.experiments.allreduce import report as bench_report
@@ -25,7 +27,6 @@ from railweave.experiments.training.progress import TrainingProgress
 from railweave.experiments.training.reference import Reference
 from railweave.topologies.counters import InterfaceCounters
 from railweave.topologies.planes import planes
-from rich.console import Console
 
 TWO = planes(2, ("ina", "tcp"))
 

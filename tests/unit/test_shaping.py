@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from railweave.topologies import counters
 from railweave.topologies.shaping import FRAME, TokenBucket, bridge_loss_rules
 

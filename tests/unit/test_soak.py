@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+
 from railweave.experiments.soak.problem import (
     COLLECTIVES,
     DTYPES,

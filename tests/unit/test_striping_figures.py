@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from railweave.cli import build
 from railweave.experiments.errors import OptionError
 from railweave.experiments.striping import plot, report, run
 from railweave.experiments.striping.run import _Gathered
 from railweave.experiments.striping.values import Call, Case, Found, Row
 from railweave.experiments.striping.worker import Plan
-from typer.testing import CliRunner
-
-from railweave.cli import build
 
 MIB = 1 << 20
 M = 10**6

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from protocol.striped_job import StripedJob, VirtualRail, ideal_shares
+
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping import Planner, StripedRail, planner_for, saved

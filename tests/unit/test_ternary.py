@@ -9,9 +9,10 @@ import random
 from dataclasses import dataclass
 
 import pytest
+from vectors.case import case
+
 from railweave.switch.errors import DuplicateEntry
 from railweave.switch.pipeline import Pipeline, exact, lpm, range_, ternary
-from vectors.case import case
 
 TOP = (1 << 24) - 1  # of the range field
 RESULT = 22 + 2  # where action r writes its parameter

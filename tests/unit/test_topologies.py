@@ -9,6 +9,7 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 import yaml
+
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology, Trunk

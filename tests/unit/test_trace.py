@@ -7,13 +7,14 @@ import json
 
 import pytest
 from railweave._native.engine import InvalidPlan
+from vectors.case import Case, case, cases
+from vectors.embedded import Embedded
+from vectors.steps import Packet
+
 from railweave.p4src.artifacts import artifact
 from railweave.switch.lowering import lower_noting
 from railweave.switch.pipeline import Pipeline, Replica, TraceBusy, exact
 from railweave.switch.trace import Trace, render
-from vectors.case import Case, case, cases
-from vectors.embedded import Embedded
-from vectors.steps import Packet
 
 
 def load(name: str) -> Pipeline:

@@ -7,9 +7,10 @@ import json
 import struct
 
 import pytest
+from vectors.case import case
+
 from railweave.switch.errors import UnsupportedConstruct
 from railweave.switch.pipeline import Pipeline, Replica
-from vectors.case import case
 
 DO = 0x8000
 

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+
 from railweave.experiments.training import reference as reference_module
 from railweave.experiments.training.model import (
     Digits,

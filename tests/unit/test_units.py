@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 

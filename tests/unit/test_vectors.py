@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import pytest
-from railweave.switch.pipeline import Pipeline
 from vectors.case import Case, cases
 from vectors.embedded import Embedded
 from vectors.steps import Packet
+
+from railweave.switch.pipeline import Pipeline
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 from typing import Any
 
+from vectors import steps
+from vectors.steps import Frames, MatchValues, Packet, Step, Values
+
 from railweave.switch.pipeline import (
     Match,
     MeterConfig,
@@ -20,8 +23,6 @@ from railweave.switch.pipeline import (
     ternary,
 )
 from railweave.switch.program import KeyField, MatchType, TableInfo
-from vectors import steps
-from vectors.steps import Frames, MatchValues, Packet, Step, Values
 
 
 class Embedded:

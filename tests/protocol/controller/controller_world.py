@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 from fake_switch import FakeSwitch
+
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.server import ControllerOptions, RunningController, serve
 from railweave.topologies.model import Topology

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
+
 from railweave.hosts import bootstrap, errors
 from railweave.hosts.bootstrap import Membership, RailOffer
 from railweave.hosts.events import Decision

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from controller_world import at_address
 from fake_switch import FakeSwitch
+
 from railweave.topologies.planes import planes
 from railweave.topologies.serialize import to_yaml
 

@@ -16,6 +16,7 @@ from ipaddress import IPv4Address
 
 import pytest
 from controller_world import checksum
+
 from railweave.controller import desired
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation

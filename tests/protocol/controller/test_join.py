@@ -8,6 +8,7 @@ import asyncio
 import grpc
 import pytest
 from controller_world import World, new_world
+
 from railweave.v1 import controller_pb2 as pb
 
 Status = grpc.StatusCode

@@ -11,11 +11,12 @@ from typing import Any
 import grpc
 import pytest
 from controller_world import World, controller_of, running_switches
+from watcher import Watcher, watched
+
 from railweave.controller.quotas import Quota, Quotas
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
-from watcher import Watcher, watched
 
 RANKS = 4
 LEAF_SPINE = leaf_spine(racks=2, hosts=2, spines=2, rails=("ina", "tcp"))

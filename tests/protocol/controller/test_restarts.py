@@ -11,12 +11,13 @@ import grpc
 import pytest
 from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
+from watcher import Watcher, watched
+
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
 from railweave.controller.slots import FIRST_START
 from railweave.v1 import controller_pb2 as pb
-from watcher import Watcher, watched
 
 
 @asynccontextmanager

@@ -16,6 +16,8 @@ import grpc
 import pytest
 from controller_world import World, at_address, checksum
 from finsy.proto import p4r_grpc
+from watcher import Watcher
+
 from railweave.controller.server import ControllerOptions, serve
 from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src.artifacts import PROFILES
@@ -24,7 +26,6 @@ from railweave.switch.pipeline import Pipeline
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
-from watcher import Watcher
 
 HOSTS = 4
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from controller_world import World, controller_of, new_world, running_switches
 from prometheus_client.parser import text_string_to_metric_families
+from watcher import watched
+
 from railweave.controller.errors import ControllerError
 from railweave.controller.quotas import Quota, Quotas, read
 from railweave.topologies.clos import leaf_spine
 from railweave.v1 import controller_pb2 as pb
-from watcher import watched
 
 LEAF_SPINE = leaf_spine(racks=2, hosts=2, spines=2, rails=("ina", "tcp"))
 

@@ -8,8 +8,9 @@ import asyncio
 import grpc
 import pytest
 from controller_world import new_world
-from railweave.v1 import controller_pb2 as pb
 from watcher import Watcher, watched
+
+from railweave.v1 import controller_pb2 as pb
 
 
 def test_a_broken_stream_is_a_lost_rank_and_every_peer_hears_at_once(run) -> None:

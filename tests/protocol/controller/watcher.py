@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 from controller_world import World
+
 from railweave.v1 import controller_pb2 as pb
 
 
