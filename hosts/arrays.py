@@ -9,8 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from railweave._native.collectives import DType
 
+from railweave._native.collectives import DType
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

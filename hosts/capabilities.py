@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from railweave._native.collectives import Collective, DType, ReduceOp
-
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Reason
 

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from railweave._native.collectives import Collective, ReduceOp
 
+from railweave._native.collectives import Collective, ReduceOp
 from railweave.hosts.arrays import Array, input_array, output_array
 from railweave.hosts.capabilities import OPS
 from railweave.hosts.errors import InvalidOption

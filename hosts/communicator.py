@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+
 from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import Collective, ReduceOp
-
 from railweave.hosts.arrays import Array
 from railweave.hosts.collectives import Collectives
 from railweave.hosts.decisions import Ledger, Reason, Verdict

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from railweave._native.agent import Failure, FailureKind
-
 from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailDown, RailweaveError
 
 

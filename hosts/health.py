@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Failure, FailureKind
-
 from railweave.hosts.decisions import Reason, Verdict
 
 if TYPE_CHECKING:
     from railweave._native.agent import Agent, RailState
-
     from railweave.hosts.rails import Opening
     from railweave.hosts.trees import Trees
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from railweave._native.collectives import Collective
-
 from railweave.hosts.errors import InvalidOption
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from railweave._native.agent import Agent
-
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer
 from railweave.hosts.failures import raise_failure

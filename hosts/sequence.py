@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.collectives import Collective, ReduceOp
-
 from railweave.hosts.arrays import DTYPES, Array, as_bits
 from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.failures import raise_failure
 
 if TYPE_CHECKING:
     from railweave._native.agent import Agent, Change
-
     from railweave.hosts.health import Health
     from railweave.hosts.striping import Plan, Planner
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Agent, Failure, FailureKind, Stall
-
 from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import cast
 
 from railweave._native import ports as native
-
 from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
 from railweave.switch.options import MAX_SUPER_PACKET_BYTES
 from railweave.switch.pipeline import Pipeline

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from railweave._native.collectives import Collective
 
+from railweave._native.collectives import Collective
 from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.experiments.errors import OptionError

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import finsy as fy
-from railweave._native import load as native
 
+from railweave._native import load as native
 from railweave.experiments.errors import OptionError
 from railweave.experiments.switch_speed.alone import WrongResult
 from railweave.experiments.switch_speed.scenario import (

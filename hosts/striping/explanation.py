@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
-
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import size_class

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
-
 from railweave.hosts.decisions import Reason, Tally, Verdict
 
 if TYPE_CHECKING:

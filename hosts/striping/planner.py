@@ -15,7 +15,6 @@ from typing import Protocol
 
 from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
-
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railweave._native.collectives import Collective
-
 from railweave.hosts.limits import limit_bps
 from railweave.hosts.striping.costs import Line
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railweave._native.collectives import Collective, DType
-
 from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from railweave._native.engine import ALGORITHMS
-
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.actions import Effect, Statement, reads
 from railweave.switch.lowering.code import Label

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from railweave._native.engine import OPS
-
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.expr import Graph, mask
 from railweave.switch.lowering.fields import Headers

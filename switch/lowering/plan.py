@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave._native.engine import NONE, OPS, PLAN_MAGIC
-
 from railweave.switch.lowering.code import Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
 from railweave.switch.lowering.emit import Emitter

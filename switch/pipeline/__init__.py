@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from railweave._native.engine import InvalidPlan
-
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering import lower
 from railweave.switch.pipeline.arrays import Arrays

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from railweave._native.engine import Engine
-
 from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.values import Number, as_int
 from railweave.switch.program import Action, Program, TableInfo

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from railweave._native.engine import NONE
-
 from railweave.switch.errors import TableFull
 from railweave.switch.lowering.messages import fill
 from railweave.switch.pipeline.base import Base

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 
 from railweave._native.engine import NO_PORT
-
 from railweave.switch.pipeline.base import Base
 from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.values import Digest

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from railweave._native.engine import GROUP
-
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
 from railweave.switch.pipeline.base import Base, arguments, words
 from railweave.switch.pipeline.values import Group, GroupMember, Member, Params, Target

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from railweave._native.engine import NONE
-
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline.base import arguments
 from railweave.switch.pipeline.matches import Match, encode, normalise

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from railweave._native.engine import MAX_TRACE_PACKETS
-
 from railweave.switch.lowering import lower_noting
 from railweave.switch.pipeline.base import Base
 from railweave.switch.trace import Reader, Trace

@@ -15,11 +15,11 @@ import pytest
 from dataplane import wire
 from dataplane.harness import links
 from dataplane.programs import PATCH
-from railweave._native import ports as native
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgReader, PcapReader
 
+from railweave._native import ports as native
 from railweave.switch.impairment import Impairment
 from railweave.switch.pipeline import Pipeline
 from railweave.switch.ports import PortError, Ports

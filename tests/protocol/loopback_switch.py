@@ -9,6 +9,7 @@ import socket
 import threading
 
 from protocol.switch_model import Membership, SwitchModel
+
 from railweave._native import ina
 
 GROUP, SLOTS, LANES = 9, 64, 16

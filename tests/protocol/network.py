@@ -15,6 +15,7 @@ from typing import Protocol
 
 from protocol.engine_switch import EngineSwitch, Station, host_station, switch_station
 from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
+
 from railweave._native import ina
 
 MICROSECOND = 1_000

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import Collective, DType, ReduceOp
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from protocol.recovery_network import MILLISECOND, Event, Network
+
 from railweave._native import recovery
 
 HOLD = 250 * MILLISECOND  # a rail that went down is fit for so long before it is tried

@@ -12,6 +12,7 @@ from functools import partial
 from protocol.recovery_hosts import Host
 from protocol.recovery_network import MILLISECOND, SECOND, Network, Path
 from protocol.recovery_schedules import Schedule
+
 from railweave._native import recovery
 
 SHAPES = ((2, 2), (4, 2), (8, 3))  # ranks, rails

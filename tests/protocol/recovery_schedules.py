@@ -24,6 +24,7 @@ from functools import partial
 
 from protocol.recovery_hosts import Host, Ledger
 from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
+
 from railweave._native import recovery
 
 PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
 from railweave._native.collectives import DType, ReduceOp
 
 Array = npt.NDArray[Any]

@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave._native.agent import Call
 from railweave._native.calls import Calls, Slice
 from railweave._native.collectives import Collective, DType, ReduceOp

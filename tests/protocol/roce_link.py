@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from railweave._native import roce
 from railweave._native.roce import Completion, Operation, QueuePair, QueuePairOptions
 

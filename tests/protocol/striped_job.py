@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 
+from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.striping import Planner, StripedRail

@@ -22,6 +22,7 @@ from protocol.reference import (
     scattered_by_bruck,
     scattered_by_ring,
 )
+
 from railweave._native import collectives
 from railweave._native.collectives import Call, Collective, DType, ReduceOp
 

@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from railweave._native.collectives import DType
 
+from railweave._native.collectives import DType
 from railweave.hosts.arrays import DTYPES, NAMES
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 from protocol.jobs import StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+
 from railweave._native import ina
 from railweave._native.collectives import DType
-
 from railweave.hosts.arrays import DTYPES, NAMES
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from protocol.network import MILLISECOND, SECOND, Link, Network, build
 from protocol.oracle import expected
 from protocol.test_ina import LINKS, OPS, STARTS, TREES, all_have, random_inputs, spoil
+
 from railweave._native.collectives import Collective
 
 Array = npt.NDArray[Any]

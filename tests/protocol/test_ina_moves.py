@@ -21,6 +21,7 @@ from protocol.network import (
 )
 from protocol.oracle import expected
 from protocol.test_ina import BOUND, all_have, assert_bits, random_inputs, start_all
+
 from railweave._native import ina
 
 LANES = 8

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
+
 from railweave._native import ina
 
 ADDRESS = own_address()

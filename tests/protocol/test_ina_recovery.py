@@ -28,6 +28,7 @@ from protocol.network import (
 from protocol.oracle import expected
 from protocol.switch_model import RESULT, Packet
 from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
+
 from railweave._native import ina
 
 LANES = 8

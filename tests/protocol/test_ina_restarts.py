@@ -22,6 +22,7 @@ from protocol.network import (
 )
 from protocol.oracle import Array, expected
 from protocol.test_ina import BOUND, assert_bits, random_inputs
+
 from railweave._native import ina
 
 LANES = 8

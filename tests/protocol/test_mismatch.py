@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from protocol.jobs import StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
-from railweave._native import ina
 
+from railweave._native import ina
 from railweave.hosts.arrays import DTYPES
 from railweave.hosts.capabilities import INA_DTYPES, INA_OPS, OPS
 from railweave.hosts.communicator import Communicator

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.rail_world import DEADLINE_S, SPOILT, TOKEN, World, tcp_world
+
 from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from protocol.recovering import DEADLINE_S, Job, Rank
+
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from protocol.recovering import Job, Rank
+
 from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp
 

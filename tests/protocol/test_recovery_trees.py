@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
-from railweave._native import ina
 
+from railweave._native import ina
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, LeaseLost

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol.repair_world import World
+
 from railweave._native.agent import Call
 from railweave._native.calls import Calls
 from railweave._native.collectives import DType, ReduceOp

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol.roce_link import MS, Pair, Weather, address, buffer
+
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol.roce_link import MS, Pair, Weather
+
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
 

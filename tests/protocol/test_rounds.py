@@ -11,6 +11,7 @@ from protocol.recovery_hosts import Host
 from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
 from protocol.recovery_pauses import SHAPES, pauses_ms
 from protocol.recovery_schedules import Schedule, replay_command, run_seed
+
 from railweave._native import recovery
 
 SEEDS = range(300)

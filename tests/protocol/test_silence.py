@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob
+
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import DType, ReduceOp
-
 from railweave.hosts.communicator import Communicator
 
 TIMEOUT_S = 1.0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protocol.striped_job import StripedJob, Taken, VirtualRail, ideal_shares
-from railweave._native.collectives import Collective, DType, ReduceOp
 
+from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping.classes import SHORT_BYTES
 from railweave.hosts.striping.states import ClassState, RailState

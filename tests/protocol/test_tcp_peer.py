@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import DType, ReduceOp
 

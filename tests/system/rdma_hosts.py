@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from railweave._native.agent import Agent, Call
-from railweave._native.collectives import DType, ReduceOp
 from system.namespaces import inside, ip, namespace, path_of
 
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import DType, ReduceOp
 from railweave.topologies import counters
 from railweave.topologies.shaping import counting_queue
 

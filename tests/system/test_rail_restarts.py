@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 from protocol.rail_world import TOKEN, World
-from railweave._native.agent import FailureKind
-from railweave._native.rails import Rails
 from system.namespaces import inside, ip
 from system.rdma_hosts import NIC, Hosts, bridged
+
+from railweave._native.agent import FailureKind
+from railweave._native.rails import Rails
 
 RANKS = 3
 COUNTS = (1, 1000, 200_000)

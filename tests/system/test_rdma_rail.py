@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from railweave._native import roce
-from railweave._native.agent import Agent, FailureKind
 from system.namespaces import inside
 from system.rdma_hosts import NIC, RAIL, WAIT_S, Hosts, Job, bridged, job
+
+from railweave._native import roce
+from railweave._native.agent import Agent, FailureKind
 
 RANKS = 4
 

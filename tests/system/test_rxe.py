@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from railweave._native import roce
-from railweave._native.roce import Completion, CompletionKind, Operation, QueuePair, QueuePairOptions, Status
 from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
 from system.namespaces import inside
 from system.rxe import guest as rxe
 from system.rxe.guest import Guest
 from system.rxe.kernel import KernelMissing, find_kernel
+
+from railweave._native import roce
+from railweave._native.roce import Completion, CompletionKind, Operation, QueuePair, QueuePairOptions, Status
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
 SIZES = [0, 1, 5, 1024, 1025, 100_000, 1 << 20]

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from railweave._native.collectives import Collective, DType, ReduceOp
 
+from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts import capabilities
 from railweave.hosts.decisions import Reason
 from railweave.hosts.limits import limit_bps, payload_fraction

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from protocol import oracle
+
 from railweave._native import ina
 
 BIAS = 127

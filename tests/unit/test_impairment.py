@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railweave._native import ports
 
+from railweave._native import ports
 from railweave.switch.impairment import Impairment, parse_impairments
 from railweave.switch.options import SwitchError, parse_pcap
 

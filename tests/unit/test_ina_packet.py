@@ -8,8 +8,8 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native import ina
 
+from railweave._native import ina
 from railweave.p4src.config import CONFIG
 
 FIELDS = {

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
+
 from railweave._native import load
 
 LANES, HEADER = 64, 16

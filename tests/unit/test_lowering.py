@@ -10,9 +10,9 @@ import struct
 from typing import Any
 
 import pytest
-from railweave._native.engine import Engine, InvalidPlan
 from vectors.case import case
 
+from railweave._native.engine import Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph

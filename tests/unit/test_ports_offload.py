@@ -8,11 +8,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native import ports
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
+
+from railweave._native import ports
 
 NEEDS_CHECKSUM = 1
 TCP4, TCP6, UDP_L4, UFO, ECN = 1, 4, 5, 3, 0x80

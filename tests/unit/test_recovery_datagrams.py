@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from railweave._native import recovery
 from railweave._native.recovery import Datagram, Options, Recovery, Refusal
 

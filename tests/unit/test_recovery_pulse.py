@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from railweave._native.recovery import Options, Pulse
 
 MS = 1_000_000

@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+
 from railweave._native.recovery import (
     LaneInput,
     LaneOrder,

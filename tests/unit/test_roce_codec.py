@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native import roce
-from railweave._native.roce import FrameFault, Inside, Opcode, Operation
 from scapy.contrib.roce import AETH, BTH, _bth_opcodes
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+
+from railweave._native import roce
+from railweave._native.roce import FrameFault, Inside, Opcode, Operation
 
 PATH = roce.Path(
     bytes.fromhex("020000000101"), bytes.fromhex("020000000102"), 0x0A010001, 0x0A010002, source_port=0xC123

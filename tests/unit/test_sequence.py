@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
-
 from railweave.hosts.decisions import Tally
 from railweave.hosts.errors import InvalidOption, RailDown, RailweaveError
 from railweave.hosts.sequence import CallSequence

@@ -8,8 +8,8 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native.collectives import Collective, DType
 
+from railweave._native.collectives import Collective, DType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.costs import Fit, Line, RailCost
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, choose, cut, time_of, water_fill

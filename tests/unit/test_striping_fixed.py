@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from railweave._native.collectives import Collective, DType, ReduceOp
 
+from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.decisions import Ledger, Reason
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps, payload_fraction

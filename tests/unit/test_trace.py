@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from railweave._native.engine import InvalidPlan
 from vectors.case import Case, case, cases
 from vectors.embedded import Embedded
 from vectors.steps import Packet
 
+from railweave._native.engine import InvalidPlan
 from railweave.p4src.artifacts import artifact
 from railweave.switch.lowering import lower_noting
 from railweave.switch.pipeline import Pipeline, Replica, TraceBusy, exact

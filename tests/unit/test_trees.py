@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from railweave._native.agent import Failure
 
+from railweave._native.agent import Failure
 from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp
 from railweave.hosts.trees import Trees
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from railweave._native.roce import Endpoint
 from system.namespaces import inside, ip, namespace
+
+from railweave._native.roce import Endpoint
 
 from .initramfs import Initramfs, find_program
 from .kernel import Kernel
