@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, EPILOGS
 from railweave.switch.options import (
-    DEFAULT_CPU_PORT,
     DROP_PORT,
     MAX_SUPER_PACKET_BYTES,
-    SwitchError,
     SwitchOptions,
     Tls,
     parse_interfaces,
@@ -63,8 +62,11 @@ def switch(
         ),
     ] = MAX_SUPER_PACKET_BYTES,
     cpu_port: Annotated[
-        int, typer.Option(min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller.")
-    ] = DEFAULT_CPU_PORT,
+        int | None,
+        typer.Option(
+            min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller; default: none."
+        ),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the P4Runtime server (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     tls_ca: Annotated[

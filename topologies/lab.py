@@ -28,6 +28,7 @@ from railweave.topologies.namespaces import (
 from railweave.topologies.planes import CONTROLLER_ADDRESS, CONTROLLER_PORT
 from railweave.topologies.processes import Child, Event, Exit, Line
 from railweave.topologies.record import RunRecord, sweep
+from railweave.topologies.serialize import to_yaml
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Lab:
         for leftovers in sweep():
             log.warning("%s", leftovers)
         self._options.out.mkdir(parents=True, exist_ok=True)
-        (self._options.out / "topology.yaml").write_text(self.topology.to_yaml())
+        (self._options.out / "topology.yaml").write_text(to_yaml(self.topology))
         self._record = RunRecord(self._options.out)
         try:
             await self._start()

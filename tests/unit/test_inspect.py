@@ -15,11 +15,11 @@ from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
 
 from railweave.switch.cli import app
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
-from railweave.switch.options import SwitchError
 from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
 
