@@ -40,7 +40,7 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
     ChannelOwner& owner = *this;
     ChannelListener& listener = listeners_.emplace_back(owner, ChannelId{.rail = index});
     try {
-      rails_.push_back(make(index, loop_, listener));
+      rails_.push_back(make(loop_, listener));
     } catch (...) {
       listeners_.pop_back();
       throw;

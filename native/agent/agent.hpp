@@ -68,8 +68,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  /// What a rail needs to be made: its index, and where to report.
-  using RailFactory = std::function<std::unique_ptr<Rail>(std::size_t index, EventLoop&, RailListener&)>;
+  /// Makes a rail that reports to the listener.
+  using RailFactory = std::function<std::unique_ptr<Rail>(EventLoop&, RailListener&)>;
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
   /// Runs `task` on the loop's thread, and hands on what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);

@@ -22,13 +22,9 @@ class ChannelListener final : public RailListener {
  public:
   ChannelListener(ChannelOwner& owner, ChannelId channel) : owner_(owner), channel_(channel) {}
 
-  void slice_done(std::size_t, std::uint64_t id, Time now) override { owner_.slice_done(channel_, id, now); }
-  void rail_failed(std::size_t, const Failure& failure, Time now) override {
-    owner_.rail_failed(channel_, failure, now);
-  }
-  void stalled(std::size_t, const Stall& stall, Time now) override {
-    owner_.stalled(channel_.rail, stall, now);
-  }
+  void slice_done(std::uint64_t id, Time now) override { owner_.slice_done(channel_, id, now); }
+  void rail_failed(const Failure& failure, Time now) override { owner_.rail_failed(channel_, failure, now); }
+  void stalled(const Stall& stall, Time now) override { owner_.stalled(channel_.rail, stall, now); }
   std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
     return owner_.pending_call(channel_, op_index);
   }

@@ -61,7 +61,7 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
                                                   .rail = nullptr,
                                                   .broken = {},
                                                   .standing = {}});
-    repair.rail = std::make_unique<RingRail>(rail, std::move(transport), repair.listener,
+    repair.rail = std::make_unique<RingRail>(std::move(transport), repair.listener,
                                              RingRailOptions{.rate_bps = rate_bps});
     mains_.push_back({.rail = nullptr, .interface = at.interface});
     return port;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks' tables of calls on rails that a schedule kills and revives, with the memory that slices would touch.
 
-Stands where rails and the recovery machine stand: the k-th slice of a channel makes one collective on all ranks,
+Stands where rails and the recovery machine stand: the k-th slice of a channel is one collective of all ranks,
 ranks stop one after the other before a decision, learn of it one after the other, and go on in between.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from protocol.loopback_switch import CHANNELS, GROUP, SLOTS, LoopbackSwitch, own_address
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.rail_world import DEADLINE_S, SPOILT, TOKEN, World, tcp_world
 
 from railweave._native.agent import FailureKind
@@ -69,7 +69,7 @@ def ina_world(seed: int = 0) -> World:
     world = World(3, Rails(3), seed, counts=(1, 100, 10_000))
     members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(3)]
     for rank in range(3):
-        world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, channels=CHANNELS)
+        world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
         world.rails.connect_tcp(rank, TOKEN, members)
     world.run(world.all_ready)
     return world
