@@ -61,6 +61,14 @@ def switch(
             help="Longest run of like UDP packets sent as one; short on slow links, 0 sends each alone.",
         ),
     ] = MAX_SUPER_PACKET_BYTES,
+    exact_bytes: Annotated[
+        bool,
+        typer.Option(
+            "--exact-bytes",
+            help="Packets leave as the program wrote them, to the bit: those without UDP checksum, or with"
+            " IPv4 ids that do not count up, are not sent as one. Slower.",
+        ),
+    ] = False,
     cpu_port: Annotated[
         int | None,
         typer.Option(
@@ -104,6 +112,7 @@ def switch(
             program=program,
             p4info=p4info,
             super_packet_bytes=super_packet_bytes,
+            exact_bytes=exact_bytes,
             cpu_port=cpu_port,
             tls=Tls.of(tls_cert, tls_key, tls_ca),
             impairments=parse_impairments(impair or [], interfaces),

@@ -34,7 +34,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
     try:
-        ports = Ports(options.interfaces, options.super_packet_bytes)
+        ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
         for (port, direction), impairment in options.impairments.items():
             ports.set_impairment(port, direction, impairment)
         for port, folder in options.pcap.items():

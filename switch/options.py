@@ -44,6 +44,7 @@ class SwitchOptions:
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # longest run of like packets sent as one
+    exact_bytes: bool = False  # only runs that the kernel cuts into the very packets of the program
     impairments: Mapping[tuple[int, Direction], Impairment] = field(default_factory=dict)
     pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for what passes, by port
     cpu_port: int | None = None  # of packet-in and packet-out; no interface may have it
