@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from railweave.experiments.messages import read
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.lab import Lab
 
 Log = TypeVar("Log")
 

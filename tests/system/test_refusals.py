@@ -107,7 +107,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 def test_without_root_nothing_is_tried() -> None:
     script = """
 import os
-from railweave.topologies.namespaces import require_tools
+from railweave.topologies.lab.namespaces import require_tools
 os.setuid(65534)
 require_tools()
 """

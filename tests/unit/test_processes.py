@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from railweave.topologies.errors import LabError
-from railweave.topologies.processes import Child, Event, Exit, Line, last_line
+from railweave.topologies.lab.processes import Child, Event, Exit, Line, last_line
 
 
 def python(script: str) -> list[str]:
@@ -117,7 +117,7 @@ def test_children_die_with_their_parent(tmp_path: Path) -> None:
     script = f"""
 import asyncio, os, signal
 from pathlib import Path
-from railweave.topologies.processes import Child
+from railweave.topologies.lab.processes import Child
 async def main():
     log = Path({str(tmp_path / "c.log")!r})
     child = await Child.start("c", {grandchild!r}, log, asyncio.Queue())

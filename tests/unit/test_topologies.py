@@ -12,9 +12,9 @@ import yaml
 
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.model import Topology, Trunk
 from railweave.topologies.named import named
-from railweave.topologies.namespaces import interface_of_port
 from railweave.topologies.planes import plane_names, planes
 from railweave.topologies.serialize import from_yaml, load, to_yaml, validate
 
