@@ -32,7 +32,7 @@ from railweave.topologies.serialize import to_yaml
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
-FAREWELL_S = 8.0  # how long the others get to end by themselves once one worker has failed
+NOTICE_S = 8.0  # how long the others get to end by themselves once one worker has failed
 
 
 class Lab:
@@ -254,17 +254,17 @@ class Lab:
 
     async def _failure(self, first: Exit) -> LabError:
         """Give the other workers a moment to notice the end of one of them, and let them have their say."""
-        words = [first.child.obituary(first.code)]
+        words = [first.child.failure_notice(first.code)]
         waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(NOTICE_S):
                 while waiting:
                     event = await self._events.get()
                     if isinstance(event, Exit):
                         waiting.discard(event.child)
                         if event.code:
-                            words.append(event.child.obituary(event.code))
-        words += [f"{worker.name} did not notice within {FAREWELL_S:g} s" for worker in waiting]
+                            words.append(event.child.failure_notice(event.code))
+        words += [f"{worker.name} did not notice within {NOTICE_S:g} s" for worker in waiting]
         return LabError("\n".join(words))
 
     async def _close(self) -> None:
