@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -56,6 +57,14 @@ def _from_dlpack(x: Any) -> Array:
         return bits.view(BFLOAT16)
     array: Array = np.from_dlpack(x)
     return array
+
+
+def new_like(x: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    """Return a new array for results: a torch tensor where `x` is one, else numpy's."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return torch.empty(tuple(shape), dtype=x.dtype)
+    return np.empty(shape, dtype)
 
 
 def input_array(x: Any) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from railweave._native.collectives import Collective, ReduceOp
-from railweave.hosts.arrays import Array, input_array, output_array
+from railweave.hosts.arrays import Array, input_array, new_like, output_array
 from railweave.hosts.capabilities import OPS
 from railweave.hosts.errors import InvalidOption
 
@@ -21,7 +21,8 @@ class Collectives(ABC):
     Every call takes as `x` (and `out`) a numpy array or anything with the buffer protocol or DLPack on the
     CPU, of float16, bfloat16 (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64. All
     ranks make the same calls in the same order, with the same shapes, types, operations and roots. A call
-    returns its result or, with `async_op`, a Work whose `wait` does; leave the arrays alone until then. Calls
+    returns its result (a torch tensor where `x` is one, else a numpy array) or, with `async_op`, a Work whose
+    `wait` does; leave the arrays alone until then. Calls
     raise UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
     """
 
@@ -56,15 +57,31 @@ class Collectives(ABC):
         rail sums floats as fixed point. What that cannot carry goes by the other rails. The result goes to
         `out`, which may be `x`, else to a new array of x's shape.
         """
+        return self._reduce_to(None, x, op, out, async_op)
+
+    def reduce(self, x: Any, root: int = 0, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
+        """Reduce `x` over all ranks; the root gets the result, in `out` or a new array, the others None.
+
+        It moves and takes what all_reduce does. Only the root may give an `out`.
+        """
+        root = self._root(root)
+        if self.rank != root and out is not None:
+            raise InvalidOption(
+                f"out is given on rank {self.rank}: only the root, rank {root}, gets a result"
+            )
+        return self._reduce_to(root, x, op, out, async_op)
+
+    def _reduce_to(self, root: int | None, x: Any, op: str, out: Any, async_op: bool) -> Any:
+        """Reduce to one rank, or to all."""
         source = input_array(x).reshape(-1)
-        result = np.empty(np.shape(x), source.dtype) if out is None else out
+        result = new_like(x, np.shape(x), source.dtype) if out is None else out
         return self._run(
             Collective.ALL_REDUCE,
             source,
             output_array(result, source.dtype, source.size),
             op=_reduce_op(op),
             count=source.size,
-            result=result,
+            result=result if root in {None, self.rank} else None,
             async_op=async_op,
         )
 
@@ -84,7 +101,7 @@ class Collectives(ABC):
             )
         source = array.reshape(-1)
         count = source.size // self.world_size
-        result = np.empty((shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
+        result = new_like(x, (shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
         target = output_array(result, source.dtype, count)
         return self._run(
             Collective.REDUCE_SCATTER,
@@ -105,7 +122,7 @@ class Collectives(ABC):
         """
         source = input_array(x).reshape(-1)
         first, *others = np.shape(x) or (1,)
-        result = np.empty((self.world_size * first, *others), source.dtype) if out is None else out
+        result = new_like(x, (self.world_size * first, *others), source.dtype) if out is None else out
         target = output_array(result, source.dtype, self.world_size * source.size)
         return self._run(
             Collective.ALL_GATHER, source, target, count=source.size, result=result, async_op=async_op
@@ -116,9 +133,7 @@ class Collectives(ABC):
 
         On the root `x` is only read, so it may be read-only or not contiguous there.
         """
-        root = operator.index(root)
-        if not 0 <= root < self.world_size:
-            raise InvalidOption(f"root is {root}: expected a rank, 0 to {self.world_size - 1}")
+        root = self._root(root)
         array = input_array(x)
         if self.rank == root:
             source = array.reshape(-1)
@@ -129,9 +144,22 @@ class Collectives(ABC):
             Collective.BROADCAST, source, target, root=root, count=source.size, result=x, async_op=async_op
         )
 
-    def barrier(self) -> None:
-        """Return when all ranks have called it."""
-        self.all_reduce(np.zeros(1, np.int32))
+    def barrier(self, async_op: bool = False) -> Any:
+        """Return when all ranks have called it; with `async_op`, a Work whose `wait` does."""
+        return self._run(
+            Collective.ALL_REDUCE,
+            np.zeros(1, np.int32),
+            np.empty(1, np.int32),
+            count=1,
+            result=None,
+            async_op=async_op,
+        )
+
+    def _root(self, root: int) -> int:
+        root = operator.index(root)
+        if not 0 <= root < self.world_size:
+            raise InvalidOption(f"root is {root}: expected a rank, 0 to {self.world_size - 1}")
+        return root
 
 
 def _reduce_op(name: str) -> ReduceOp:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import operator
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,16 +37,16 @@ from railweave.hosts.options import Options
 from railweave.hosts.rails import Opening, can_recover, connect_rails, enable_recovery, offer, open_rails
 from railweave.hosts.reports import Record, Stats, rail_report, record
 from railweave.hosts.sequence import CallSequence
-from railweave.hosts.striping import Explanation, Planner, StripedRail, normalised, planner_for
+from railweave.hosts.striping import Planner, Prediction, StripedRail, normalised, planner_for, predict
 from railweave.hosts.trees import Trees
-from railweave.hosts.work import Done, Work
+from railweave.hosts.work import CompletedWork, Work
 
 if TYPE_CHECKING:
     from railweave.hosts.metrics import MetricsServer
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 
 @dataclass
@@ -63,7 +64,7 @@ class _Parts:
 class Communicator(Collectives):
     """This rank's place in a job. Made by `railweave.init`; use it as a context manager, or close it.
 
-    All ranks make the same calls in the same order. With two rails or more, one that fails is done without
+    All ranks make the same calls in the same order. With two rails or more, one that fails is excluded
     until it is back: the caller sees a delay. After any other error, and when no rail is left for as long as
     `timeout_s`, the communicator is of no use any more: every pending and later call raises that error.
     """
@@ -71,6 +72,8 @@ class Communicator(Collectives):
     def __init__(self, options: Options, join: Join | None = None) -> None:
         """Open the rails, meet the other ranks through `join` (by default at the controller) and connect."""
         self.options = options
+        self._join = join
+        self._splits = 0
         self.rank = options.rank
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
@@ -84,7 +87,7 @@ class Communicator(Collectives):
         self.metrics_address = ""  # HOST:PORT where Prometheus finds this rank, if that is wanted
         try:
             if options.world_size > 1:
-                self._connect(join or controller_join())
+                self._connect(self._join or controller_join())
             if options.metrics:
                 self._parts.server = self._serve_metrics()
                 self.metrics_address = self._parts.server.address
@@ -158,11 +161,45 @@ class Communicator(Collectives):
 
     # ------------------------------------------------------------ calls
 
-    def barrier(self) -> None:
-        """Return when all ranks have called it; nothing of this rank's is then under way."""
-        super().barrier()
-        if self._parts.calls is not None:
+    def barrier(self, async_op: bool = False) -> Any:
+        """Return when all ranks have called it; nothing of this rank's is then under way.
+
+        With `async_op`, return a Work at once: other calls may be under way when its `wait` returns.
+        """
+        work = super().barrier(async_op)
+        if not async_op and self._parts.calls is not None:
             self._parts.calls.settle(LINGER_S)
+        return work
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Return a new communicator of the ranks that give the same `color`; None for those that give none.
+
+        All ranks call it, at the same place among their calls. Ranks of a color are ordered by `key`, then by
+        rank. The new communicator opens connections and asks for slots of its own, under the job's name with
+        `/`, the number of the split and the color behind it; close it before this one. Raises as `init` does.
+        """
+        for name, value in (("color", color), ("key", key)):
+            if value is not None and not 0 <= operator.index(value) < 1 << 62:
+                raise InvalidOption(
+                    f"{name} is {value}: expected 0 to 2^62 - 1" + " or None" * (name == "color")
+                )
+        mine = np.array([-1 if color is None else color, key], np.int64)
+        given = self.all_gather(mine).reshape(self.world_size, 2).tolist()
+        self._splits += 1
+        if color is None:
+            return None
+        members = sorted((other, rank) for rank, (its, other) in enumerate(given) if its == color)
+        return Communicator(
+            replace(
+                self.options,
+                job=f"{self.options.job}/{self._splits}.{color}",
+                rank=members.index((key, self.rank)),
+                world_size=len(members),
+                metrics="",  # its address is taken by this one
+                costs="",  # of other numbers of ranks
+            ),
+            self._join,
+        )
 
     def _run(
         self,
@@ -178,7 +215,7 @@ class Communicator(Collectives):
     ) -> Any:
         if self.world_size == 1 or count == 0:
             np.copyto(target, source)
-            return Done(self, -1, result) if async_op else result
+            return CompletedWork(self, -1, result) if async_op else result
         op_index = self._calls.submit(
             collective, source, target, op=op, root=root, count=count, start_now=async_op
         )
@@ -250,13 +287,13 @@ class Communicator(Collectives):
         ]
         return [*standing, *self._ledger.decisions()]
 
-    def explain(
+    def plan(
         self, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
-    ) -> Explanation:
+    ) -> Prediction:
         """Return what a call of `size_bytes` (of the whole tensor) would take on each rail, and its split."""
         if not self._rails:
-            raise InvalidOption("a world of one has no rails, and nothing to explain")
-        return self._planner.explain(size_bytes, collective, dtype, op)
+            raise InvalidOption("a world of one has no rails, and nothing to plan")
+        return predict(self._planner, size_bytes, collective, dtype, op)
 
     def save_costs(self, path: str | Path) -> None:
         """Write what is known of the rails' costs to a JSON file, for the option `costs` of later jobs."""
@@ -293,11 +330,11 @@ def _close(parts: _Parts, options: Options) -> None:
         parts.planner.save(options.costs)
 
 
-def _of_living(comm: Communicator, ask: Callable[..., Told]) -> Callable[..., Told | None]:
+def _of_living(comm: Communicator, ask: Callable[..., Answer]) -> Callable[..., Answer | None]:
     """Return a method of a communicator that does not keep it alive; once it is gone, it returns None."""
     reference = weakref.ref(comm)
 
-    def asked(*arguments: Any) -> Told | None:
+    def asked(*arguments: Any) -> Answer | None:
         alive = reference()
         return ask(alive, *arguments) if alive is not None else None
 

@@ -24,9 +24,9 @@ RAIL_COUNTERS = {
     "packets_sent": "Packets on the link.",
     "packets_received": "Packets on the link.",
     "retransmissions": "Packets sent again.",
-    "duplicates": "Packets received that brought nothing new.",
+    "duplicates": "Packets received more than once.",
     "malformed": "Packets and connections refused.",
-    "failures": "Times that the ranks have agreed to do without the rail.",
+    "failures": "Times that the ranks have agreed to exclude the rail.",
 }
 RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}
 RAIL_GAUGES = {
@@ -75,11 +75,11 @@ class RankCollector(Collector):
         self._decisions = decisions
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing beforehand."""
+        """Return nothing: metrics are read when they are scraped."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """What is so now."""
+        """Return the current values."""
         stats = self._stats()
         if stats is None:
             return
@@ -161,7 +161,7 @@ class MetricsServer:
         self.address = f"{host}:{self._server.server_port}"
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

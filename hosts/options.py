@@ -17,6 +17,14 @@ _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
 )
 SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
+# Where launchers say who a process is, in the order in which they are looked at: torchrun and most scripts,
+# Open MPI's mpirun, PMI (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first that is set counts, for both.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -133,7 +141,10 @@ def options_from(
     costs: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Complete what is given from RANK, WORLD_SIZE and RAILWEAVE_* (the names here, in capitals)."""
+    """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
+    rank_variable, size_variable = next(
+        (names for names in LAUNCHERS if any(name in environment for name in names)), LAUNCHERS[0]
+    )
     if shares is None:
         shares = parse_shares(environment.get("RAILWEAVE_SHARES", ""))
     if timeout_s is None:
@@ -141,8 +152,8 @@ def options_from(
     if peer_timeout_s is None:
         peer_timeout_s = _number(environment, "RAILWEAVE_PEER_TIMEOUT_S", float, Options.peer_timeout_s)
     return Options(
-        rank=_number(environment, "RANK", int) if rank is None else rank,
-        world_size=_number(environment, "WORLD_SIZE", int) if world_size is None else world_size,
+        rank=_number(environment, rank_variable, int) if rank is None else rank,
+        world_size=_number(environment, size_variable, int) if world_size is None else world_size,
         rails=parse_rails(environment.get("RAILWEAVE_RAILS", "") if rails is None else rails),
         job=environment.get("RAILWEAVE_JOB", Options.job) if job is None else job,
         controller=environment.get("RAILWEAVE_CONTROLLER", "") if controller is None else controller,
@@ -175,7 +186,8 @@ def _number(
         return default
     if text is None:
         raise InvalidOption(
-            f"{variable} is not set: give {variable.lower()}= or start under torchrun, mpirun or srun"
+            f"{variable} is not set: give rank= and world_size=, set RANK and WORLD_SIZE, "
+            "or start under torchrun, mpirun or srun"
         )
     try:
         return kind(text)

@@ -118,7 +118,7 @@ def connect_rails(
 ) -> dict[int, str]:
     """Join open rails with the other ranks' ends of them; JoinTimeout names the ranks that did not come.
 
-    Where rails can be done without, one that cannot be joined is no error as long as there is another: it
+    Where rails can be excluded, one that cannot be joined is no error as long as there is another: it
     is not waited for any longer than JOIN_S, and is returned by its index, with the reason.
     """
     end = time.monotonic() + timeout_s

@@ -54,7 +54,7 @@ class RailReport:
     busy_s: float  # with a slice in progress
     state: str = "up"  # or "down", or "recovering": it is tried whether it works again
     reason: str = ""  # why it is not up, or, of the last rail that is left, what is wrong with it
-    failures: int = 0  # how often it was done without
+    failures: int = 0  # how often the ranks have excluded it
     down_s: float = 0.0  # how long, all in all
     epoch: int = 0  # number of the last decision of the ranks about which rails live
     incarnation: int = 0  # how often it was taken up again

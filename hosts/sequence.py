@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railweave.hosts.striping import Plan, Planner
 
 KEPT = 64  # calls in flight before finished ones are looked for
-REMEMBERED = 1 << 16  # surveys told from calls in records; the agent keeps as many slices
+REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
 class CallSequence:
@@ -88,8 +88,8 @@ class CallSequence:
     def _prepare_survey(self, op_index: int) -> tuple[Plan, Array, Array]:
         self._planner.observe(self._agent.drain_measurements())
         plan = self._planner.plan_survey(op_index, self._changes)
-        told = self._planner.survey_input()
-        return plan, told, told.copy()
+        mine = self._planner.survey_input()
+        return plan, mine, mine.copy()
 
     def _place(
         self,

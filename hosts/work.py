@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives under way."""
+"""Handles of asynchronous calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Waits(Protocol):
 
 
 class Work:
-    """A collective under way."""
+    """A collective call that may still run."""
 
     def __init__(self, comm: Waits, op_index: int, result: Any) -> None:
         """Communicators make these."""
@@ -37,8 +37,8 @@ class Work:
         return self._comm._done(self._op_index)
 
 
-class Done(Work):
-    """What had nothing to do."""
+class CompletedWork(Work):
+    """A call that was complete when it was made: of one rank, or of no elements."""
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the result."""
@@ -46,5 +46,5 @@ class Done(Work):
         return self._result
 
     def done(self) -> bool:
-        """It is."""
+        """Return True."""
         return True

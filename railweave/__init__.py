@@ -80,7 +80,8 @@ def init(
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
-    What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them), RAILWEAVE_JOB,
+    What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them; else
+    what Open MPI, PMI or Slurm set: `hosts.options.LAUNCHERS`), RAILWEAVE_JOB,
     RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
     the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
     RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:

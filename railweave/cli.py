@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Annotated
 
@@ -24,9 +25,9 @@ COMMANDS = (
     ),
     ("why", "railweave.commands.why", "Explain what jobs got in the network, and which rails carry what."),
     (
-        "explain",
-        "railweave.commands.explain",
-        "Explain how a collective of some size would be cut over the rails.",
+        "plan",
+        "railweave.commands.plan",
+        "Predict how a collective of some size would be split over the rails.",
     ),
     ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
     ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
@@ -51,7 +52,14 @@ Examples:
 def main() -> None:
     """Run the command line."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it complains of on stderr, commands say in a line
-    build(sys.argv[1] if len(sys.argv) > 1 else "")()
+    build(_wanted(sys.argv, os.environ))()
+
+
+def _wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return the command's name: when a shell asks for completions, it is in what has been typed so far."""
+    if "_RAILWEAVE_COMPLETE" in environment:  # typer's protocol: bash sets the one, zsh and fish the other
+        arguments = environment.get("COMP_WORDS", environment.get("_TYPER_COMPLETE_ARGS", "")).split()
+    return arguments[1] if len(arguments) > 1 else ""
 
 
 def build(wanted: str) -> typer.Typer:

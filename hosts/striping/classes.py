@@ -35,7 +35,7 @@ EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.5  # a split that is so much quicker than a rail alone need not be compared with it again
 LEAST_SLICE = 8 * ALIGNMENT  # elements
-DEAR = 2.0  # a rail that takes so many times longer than the best is tried on a slice
+MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is tried on a slice
 
 
 class CallClass:
@@ -118,7 +118,7 @@ class CallClass:
     def _try(self, rail: int, size: int, count: int, usual: Split) -> tuple[Part, ...]:
         """Return a call that measures a rail: whole, or a slice that ends when the rest does elsewhere."""
         others = [part for part in usual.parts if part[0] != rail]
-        if others and self._table.single_s(self.key, rail, size) > DEAR * usual.time_s:
+        if others and self._table.single_s(self.key, rail, size) > MUCH_SLOWER * usual.time_s:
             line = self._table.part(self.key, rail)
             elements = int((usual.time_s - line.a_s) * line.rate * count / size)
             if LEAST_SLICE <= elements < count:
@@ -248,7 +248,7 @@ class CallClass:
             return cost is not None
         size = self.key.size_class
         best_s = min(self._table.single_s(self.key, each, size) for each in self.rails)
-        return cost.single_s(size) > DEAR * best_s
+        return cost.single_s(size) > MUCH_SLOWER * best_s
 
     @property
     def _wanted(self) -> int:

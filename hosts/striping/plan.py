@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call is told: how it is cut, how long it should take, and whether a survey follows it."""
+"""The plan of one call: how it is split, how long it should take, and whether a survey follows it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A call whose parts are measured."""
+class Measurement:
+    """What is to be measured of a call."""
 
     call_class: CallClass
     size: int  # bytes of the whole tensor
@@ -42,5 +42,5 @@ class Plan:
     expected_s: float = 0.0  # 0: nothing is known
     survey_after: bool = False
     quiet: CallClass | None = None  # the class that counts this call, which is not measured
-    lesson: Lesson | None = None
+    measurement: Measurement | None = None
     survey: tuple[Item, ...] | None = None  # what a survey asks for

@@ -7,6 +7,7 @@ index, the call, the changes of rails) and `take_survey`, and is put to use at a
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +23,9 @@ from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import saved, surveys
 from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
 from railweave.hosts.striping.classes import CallClass
-from railweave.hosts.striping.explanation import Explanation, explain
 from railweave.hosts.striping.filling import Part, Split
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, USED, Lesson, Plan
+from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, USED, Measurement, Plan
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
 from railweave.hosts.striping.surveys import Item, Lanes
@@ -33,7 +33,7 @@ from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
 
 PLANS = 512  # kinds of calls whose plans are remembered
 LEARNING_LAG, HOT_LAG = 4, 8  # calls from a survey to the first one that its result is in force for
-LARGE_BYTES = 64 << 20  # what `shares` are told of
+LARGE_BYTES = 64 << 20  # whose split `shares` reports
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
@@ -75,7 +75,10 @@ class _Entry:
 
 
 class Planner:
-    """Plans the calls of one communicator on one rank."""
+    """Plans the calls of one communicator on one rank.
+
+    Calls are planned by one thread at a time; `shares`, `save` and `predict` may be asked by others.
+    """
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class Planner:
         never change but with the rails. `costs_digest` stands for what `costs` were loaded; `opening` is for
         the ranks to compare it, and must be alike on all.
         """
+        self.lock = threading.RLock()  # held while what is known changes, or is read by another thread
         self.rails = tuple(rails)
         self.world_size = world_size
         self.fixed = fixed
@@ -111,7 +115,7 @@ class Planner:
         self._classes: dict[tuple[CostKey, tuple[int, ...]], CallClass] = {}
         self._changes_seen = 0
         self._changes: deque[Change] = deque()  # that are not in force yet
-        self._turn = 0  # index of the first call before which something comes into force
+        self._next_in_force = 0  # index of the first call for which something new is in force
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
         self._lag = LEARNING_LAG
         self._counted_from = 0  # slices of calls before this one say nothing of the rails as they are
@@ -134,9 +138,12 @@ class Planner:
         which are all there have been. UnsupportedDType if no rail can carry such calls; RailDown if those
         that can are down.
         """
-        if op_index >= self._turn or len(changes) != self._changes_seen:
+        with self.lock:
+            return self._plan(op_index, (collective, dtype, op, root, count), changes)
+
+    def _plan(self, op_index: int, key: CallKey, changes: Sequence[Change]) -> Plan:
+        if op_index >= self._next_in_force or len(changes) != self._changes_seen:
             self._advance(op_index, changes)
-        key = (collective, dtype, op, root, count)
         entry = self._entries.get(key)
         if entry is None:
             entry = self._enter(key)
@@ -150,13 +157,17 @@ class Planner:
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
         plan.tally.calls += 1
+        with self.lock:
+            self._submitted(op_index, plan)
+
+    def _submitted(self, op_index: int, plan: Plan) -> None:
         if plan.quiet is not None:
             plan.quiet.left -= 1
-        elif plan.lesson is not None:
-            self._remember(op_index, plan, plan.lesson)
+        elif plan.measurement is not None:
+            self._measure(op_index, plan, plan.measurement)
         elif plan.survey is not None:
             self._agreement.submitted(op_index, plan.survey, self._lag)
-            self._turn = min(self._turn, self._agreement.horizon)
+            self._next_in_force = min(self._next_in_force, self._agreement.horizon)
 
     def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key
@@ -224,16 +235,16 @@ class Planner:
         usual = Split(plan.parts, entry.time_s)
         parts = call_class.trial(entry.size, entry.count, usual)
         survey_after = call_class.survey_due
-        lesson = Lesson(call_class, entry.size, entry.count, usual, parts is not None)
+        measurement = Measurement(call_class, entry.size, entry.count, usual, parts is not None)
         if parts is None:
-            return replace(plan, survey_after=survey_after, quiet=None, lesson=lesson)
+            return replace(plan, survey_after=survey_after, quiet=None, measurement=measurement)
         tally = self._tally(entry, _verdicts(entry, parts, TRYING))
-        return Plan(plan.call, parts, tally, 0.0, survey_after, lesson=lesson)
+        return Plan(plan.call, parts, tally, 0.0, survey_after, measurement=measurement)
 
-    def _remember(self, op_index: int, plan: Plan, lesson: Lesson) -> None:
+    def _measure(self, op_index: int, plan: Plan, measurement: Measurement) -> None:
         """Note a call that is measured."""
-        call_class = lesson.call_class
-        element_bytes = lesson.size // lesson.count
+        call_class = measurement.call_class
+        element_bytes = measurement.size // measurement.count
         rails = tuple(rail for rail, _, _ in plan.parts)
         if not call_class.skewed(rails):
             self._agreement.measure(
@@ -245,12 +256,12 @@ class Planner:
                     size=count * element_bytes,
                     parts=len(plan.parts),
                     longest=call_class.short,
-                    generation=-1 if lesson.tried else call_class.generation,
+                    generation=-1 if measurement.tried else call_class.generation,
                 )
                 for rail, _, count in plan.parts
             )
         self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
-        call_class.submitted(lesson.tried, lesson.size, lesson.count, lesson.usual, rails)
+        call_class.submitted(measurement.tried, measurement.size, measurement.count, measurement.usual, rails)
 
     def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
         """Return the ledger's count of such calls, with a verdict on every rail."""
@@ -272,7 +283,7 @@ class Planner:
 
     def survey_index(self, op_index: int) -> int | None:
         """Return a survey whose result must be taken before this call can be planned, if there is one."""
-        return None if op_index < self._turn else self._agreement.wanted(op_index)
+        return None if op_index < self._next_in_force else self._agreement.wanted(op_index)
 
     def observe(self, records: Iterable[SliceRecord]) -> None:
         """Take slices that have ended on this rank."""
@@ -284,7 +295,11 @@ class Planner:
 
     def plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
         """Return the plan of a survey, which is a call like others. It rides the quickest rail."""
-        if op_index >= self._turn or len(changes) != self._changes_seen:
+        with self.lock:
+            return self._plan_survey(op_index, changes)
+
+    def _plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
+        if op_index >= self._next_in_force or len(changes) != self._changes_seen:
             self._advance(op_index, changes)
         size = SURVEY_KEY.size_class
         able = _indices(self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX))
@@ -309,7 +324,7 @@ class Planner:
                 self._learn(survey)
             else:
                 self._change(self._changes.popleft())
-        self._turn = first
+        self._next_in_force = first
 
     def _next_change(self) -> int:
         return self._changes[0].from_op if self._changes else NEVER
@@ -376,15 +391,11 @@ class Planner:
 
     # ------------------------------------------------------------ reports
 
-    def explain(
-        self, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
-    ) -> Explanation:
-        """Return how a call of this size would go now, and why. InvalidOption for what there is not."""
-        return explain(self, size_bytes, collective, dtype, op)
-
     def save(self, path: str | Path) -> None:
         """Write what has been learnt to a file of costs, which other kinds of jobs may share."""
-        saved.write(Path(path), saved.dump(self.table, self.rails, self.world_size))
+        with self.lock:
+            costs = saved.dump(self.table, self.rails, self.world_size)
+        saved.write(Path(path), costs)
 
     def in_force(self, key: CallKey) -> tuple[tuple[Part, ...], ClassState | None]:
         """Return the split of such calls, if there have been any, and the state of their class."""
@@ -397,6 +408,10 @@ class Planner:
         """Return the shares of large allreduces now, by rail."""
         if self.fixed:
             return {rail.name: rail.share for rail in self.rails}
+        with self.lock:
+            return self._learned_shares()
+
+    def _learned_shares(self) -> dict[str, float]:
         alive = [rail for rail in self.rails if self.rail_states[rail.index] is not RailState.DOWN]
         key = CostKey("all_reduce", "float", LARGE_BYTES)
         count = LARGE_BYTES // 4

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surveys: small int32 MAX allreduces by which all ranks come to the same measurements.
 
-A lane holds what is left of a great number when a slice's time is taken from it. The greatest over the ranks
-is then the least time: that of the rank that came last, which waited for nobody. 0 says that a rank has none.
+A lane holds a slice's time, subtracted from a constant. The greatest over the ranks is then the least time:
+that of the rank that came last, which waited for nobody. A rank that has no time yet gives the constant
+itself: what one rank lacks is unknown to all, and asked again by a later survey.
 
 Of short calls the longest time counts, and lanes hold times as they are. There the rank that comes last
 finds all it needs of a ring or of recursive doubling waiting, but not of a switch, which must still answer:
@@ -22,7 +23,8 @@ from railweave.hosts.striping.table import CostKey
 
 LANES = 64  # of every survey: 256 bytes, one packet on any rail
 TICK_NS = 100  # unit of times
-GREATEST = (1 << 31) - 1  # ticks: 214 s, more than which counts as that
+ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of
+LONGEST = ABSENT - 1  # ticks: 214 s, more than which counts as that
 _PIECES = 4  # 16 bits each, of a digest
 
 Lanes = NDArray[np.int32]
@@ -50,19 +52,19 @@ class Item:
 
 def encode(items: Sequence[Item], times_ns: Mapping[tuple[int, int], int]) -> Lanes:
     """Return a survey's input from this rank's times by (op index, rail)."""
-    lanes = np.zeros(LANES, np.int32)
+    lanes = np.full(LANES, ABSENT, np.int32)
     for place, item in enumerate(items):
         time_ns = times_ns.get((item.op_index, item.rail))
         if time_ns is not None:
-            ticks = min(max(time_ns // TICK_NS, 1), GREATEST - 1)
-            lanes[place] = ticks if item.longest else GREATEST - ticks
+            ticks = min(max(time_ns // TICK_NS, 1), LONGEST)
+            lanes[place] = ticks if item.longest else ABSENT - ticks
     return lanes
 
 
 def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
-    """Return each item's time in seconds, the least or longest over the ranks; None where none had one."""
+    """Return each item's time in seconds, the least or longest over the ranks; None where a rank had none."""
     return [
-        (item, (lane if item.longest else GREATEST - lane) * TICK_NS / 1e9 if lane > 0 else None)
+        (item, None if lane == ABSENT else (lane if item.longest else ABSENT - lane) * TICK_NS / 1e9)
         for item, lane in zip(items, result, strict=False)
     ]
 

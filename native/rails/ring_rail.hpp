@@ -17,7 +17,9 @@ using RingRailOptions = AlgorithmOptions;
 
 class RingRail final : public Rail, private TransportListener {
  public:
-  RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options);
+  /// `index` is the rail's place in the agent, handed back to `listener`.
+  RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
+           RingRailOptions options);
 
   Transport& transport() { return *transport_; }
 
@@ -49,6 +51,7 @@ class RingRail final : public Rail, private TransportListener {
   void finish(Time now);
   void drop();
 
+  const std::size_t index_;
   const std::unique_ptr<Transport> transport_;
   RailListener& listener_;
   const RingRailOptions options_;

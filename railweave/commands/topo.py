@@ -12,7 +12,6 @@ from railweave.commands import common
 from railweave.experiments import units
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
-from railweave.topologies.serialize import to_yaml
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -124,7 +123,7 @@ def _show(topology: Topology, out: Path | None) -> None:
     if out is None:
         return
     if out.suffix in YAML:
-        out.write_text(to_yaml(topology))
+        out.write_text(topology.to_yaml())
     else:
         draw.picture(topology, out)
     console.print(f"written: {out}")

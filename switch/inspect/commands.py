@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railweave.switch.errors import SwitchError
-from railweave.switch.options import Tls
+from railweave.switch.options import SwitchError, Tls
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import array
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from protocol.jobs import StaticJob
+from protocol.jobs import DEADLINE_S, StaticJob, StaticMembership
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 
 from railweave._native import ina
@@ -21,6 +23,7 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import CollectiveMismatch, InvalidOption
 from railweave.hosts.events import InaGroup
+from railweave.hosts.options import Options, parse_rails
 
 RANKS = 3
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
@@ -148,6 +151,113 @@ def test_a_world_of_one_copies() -> None:
         assert comm.all_gather(x, out=x) is x
         with pytest.raises(InvalidOption, match="0 to 0"):
             comm.broadcast(x, root=1)
+
+
+@pytest.mark.parametrize("rails", [TWO_RAILS, WITH_SWITCH])
+def test_reduce_gives_the_result_to_the_root_alone(job: StaticJob, rails: str) -> None:
+    def work(comm: Communicator) -> None:
+        mine = np.full(5_000, comm.rank + 1, np.int32)
+        for root in range(RANKS):
+            out = np.zeros_like(mine) if comm.rank == root else None
+            pending = comm.reduce(mine, root, "max", out, async_op=True)
+            result = comm.reduce(mine, root)
+            if comm.rank == root:
+                np.testing.assert_array_equal(result, np.full(5_000, 6))
+                assert pending.wait() is out
+                np.testing.assert_array_equal(out, np.full(5_000, 3))
+            else:
+                assert result is None
+                assert pending.wait() is None
+        elsewhere = (comm.rank + 1) % RANKS
+        with pytest.raises(InvalidOption, match=f"only the root, rank {elsewhere}, gets a result"):
+            comm.reduce(mine, elsewhere, out=mine)
+        job.meet()
+
+    job.run(work, rails, shares=striped(rails))
+
+
+def test_an_asynchronous_barrier_is_complete_when_all_have_called_it(job: StaticJob) -> None:
+    late = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        if comm.rank == 2:
+            assert late.wait(DEADLINE_S)
+            comm.barrier()
+            return
+        pending = comm.barrier(async_op=True)
+        assert not pending.done()
+        job_of_two.wait(DEADLINE_S)
+        late.set()
+        assert pending.wait() is None
+        assert pending.done()
+
+    job_of_two = threading.Barrier(2)
+    job.run(work, TWO_RAILS)
+
+
+class Jobs:
+    """Stands where a controller with several jobs stands."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, StaticJob] = {}
+        self.lock = threading.Lock()
+
+    def join(self, controller: str, *, job: str, size: int, **rest: Any) -> StaticMembership:
+        with self.lock:
+            at = self.jobs.setdefault(job, StaticJob(size))
+        return at.join(controller, job=job, size=size, **rest)
+
+
+@pytest.mark.parametrize("rails", ["tcp=tcp@lo", TWO_RAILS])
+def test_a_job_is_split_by_color_and_key(rails: str) -> None:
+    """Two colors and one rank without; within a color the keys order the ranks."""
+    ranks, jobs = 5, Jobs()
+    colors, keys = [7, 0, 7, None, 0], [1, 0, 0, 0, 0]
+    world = {0: [1, 4], 7: [2, 0]}  # by color: the ranks in their new order
+
+    def work(rank: int) -> None:
+        options = Options(rank, ranks, parse_rails(rails), controller="none", timeout_s=DEADLINE_S)
+        with Communicator(options, jobs.join) as comm:
+            for number in (1, 2):  # the same colors again are another communicator
+                part = comm.split(colors[rank], keys[rank])
+                if part is None:
+                    assert colors[rank] is None
+                    continue
+                members = world[colors[rank]]
+                assert (part.rank, part.world_size) == (members.index(rank), len(members))
+                assert part.options.job == f"default/{number}.{colors[rank]}"
+                assert part.all_gather(np.array([rank])).tolist() == members
+                assert part.all_reduce(np.array([rank])).tolist() == [sum(members)]
+                part.barrier()
+                part.close()
+            with pytest.raises(InvalidOption, match="color is -1"):
+                comm.split(-1)
+            assert comm.all_reduce(np.array([1])).tolist() == [ranks]
+            comm.barrier()
+
+    with ThreadPoolExecutor(ranks) as pool:
+        list(pool.map(work, range(ranks), timeout=2 * DEADLINE_S))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_torch_tensors_give_torch_tensors() -> None:
+    import torch  # noqa: PLC0415
+
+    def work(comm: Communicator) -> None:
+        for dtype in (torch.float32, torch.bfloat16, torch.int64):
+            mine = torch.full((4, 3), comm.rank + 1, dtype=dtype)
+            for result, shape in (
+                (comm.all_reduce(mine), (4, 3)),
+                (comm.reduce_scatter(mine), (2, 3)),
+                (comm.all_gather(mine), (8, 3)),
+                (comm.all_reduce(mine, async_op=True).wait(), (4, 3)),
+            ):
+                assert isinstance(result, torch.Tensor)
+                assert (result.dtype, tuple(result.shape)) == (dtype, shape)
+            assert torch.all(comm.all_reduce(mine) == 3)
+        comm.barrier()
+
+    StaticJob(2).run(work)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")

@@ -95,21 +95,21 @@ def on_orders(change: Callable[[recovery.Order, int], None]) -> Callable[[Schedu
 
 def forget_marks(report: recovery.Report) -> None:
     """A rank does not say how far its trees were."""
-    report.channels = [without_marks(channel) for channel in report.channels]
+    report.lanes = [without_marks(lane) for lane in report.lanes]
 
 
-def without_marks(channel: recovery.ChannelReport) -> recovery.ChannelReport:
+def without_marks(lane: recovery.LaneReport) -> recovery.LaneReport:
     """Without what it used."""
-    channel.marks = [0] * len(channel.marks)
-    return channel
+    lane.marks = [0] * len(lane.marks)
+    return lane
 
 
 def see_nothing(report: recovery.Report) -> None:
     """A rank does not say what it hears."""
-    channels = report.channels
-    for channel in channels:
-        channel.unfit = channel.broken = False
-    report.channels = channels
+    lanes = report.lanes
+    for lane in lanes:
+        lane.unfit = lane.broken = False
+    report.lanes = lanes
 
 
 def boundary_of_its_own(order: recovery.Order, receiver: int) -> None:

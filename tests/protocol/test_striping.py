@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,6 +14,7 @@ from protocol.striped_job import StripedJob, Taken, VirtualRail, ideal_shares
 
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
+from railweave.hosts.striping import predict
 from railweave.hosts.striping.classes import SHORT_BYTES
 from railweave.hosts.striping.states import ClassState, RailState
 
@@ -48,7 +53,9 @@ RAILS = {
 def test_a_split_is_found_within_twenty_collectives(rails: list[VirtualRail], noise: float) -> None:
     job = StripedJob([VirtualRail(**vars(rail)) for rail in rails], noise=noise, lateness_s=0.002)
     calls(job, WITHIN)
-    usual = [taken for taken in calls(job, 40) if not taken.plan.lesson or not taken.plan.lesson.tried]
+    usual = [
+        taken for taken in calls(job, 40) if not taken.plan.measurement or not taken.plan.measurement.tried
+    ]
     for taken in usual:
         assert_split(taken, rails, within=0.05 + noise / 2)
     ideal_s = max(
@@ -66,7 +73,7 @@ def test_a_rail_that_changes_its_rate_is_followed(factor: float, which: int) -> 
     rails[which].rate *= factor
     calls(job, WITHIN)
     for taken in calls(job, 40):
-        if taken.plan.lesson is None or not taken.plan.lesson.tried:
+        if taken.plan.measurement is None or not taken.plan.measurement.tried:
             assert_split(taken, rails, within=0.08)
 
 
@@ -109,7 +116,7 @@ def test_small_calls_keep_the_quickest_rail() -> None:
     calls(job, 12, SMALL)
     later = calls(job, 300, SMALL)
     other = [taken for taken in later if taken.shares() != {1: 1.0}]
-    assert all(taken.plan.lesson and taken.plan.lesson.tried for taken in other)
+    assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in other)
     assert len(other) <= 2  # the slow rail is tried again, rarely
 
 
@@ -256,7 +263,48 @@ def test_measurements_from_before_a_change_are_not_believed() -> None:
         assert_split(taken, rails)
 
 
+def test_short_calls_between_others_are_learnt() -> None:
+    """Calls before them ride other rails, always."""
+    job = StripedJob([tcp(), VirtualRail(0.0001, 12e6, "ina")], noise=0.05)
+    for _ in range(60):
+        job.call(LARGE)
+        job.call(SMALL)
+    planner = job.planners[0]
+    assert predict(planner, SMALL * 4).state in {ClassState.WARM, ClassState.HOT}
+    assert job.call(SMALL).shares() == {1: 1.0}
+
+
 # ------------------------------------------------------------ what plans are asked
+
+
+def test_other_threads_may_ask_while_calls_are_planned() -> None:
+    """As Prometheus' thread does; calls of new sizes change everything that is asked for."""
+    job = StripedJob([tcp(), tcp(), tcp()])
+    planner, ended = job.planners[0], threading.Event()
+
+    def ask() -> int:
+        asked = 0
+        while not ended.is_set():
+            planner.shares()
+            predict(planner, LARGE)
+            asked += 1
+        return asked
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(ask)
+            try:
+                for count in range(1, 400):
+                    job.call(count * 997)
+                job.change([True, False, True])
+                calls(job, 20)
+            finally:
+                ended.set()
+            assert asking.result(60) > 0
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
@@ -272,7 +320,7 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
 def test_plans_of_equal_calls_are_the_same_object_between_measurements() -> None:
     job = StripedJob([tcp(), tcp()])
     calls(job, 60, SMALL)
-    plans = {id(taken.plan) for taken in calls(job, 60, SMALL) if taken.plan.lesson is None}
+    plans = {id(taken.plan) for taken in calls(job, 60, SMALL) if taken.plan.measurement is None}
     assert len(plans) <= 2
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from railweave.switch import bmv2
-from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Impairment
-from railweave.switch.options import SwitchOptions
+from railweave.switch.options import SwitchError, SwitchOptions
 
 ONE: Mapping[int, str] = {1: "lo"}
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         ("bench", "jobs"),
         ("bench", "loss"),
         ("bench", "scaling"),
-        ("explain",),
+        ("plan",),
         ("topo",),
         ("topo", "planes"),
         ("topo", "file"),
@@ -66,6 +67,39 @@ def test_daemons_are_mounted(name: str) -> None:
     done = railweave(name, "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "expected"),
+    [
+        ("bash", "railweave be", "bench"),
+        ("bash", "railweave bench all-r", "all-reduce"),
+        ("bash", "railweave topo lea", "leaf-spine"),
+        ("bash", "railweave plan --hos", "--hosts"),
+        ("zsh", "railweave bench fail", "failover"),
+        ("fish", "railweave switch re", "registers"),
+    ],
+)
+def test_shells_complete_commands_of_commands(shell: str, typed: str, expected: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    variables = words if shell == "bash" else {"_TYPER_COMPLETE_ARGS": typed}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['railweave']; from railweave.cli import main; main()",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            **variables,
+            "_RAILWEAVE_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    )
+    assert expected in done.stdout
 
 
 def test_version() -> None:

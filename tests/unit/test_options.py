@@ -42,6 +42,29 @@ def test_switches_are_read(text: str, expected: bool) -> None:
     assert options_from(deterministic=True, environment=environment).deterministic
 
 
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("RANK", "WORLD_SIZE"),  # torchrun
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # mpirun
+        ("PMI_RANK", "PMI_SIZE"),  # MPICH's mpiexec, srun --mpi=pmi2
+        ("SLURM_PROCID", "SLURM_NTASKS"),  # srun
+    ],
+)
+def test_launchers_say_who_a_process_is(rank: str, size: str) -> None:
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in {"RANK", "WORLD_SIZE"}}
+    options = options_from(environment={**environment, rank: "3", size: "6"})
+    assert (options.rank, options.world_size) == (3, 6)
+    with pytest.raises(InvalidOption, match=f"{size} is not set"):
+        options_from(environment={**environment, rank: "3"})
+
+
+def test_one_launcher_counts_not_a_mixture() -> None:
+    """torchrun under srun: Slurm counts nodes, torchrun processes."""
+    options = options_from(environment={**ENVIRONMENT, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
+    assert (options.rank, options.world_size) == (2, 4)
+
+
 def test_arguments_win() -> None:
     options = options_from(
         rank=0, world_size=3, rails=["tcp@eth1"], shares={}, timeout_s=1, job="a", environment=ENVIRONMENT

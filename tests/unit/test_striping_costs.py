@@ -247,7 +247,7 @@ def test_the_least_time_over_the_ranks_counts() -> None:
     own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
     other = surveys.encode(asked, {(0, 0): 4_000_000})
     result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
-    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.004, 0.007, None]
+    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.004, None, None]
 
 
 def test_the_longest_time_of_short_calls_counts() -> None:
@@ -255,7 +255,7 @@ def test_the_longest_time_of_short_calls_counts() -> None:
     own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
     other = surveys.encode(asked, {(0, 0): 4_000_000})
     result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
-    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.005, 0.007, None]
+    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.005, None, None]
 
 
 @given(st.integers(-(1 << 70), 1 << 70))

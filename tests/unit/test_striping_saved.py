@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learnt costs in files, and explanations in words."""
+"""Learnt costs in files, and predictions in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocol.striped_job import StripedJob, VirtualRail, ideal_shares
 
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.striping import Planner, StripedRail, planner_for, saved
+from railweave.hosts.striping import Planner, StripedRail, planner_for, predict, saved
 from railweave.hosts.striping.states import ClassState
 
 LARGE = 1 << 20  # elements
@@ -72,7 +72,7 @@ def test_costs_of_other_jobs_do_not_apply_and_that_is_said(learnt: Path) -> None
     planner = start(learnt, hosts=6)
     assert planner.table.keys() == []
     assert "has costs of other jobs (4 hosts, rails r0 (tcp, 100000000 bit/s)" in planner.note
-    assert "none of 6 hosts" in str(planner.explain(4096))
+    assert "none of 6 hosts" in str(predict(planner, 4096))
     assert "not there yet" in start(learnt.with_name("none.json")).note
 
 
@@ -90,7 +90,7 @@ def test_a_file_holds_several_kinds_of_jobs(learnt: Path) -> None:
 def test_ranks_with_different_files_use_none(learnt: Path, tmp_path: Path) -> None:
     planners = [start(learnt), start(learnt), start(tmp_path / "none.json"), start(learnt)]
     job = StripedJob(RAILS, planners=planners)
-    assert job.call(LARGE).plan.lesson is not None
+    assert job.call(LARGE).plan.measurement is not None
     assert all(not planner.table.keys() for planner in planners)
     assert all("different costs" in planner.note for planner in planners)
 
@@ -212,17 +212,17 @@ def test_any_junk_is_refused_or_harmless(
     path = tmp_path_factory.getbasetemp() / "junk.json"
     path.write_text(json.dumps(value))
     with contextlib.suppress(InvalidOption):
-        assert start(path).explain(4096).splits
+        assert predict(start(path), 4096).splits
 
 
-# ------------------------------------------------------------ explanations
+# ------------------------------------------------------------ predictions
 
 
-def test_a_split_is_explained() -> None:
+def test_a_split_is_predicted() -> None:
     job = StripedJob(RAILS)
     for _ in range(40):
         job.call(LARGE)
-    told = job.planners[0].explain(LARGE * 4)
+    told = predict(job.planners[0], LARGE * 4)
     assert told.state == "hot"
     assert [(rail.rail, rail.state, rail.source) for rail in told.rails] == [
         ("r0", "up", "measured"),
@@ -237,38 +237,38 @@ def test_a_split_is_explained() -> None:
     assert "all_reduce sum float32, 4194304 bytes, 4 hosts: hot" in text
 
 
-def test_a_single_rail_is_explained() -> None:
+def test_a_single_rail_is_predicted() -> None:
     job = StripedJob(RAILS)
     for _ in range(40):
         job.call(256)
-    told = job.planners[0].explain(1024)
+    told = predict(job.planners[0], 1024)
     (chosen,) = [split for split in told.splits if split.chosen]
     assert len(chosen.shares) == 1
     assert "is not cut" in told.why
 
 
-def test_a_split_that_would_not_pay_is_explained() -> None:
+def test_a_split_that_would_not_pay_is_predicted() -> None:
     job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e5)])
     for _ in range(80):
         job.call(8192)
-    told = job.planners[0].explain(32768)
+    told = predict(job.planners[0], 32768)
     assert [split.chosen for split in told.splits] == [True, False, False]
     assert "r0 is the quickest rail as far as is known; a split would gain" in told.why
 
 
-def test_rails_that_cannot_are_explained() -> None:
+def test_rails_that_cannot_are_predicted() -> None:
     job = StripedJob([VirtualRail(0.0003, 1e7, "ina"), VirtualRail(0.0006, 8e6)])
     job.change([True, False])
     job.call(LARGE)
     planner = job.planners[0]
-    told = planner.explain(LARGE * 8, dtype="float64")
+    told = predict(planner, LARGE * 8, dtype="float64")
     assert told.splits == ()
     assert [rail.obstacle for rail in told.rails] == [
         "dtype: ina reduces bfloat16, float16, float32, int32 with avg, max, min, sum",
         "down: its cable is out",
     ]
     assert told.why == "no rail can carry such calls now"
-    assert planner.explain(LARGE * 4).why == "r0 is the only rail that can carry such calls now"
+    assert predict(planner, LARGE * 4).why == "r0 is the only rail that can carry such calls now"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_rails_that_cannot_are_explained() -> None:
 )
 def test_questions_that_make_no_sense(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
-        StripedJob(RAILS).planners[0].explain(**asked)
+        predict(StripedJob(RAILS).planners[0], **asked)
 
 
 def test_shares_are_those_of_large_calls() -> None:

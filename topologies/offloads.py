@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has interfaces of this namespace send plain frames: `python -m railweave.topologies.lab.offloads NAME…`.
+"""Has an interface of this namespace send plain frames: `python -m railweave.topologies.offloads INTERFACE…`.
 
 A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on
 checksums that were left to a card which is not there.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave explain`, from links and from files of learnt costs."""
+"""`railweave plan`, from links and from files of learnt costs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from railweave.cli import build
 
 
-def explain(*arguments: str) -> Result:
-    return CliRunner().invoke(build("explain"), ["explain", *arguments])
+def plan(*arguments: str) -> Result:
+    return CliRunner().invoke(build("plan"), ["plan", *arguments])
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def costs(tmp_path: Path) -> Path:
 
 
 def test_one_size_from_links() -> None:
-    done = explain("4M", "--rails", "tcp,tcp", "--rate", "100M,30M")
+    done = plan("4M", "--rails", "tcp,tcp", "--rate", "100M,30M")
     assert done.exit_code == 0
     for words in (
         "all_reduce sum float32, 4194304 bytes, 4 hosts: cold",
@@ -42,14 +42,14 @@ def test_one_size_from_links() -> None:
 
 
 def test_a_sweep_from_a_file(costs: Path) -> None:
-    done = explain("1K:4M", "--costs", str(costs), "--hosts", "4", "--json", "-")
+    done = plan("1K:4M", "--costs", str(costs), "--hosts", "4", "--json", "-")
     assert done.exit_code == 0
-    told = json.loads(done.stdout)["explanations"]
-    assert [each["size_bytes"] for each in told] == [1 << place for place in range(10, 23)]
-    assert told[-1]["state"] == "hot"
-    (chosen,) = [split for split in told[-1]["splits"] if split["chosen"]]
+    predictions = json.loads(done.stdout)["predictions"]
+    assert [each["size_bytes"] for each in predictions] == [1 << place for place in range(10, 23)]
+    assert predictions[-1]["state"] == "hot"
+    (chosen,) = [split for split in predictions[-1]["splits"] if split["chosen"]]
     assert chosen["shares"]["r1"] == pytest.approx(3 / 11, abs=0.02)
-    assert "r0 (us)" in explain("1K:4M", "--costs", str(costs), "--hosts", "4").stdout
+    assert "r0 (us)" in plan("1K:4M", "--costs", str(costs), "--hosts", "4").stdout
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_sweep_from_a_file(costs: Path) -> None:
     ],
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
-    done = explain(*arguments)
+    done = plan(*arguments)
     assert done.exit_code == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_which_job_of_a_file_must_be_clear(costs: Path) -> None:
-    assert "several kinds of job, choose with --hosts: 2 hosts" in explain("4M", "--costs", str(costs)).stderr
-    assert "no costs of 3 hosts" in explain("4M", "--costs", str(costs), "--hosts", "3").stderr
+    assert "several kinds of job, choose with --hosts: 2 hosts" in plan("4M", "--costs", str(costs)).stderr
+    assert "no costs of 3 hosts" in plan("4M", "--costs", str(costs), "--hosts", "3").stderr

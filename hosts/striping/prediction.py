@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a call of some size goes over some rails: what each would take, what splits would take, in words."""
+"""Predicts how a call of some size goes: what each rail would take, what splits would take, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
@@ -15,18 +15,16 @@ from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, Part, cut, time_of, water_fill
 from railweave.hosts.striping.fixed import fixed_split
+from railweave.hosts.striping.planner import Planner
+from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailState
 from railweave.hosts.striping.table import CostKey, numbers_of
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:
-    from railweave.hosts.striping.planner import Planner
-    from railweave.hosts.striping.priors import StripedRail
-
 
 @dataclass(frozen=True)
-class RailCostExplained:
+class RailPrediction:
     """What one rail costs in calls of this kind: microseconds, and bits of the tensor per second."""
 
     rail: str
@@ -41,7 +39,7 @@ class RailCostExplained:
 
 
 @dataclass(frozen=True)
-class SplitExplained:
+class SplitPrediction:
     """One way to cut the call."""
 
     shares: Mapping[str, float]  # by rail; those that carry something
@@ -51,7 +49,7 @@ class SplitExplained:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Prediction:
     """How a call would go now, and why; prints as a table."""
 
     collective: str
@@ -60,8 +58,8 @@ class Explanation:
     size_bytes: int  # of the whole tensor
     hosts: int
     state: str  # of the class of calls: cold, warm, hot; fixed or deterministic where nothing is learnt
-    rails: tuple[RailCostExplained, ...]
-    splits: tuple[SplitExplained, ...]
+    rails: tuple[RailPrediction, ...]
+    splits: tuple[SplitPrediction, ...]
     why: str
     note: str = ""  # what else is to be known of the costs
 
@@ -88,18 +86,25 @@ class Explanation:
         return "\n".join([*lines, self.why, *([self.note] if self.note else [])])
 
 
-def explain(planner: Planner, size_bytes: int, collective: str, dtype: str, op: str) -> Explanation:
-    """Return how a call of this size would go now, and why. InvalidOption for what there is not."""
+def predict(
+    planner: Planner, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
+) -> Prediction:
+    """Return how a call of `size_bytes` (of the whole tensor) would go now, and why.
+
+    InvalidOption for an unknown collective, dtype or op, and a size that holds no element.
+    Any thread may ask.
+    """
     collectives = {name: each for each, name in capabilities.COLLECTIVE_NAMES.items()}
     which = _named(collectives, collective, "collective")
     kind = _named({name: each for each, name in NAMES.items()}, dtype, "dtype")
     operation = _named(capabilities.OPS, op, "op")
     count = _count(planner, size_bytes, which, kind)
     size = capabilities.size_bytes(which, count, item_size(kind), planner.world_size)
-    return _Explainer(planner, which, kind, operation, count, size).explain()
+    with planner.lock:
+        return _Predictor(planner, which, kind, operation, count, size).predict()
 
 
-class _Explainer:
+class _Predictor:
     """One question to a planner."""
 
     def __init__(
@@ -114,7 +119,7 @@ class _Explainer:
         self._able = [rail for rail in planner.rails if not self._obstacle(rail)]
         self._names = {rail.index: rail.name for rail in planner.rails}
 
-    def explain(self) -> Explanation:
+    def predict(self) -> Prediction:
         collective, dtype, op = self._call
         parts, state = self._planner.in_force((collective, dtype, op, 0, self._count))
         if not self._able:
@@ -124,7 +129,7 @@ class _Explainer:
         elif not parts:
             parts = self._class().choose(self._size, self._count).parts
         splits = self._splits(parts)
-        return Explanation(
+        return Prediction(
             collective=capabilities.COLLECTIVE_NAMES[collective],
             dtype=NAMES[dtype],
             op=capabilities.op_name(collective, op),
@@ -158,12 +163,12 @@ class _Explainer:
             return f"down: {self._planner.reasons.get(rail.index, '')}"
         return ""
 
-    def _rail(self, rail: StripedRail) -> RailCostExplained:
+    def _rail(self, rail: StripedRail) -> RailPrediction:
         obstacle = self._obstacle(rail)
         table = self._planner.table
         cost, line = table.get(self._key, rail.index), table.part(self._key, rail.index)
         loaded = table.loaded(self._key, rail.index)
-        return RailCostExplained(
+        return RailPrediction(
             rail=rail.name,
             kind=rail.kind,
             state=self._planner.rail_states[rail.index],
@@ -175,7 +180,7 @@ class _Explainer:
             source="loaded" if loaded else "measured" if cost else table.source(self._key, rail.index),
         )
 
-    def _splits(self, parts: Sequence[Part]) -> tuple[SplitExplained, ...]:
+    def _splits(self, parts: Sequence[Part]) -> tuple[SplitPrediction, ...]:
         """Return each rail alone, all rails together, and what is chosen."""
         table, size = self._planner.table, self._size
         ways: list[tuple[Part, ...]] = [((rail.index, 0, self._count),) for rail in self._able]
@@ -190,7 +195,7 @@ class _Explainer:
         }
         alone_s = min((time_s for way, time_s in times.items() if len(way) == 1), default=0.0)
         return tuple(
-            SplitExplained(
+            SplitPrediction(
                 shares={self._names[rail]: count / self._count for rail, _, count in way},
                 time_us=1e6 * time_s,
                 gain=alone_s / time_s - 1,
@@ -204,7 +209,7 @@ class _Explainer:
             return ""
         return "; the first calls of this size try each rail, and what they take decides"
 
-    def _why(self, splits: Sequence[SplitExplained]) -> str:
+    def _why(self, splits: Sequence[SplitPrediction]) -> str:
         if not self._able:
             return "no rail can carry such calls now"
         if len(self._able) == 1:
@@ -256,7 +261,7 @@ def _percent(gain: float) -> str:
     return f"{100 * gain:.1f} %"
 
 
-def _rail_row(rail: RailCostExplained) -> tuple[str, ...]:
+def _rail_row(rail: RailPrediction) -> tuple[str, ...]:
     return (
         rail.rail,
         rail.kind,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave explain`: how a collective of some size would be cut over the rails, and why."""
+"""`railweave plan`: how a collective of some size would be split over the rails, and why."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from railweave.experiments.errors import OptionError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from railweave.hosts.striping import Explanation, Planner
+    from railweave.hosts.striping import Planner, Prediction
 
 app = typer.Typer()
 
 EPILOG = (
-    "Examples: railweave explain 1K:64M --costs costs.json · railweave explain 4M --rails ina,tcp --hosts 6 "
-    "· railweave explain 4M --costs costs.json --collective all_gather --json -"
+    "Examples: railweave plan 1K:64M --costs costs.json · railweave plan 4M --rails ina,tcp --hosts 6 "
+    "· railweave plan 4M --costs costs.json --collective all_gather --json -"
 )
 
 
-@app.command("explain", epilog=EPILOG)
-def explain(
+@app.command("plan", epilog=EPILOG)
+def plan(
     sizes: Annotated[str, typer.Argument(help="Bytes of the tensor: 4M, 1K,4M, or 1K:16M.")],
     costs: Annotated[
         Path | None, typer.Option(help="A file of learnt costs, as Communicator.save_costs writes it.")
@@ -46,22 +46,24 @@ def explain(
     op: Annotated[str, typer.Option(help="sum, prod, max, min or avg.")] = "sum",
     json_file: common.JsonFile = None,
 ) -> None:
-    """Explain which rails would carry a collective: predicted times per rail and split, the choice, why.
+    """Predict which rails would carry a collective: predicted times per rail and split, the choice, why.
 
     With --costs, from what a job has learnt; else from what the links allow. In a program,
-    comm.explain(bytes) says the same of a job that runs.
+    comm.plan(bytes) says the same of a job that runs.
     """
     with common.one_line_errors():
         if costs is not None and rails is not None:
             raise OptionError("--costs says what the rails are: give either --costs or --rails")
+        from railweave.hosts.striping import predict  # noqa: PLC0415 - help needs none
+
         planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
-        told = [planner.explain(size, collective, dtype, op) for size in units.parse_sizes(sizes)]
+        predictions = [predict(planner, size, collective, dtype, op) for size in units.parse_sizes(sizes)]
         console = common.console(json_file)
-        if len(told) == 1:
-            console.print(str(told[0]), soft_wrap=True, markup=False)
+        if len(predictions) == 1:
+            console.print(str(predictions[0]), soft_wrap=True, markup=False)
         else:
-            _print_sweep(told, console)
-        common.write_json(_as_json(told), json_file)
+            _print_sweep(predictions, console)
+        common.write_json(_as_json(predictions), json_file)
 
 
 def _from_file(path: Path, hosts: int | None) -> Planner:
@@ -101,18 +103,18 @@ def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
     return planner_for(striped, count, Ledger())
 
 
-def _print_sweep(told: list[Explanation], console: Console) -> None:
+def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     """One line per size: what is chosen, what it takes, and what each rail alone would."""
     from rich.table import Table  # noqa: PLC0415
 
-    from railweave.hosts.striping.explanation import shares_text  # noqa: PLC0415
+    from railweave.hosts.striping.prediction import shares_text  # noqa: PLC0415
 
-    first = told[0]
+    first = predictions[0]
     rails = [rail.rail for rail in first.rails]
     table = Table(
         "bytes", "state", "split", "time (us)", "gain", *(f"{rail} (us)" for rail in rails), box=None
     )
-    for each in told:
+    for each in predictions:
         chosen = next((split for split in each.splits if split.chosen), None)
         alone = ["-" if rail.alone_us is None else f"{rail.alone_us:.1f}" for rail in each.rails]
         row = ["-", "-", "-"]
@@ -126,5 +128,5 @@ def _print_sweep(told: list[Explanation], console: Console) -> None:
         console.print(first.note, markup=False)
 
 
-def _as_json(told: list[Explanation]) -> dict[str, Any]:
-    return {"explanations": [asdict(each) for each in told]}
+def _as_json(predictions: list[Prediction]) -> dict[str, Any]:
+    return {"predictions": [asdict(each) for each in predictions]}
