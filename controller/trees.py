@@ -15,6 +15,8 @@ from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Nic, Plane
 
 MAX_FAN_IN = CONFIG["MAX_CHILDREN"]
+PATH_BITS, PATH_STEP = 16, 5  # of a PROBE: every switch below the root notes a child of 5 bits in the slot field
+MAX_DEPTH = PATH_BITS // PATH_STEP + 1  # switches between a rank and the root, root included
 ROOTS_TRIED = 8  # of those that are equally far from the leaves; the rest differ in name only
 ROOT_TAKEN = 1000  # groups: a root counts as loaded with so many when another one is looked for
 TIE = 2**-10  # decides between paths of one length; what it is multiplied with stays far below 1 / TIE
@@ -46,8 +48,8 @@ def build(
 ) -> Tree:
     """Compute the tree that joins the ranks' NICs over the `usable` switches of a plane.
 
-    Of all trees without the links to `avoid` and with an allowed fan-in, the one whose slowest link is the
-    fastest wins, then the one with the fewest levels, the fewest switches, the least loaded ones (`load`:
+    Of all trees without the links to `avoid` and with an allowed fan-in and depth, the one whose slowest link is
+    the fastest wins, then the one with the fewest levels, the fewest switches, the least loaded ones (`load`:
     groups per switch), and the smallest greatest fan-in. Raises Refused, naming the limit, if there is none.
     """
     leaves = Counter(nic.switch for nic in ranks.values())
@@ -59,9 +61,19 @@ def build(
         fast = nx.restricted_view(switches, [], [e for e in switches.edges if _rate(switches, e) < slowest])
         if parents := _best(fast, leaves, load or {}):
             return _tree(switches, parents, ranks)
-    if any(all(nx.has_path(switches, root, leaf) for leaf in leaves) for root in switches):
-        raise Refused(f"no tree joins {', '.join(leaves)} with {MAX_FAN_IN} contributors per switch at most")
-    raise Refused(f"no usable switch of plane {plane.name!r} reaches all of {', '.join(sorted(leaves))}")
+    raise Refused(_obstacle(plane, switches, leaves))
+
+
+def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> str:
+    """Which limit is in the way of any tree that joins the leaves."""
+    names = ", ".join(sorted(leaves))
+    distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
+    depths = [1 + max(d[root] for d in distances) for root in switches if all(root in d for d in distances)]
+    if not depths:
+        return f"no usable switch of plane {plane.name!r} reaches all of {names}"
+    if min(depths) > MAX_DEPTH:
+        return f"a tree that joins {names} would have {min(depths)} levels of switches; its limit is {MAX_DEPTH}"
+    return f"no tree of {MAX_DEPTH} levels joins {names} with {MAX_FAN_IN} contributors per switch at most"
 
 
 def spread(
@@ -116,7 +128,7 @@ Parents = dict[str, str | None]
 def _best(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int]) -> Parents | None:
     for roots in _roots(switches, leaves, load):
         grown = [t for root in roots if (t := _grow(switches, root, leaves, load, MAX_FAN_IN))]
-        if grown:
+        if grown := [tree for tree in grown if _cost(tree, load)[0] <= MAX_DEPTH]:
             best = min(grown, key=lambda tree: _cost(tree, load))
             return _balanced(switches, best, leaves, load)
     return None

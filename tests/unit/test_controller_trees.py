@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import replace
 
 import networkx as nx
@@ -12,6 +14,7 @@ from railweave.controller import desired, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.errors import Refused
 from railweave.controller.tree import Contributor, Tree
+from railweave.p4src.config import SOURCE_ROOT
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 
@@ -121,6 +124,36 @@ def test_three_levels_and_a_chain_between() -> None:
     check(tree, value, ranks)
     assert max(tree.depth(rank) for rank in ranks) == 3
     assert tree.root.switch == "core"
+
+
+def chain(switches: int) -> tuple[Plane, dict[int, Nic]]:
+    """A line of switches with a host at either end."""
+    line = [f"s{number}" for number in range(1, switches + 1)]
+    trunks = tuple(Trunk(lower, 101, upper, 102) for lower, upper in itertools.pairwise(line))
+    return plane({line[0]: 1, line[-1]: 1}, trunks, tuple(line[1:-1]))
+
+
+def test_a_tree_is_no_deeper_than_a_probe_to_the_root_can_note() -> None:
+    value, ranks = chain(7)
+    tree = trees.build(value, ranks, names(value))
+    assert [tree.depth(rank) for rank in ranks] == [4, 4]
+    value, ranks = chain(9)
+    with pytest.raises(Refused, match=r"joins s1, s9 would have 5 levels of switches; its limit is 4"):
+        trees.build(value, ranks, names(value))
+
+
+def test_a_tree_over_slower_links_is_better_than_one_that_is_too_deep() -> None:
+    value, ranks = chain(9)
+    fast = tuple(replace(trunk, rate_bps=10**9) for trunk in value.trunks)
+    short = Trunk("s1", 103, "s9", 103, 10**6)
+    value = replace(value, trunks=(*fast, short), rate_bps=10**9)
+    assert max(trees.build(value, ranks, names(value)).depth(rank) for rank in ranks) == 2
+
+
+def test_the_limit_of_depth_is_what_the_programs_probe_has_room_for() -> None:
+    slot = re.search(r"bit<(\d+)> slot;", (SOURCE_ROOT / "common/headers.p4").read_text())
+    step = re.search(r"#define PATH_STEP (\d+)", (SOURCE_ROOT / "common/types.p4").read_text())
+    assert (int(slot[1]), int(step[1])) == (trees.PATH_BITS, trees.PATH_STEP)
 
 
 @pytest.mark.parametrize("hosts", [31, 32, 62])
