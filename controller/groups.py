@@ -127,7 +127,7 @@ class Groups:
     async def _form(self, forming: Forming) -> None:
         """Place a complete group in the network; what is refused there runs on its other rails."""
         members = dict(forming.requests)
-        group = Group(forming.job, forming.size, members)
+        group = Group(forming.job, forming.size, members, token=secrets.randbits(64))
         try:
             for rail in members[0].rails:
                 if rail.kind == "ina":
@@ -219,6 +219,7 @@ class Groups:
             members=members,
             ina=[self._placement.message(tree, rank) for tree in group.trees],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
+            token=group.token,
         )
 
     def lease(self, number: int) -> Lease:

@@ -77,6 +77,7 @@ class Group:
     job: str
     size: int
     requests: Mapping[int, JoinRequest]
+    token: int = 0  # by which the ranks know each other; an earlier controller's jobs keep theirs
     trees: list[RailTree] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Nic, Plane
 
 MAX_FAN_IN = CONFIG["MAX_CHILDREN"]
-PATH_BITS, PATH_STEP = 16, 5  # of a PROBE: every switch below the root notes a child of 5 bits in the slot field
+PATH_BITS, PATH_STEP = 16, 5  # of a PROBE: every switch below the root notes a child in its slot field
 MAX_DEPTH = PATH_BITS // PATH_STEP + 1  # switches between a rank and the root, root included
 ROOTS_TRIED = 8  # of those that are equally far from the leaves; the rest differ in name only
 ROOT_TAKEN = 1000  # groups: a root counts as loaded with so many when another one is looked for
@@ -48,7 +48,7 @@ def build(
 ) -> Tree:
     """Compute the tree that joins the ranks' NICs over the `usable` switches of a plane.
 
-    Of all trees without the links to `avoid` and with an allowed fan-in and depth, the one whose slowest link is
+    Of all trees without the links to `avoid`, with an allowed fan-in and depth, the one whose slowest link is
     the fastest wins, then the one with the fewest levels, the fewest switches, the least loaded ones (`load`:
     groups per switch), and the smallest greatest fan-in. Raises Refused, naming the limit, if there is none.
     """
@@ -72,7 +72,7 @@ def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> st
     if not depths:
         return f"no usable switch of plane {plane.name!r} reaches all of {names}"
     if min(depths) > MAX_DEPTH:
-        return f"a tree that joins {names} would have {min(depths)} levels of switches; its limit is {MAX_DEPTH}"
+        return f"a tree that joins {names} would have {min(depths)} levels; the limit is {MAX_DEPTH}"
     return f"no tree of {MAX_DEPTH} levels joins {names} with {MAX_FAN_IN} contributors per switch at most"
 
 

@@ -162,6 +162,7 @@ class Membership:
         self.members: Mapping[int, tuple[RailOffer, ...]] = {
             member.rank: tuple(_offer(rail) for rail in member.rails) for member in response.members
         }
+        self.token = response.token
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
         self._request = request
         self._lock = threading.Lock()  # of the next two, which events change and heartbeats read

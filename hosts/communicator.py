@@ -116,9 +116,9 @@ class Communicator(Collectives):
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         self._trees.attach(members, with_trees)
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
-        missing = connect_rails(self._agent, self._rails, options.job, members, left_s)
+        missing = connect_rails(self._agent, self._rails, members, left_s)
         if can_recover(self._rails, members):
-            enable_recovery(self._agent, self._rails, options.job, members, options.peer_timeout_s, missing)
+            enable_recovery(self._agent, self._rails, members, options.peer_timeout_s, missing)
             self._trees.recover(without_trees=len(used) > len(with_trees))
         else:
             self._agent.forgo_recovery()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,10 @@ JOIN_S = 2.0  # ranks join their rails within milliseconds of each other
 
 class Members(Protocol):
     """What rails need of a membership."""
+
+    @property
+    def token(self) -> int:
+        """64 random bits that all ranks of this job have got, and nobody else."""
 
     @property
     def members(self) -> Mapping[int, Sequence[RailOffer]]:
@@ -114,7 +117,7 @@ def can_recover(rails: Sequence[Opening], members: Members) -> bool:
 
 
 def connect_rails(
-    agent: Agent, rails: Sequence[Opening], job: str, members: Members, timeout_s: float
+    agent: Agent, rails: Sequence[Opening], members: Members, timeout_s: float
 ) -> dict[int, str]:
     """Join open rails with the other ranks' ends of them; JoinTimeout names the ranks that did not come.
 
@@ -129,7 +132,7 @@ def connect_rails(
         left_s = max(0.0, end - time.monotonic())
         needed = not recovers or (rail is used[-1] and len(missing) == len(used) - 1)
         try:
-            _connect_rail(agent, rail, job, members, left_s if needed else min(left_s, JOIN_S))
+            _connect_rail(agent, rail, members, left_s if needed else min(left_s, JOIN_S))
         except (OSError, RuntimeError, JoinTimeout) as error:
             if needed:
                 raise
@@ -138,14 +141,12 @@ def connect_rails(
     return missing
 
 
-def _connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeout_s: float) -> None:
+def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: float) -> None:
     """Join one rail. The trees of an ina rail are joined by Trees."""
     offers = _offers_of(rail.spec.name, members)
     match rail.spec.kind:
-        case "tcp":
-            _connect_tcp(agent, rail, job, offers, timeout_s)
-        case "ina":
-            _connect_tcp(agent, rail, job, offers, timeout_s)
+        case "tcp" | "ina":
+            _connect_tcp(agent, rail, members.token, offers, timeout_s)
         case "rdma":
             agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
 
@@ -153,7 +154,6 @@ def _connect_rail(agent: Agent, rail: Opening, job: str, members: Members, timeo
 def enable_recovery(
     agent: Agent,
     rails: Sequence[Opening],
-    job: str,
     members: Members,
     peer_timeout_s: float,
     missing: Mapping[int, str],
@@ -162,7 +162,7 @@ def enable_recovery(
     offers = [_offers_of(rail.spec.name, members) for rail in rails]
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
-    agent.enable_recovery(_token(job, [one for of in offers for one in of]), places, silence_s)
+    agent.enable_recovery(members.token, places, silence_s)
     for rail in rails:
         if rail.spec.name in members.refusals:
             agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")
@@ -171,10 +171,10 @@ def enable_recovery(
 
 
 def _connect_tcp(
-    agent: Agent, rail: Opening, job: str, offers: Sequence[RailOffer], timeout_s: float
+    agent: Agent, rail: Opening, token: int, offers: Sequence[RailOffer], timeout_s: float
 ) -> None:
     places = [(offer.address, offer.port) for offer in offers]
-    missing = agent.connect_tcp(rail.index, _token(job, offers), places, timeout_s)
+    missing = agent.connect_tcp(rail.index, token, places, timeout_s)
     if missing and agent.failure() is None:
         ranks = ", ".join(map(str, missing))
         raise JoinTimeout(f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s")
@@ -191,9 +191,3 @@ def _offers_of(name: str, members: Members) -> list[RailOffer]:
             f"rail {name!r} is not offered by rank {', '.join(map(str, without))}: name rails alike"
         )
     return [by_rank[rank] for rank in sorted(by_rank)]
-
-
-def _token(job: str, offers: Sequence[RailOffer]) -> int:
-    """Return a number that the ranks of a job share and that other jobs do not."""
-    places = ";".join(f"{offer.name}@{offer.address}:{offer.port}" for offer in offers)
-    return int.from_bytes(hashlib.sha256(f"{job}\0{places}".encode()).digest()[:8], "big")

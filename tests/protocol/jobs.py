@@ -15,6 +15,7 @@ from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, Ina
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
+TOKEN = 0x70_6B_65_6E  # what a controller would draw anew for every job
 
 Result = TypeVar("Result")
 
@@ -25,6 +26,7 @@ class StaticMembership:
     refusals: dict[str, str]
     on_event: Callable[[Event], None]
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
+    token: int = TOKEN
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)
     stalls: Queue[tuple[int, bool, bool]] = field(default_factory=Queue)

@@ -81,18 +81,20 @@ class Refusal(_message.Message):
     def __init__(self, rail: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("lease", "lease_s", "members", "ina", "refusals")
+    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INA_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     lease: int
     lease_s: float
     members: _containers.RepeatedCompositeFieldContainer[Member]
     ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
-    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+    token: int
+    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
     __slots__ = ("lease",)

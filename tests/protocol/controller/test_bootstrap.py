@@ -64,6 +64,7 @@ def test_join_tells_members_groups_and_refusals(run) -> None:
             assert first.members[1] == tuple(offers(1))
             (place,) = second.groups["ina"]
             assert (place.child, place.lanes, place.tree) == (1, 64, 0)
+            assert first.token == second.token == third.token != 0
             assert not first.refusals
             await leave_all(memberships)
             await leave_all(memberships)  # harmless

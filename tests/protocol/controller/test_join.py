@@ -57,6 +57,21 @@ def test_a_group_gets_its_entries_and_leaves_none_behind(run) -> None:
     run(body())
 
 
+def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            tokens = []
+            for _ in range(5):  # the same job, ranks, addresses and ports
+                answers = await world.join(2)
+                (token,) = {answer.token for answer in answers}
+                tokens.append(token)
+                await leave(world, answers)
+            assert len(set(tokens)) == 5
+            assert max(tokens) >= 2**32
+
+    run(body())
+
+
 def test_the_same_job_can_be_formed_again_at_once_with_another_number(run) -> None:
     async def body() -> None:
         async with new_world(hosts=2, slots=8192) as world:  # one group fills the switch
