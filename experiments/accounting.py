@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railweave.experiments.messages import RailCounts
-from railweave.topologies.counters import InterfaceCounters
+from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.model import Plane
 
 BYTES_TOLERANCE = 0.01

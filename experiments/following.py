@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from railweave.experiments.messages import read
-from railweave.topologies.lab import Lab
+from railweave.topologies.errors import LabError
+from railweave.topologies.lab.lab import Lab
 
 Log = TypeVar("Log")
 
@@ -38,6 +39,7 @@ class Following(ABC, Generic[Log]):
         self.logs = logs
         self._lab = lab
         self._news = asyncio.Condition()
+        self._over: LabError | None = None  # why nothing more will come
 
     @abstractmethod
     def take(self, log: Log, message: dict[str, Any]) -> None:
@@ -45,21 +47,35 @@ class Following(ABC, Generic[Log]):
 
     async def read(self) -> None:
         """Read until all workers have ended well; LabError if one ends otherwise."""
-        async for line in self._lab.events():
-            message = read(line.text)
-            if message is None:
-                continue
+        over = LabError("all ranks have ended")
+        try:
+            async for line in self._lab.events():
+                message = read(line.text)
+                if message is None:
+                    continue
+                async with self._news:
+                    self.take(self.logs[message["rank"]], message)
+                    self._news.notify_all()
+        except LabError as error:
+            over = error
+            raise
+        finally:
+            self._over = over
             async with self._news:
-                self.take(self.logs[message["rank"]], message)
                 self._news.notify_all()
 
     async def until(self, holds: Callable[[Sequence[Log]], bool], deadline_s: float) -> bool:
-        """Wait until something holds of the logs; False if it does not within the deadline."""
+        """Wait until something holds of the logs; False if it does not within the deadline.
+
+        LabError, as `read` has it, if it cannot come any more.
+        """
         try:
             async with asyncio.timeout(deadline_s), self._news:
-                await self._news.wait_for(lambda: holds(self.logs))
+                await self._news.wait_for(lambda: self._over or holds(self.logs))
         except TimeoutError:
             return False
+        if self._over and not holds(self.logs):
+            raise self._over
         return True
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railweave.experiments.errors import OptionError
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Plane, Topology
-from railweave.topologies.processes import Child
 
 TORCH_PORT = 29500
 

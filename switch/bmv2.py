@@ -13,7 +13,8 @@ from pathlib import Path
 
 import grpc
 
-from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
+from railweave.switch.errors import SwitchError
+from railweave.switch.options import SwitchOptions, stop_on_signals
 
 PROGRAM = "simple_switch_grpc"
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")

@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, EPILOGS
 from railweave.switch.options import (
-    DEFAULT_CPU_PORT,
     DROP_PORT,
     MAX_SUPER_PACKET_BYTES,
-    SwitchError,
     SwitchOptions,
     Tls,
     parse_interfaces,
@@ -62,9 +61,20 @@ def switch(
             help="Longest run of like UDP packets sent as one; short on slow links, 0 sends each alone.",
         ),
     ] = MAX_SUPER_PACKET_BYTES,
+    exact_bytes: Annotated[
+        bool,
+        typer.Option(
+            "--exact-bytes",
+            help="Packets leave as the program wrote them, to the bit: those without UDP checksum, or with"
+            " IPv4 ids that do not count up, are not sent as one. Slower.",
+        ),
+    ] = False,
     cpu_port: Annotated[
-        int, typer.Option(min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller.")
-    ] = DEFAULT_CPU_PORT,
+        int | None,
+        typer.Option(
+            min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller; default: none."
+        ),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the P4Runtime server (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     tls_ca: Annotated[
@@ -102,6 +112,7 @@ def switch(
             program=program,
             p4info=p4info,
             super_packet_bytes=super_packet_bytes,
+            exact_bytes=exact_bytes,
             cpu_port=cpu_port,
             tls=Tls.of(tls_cert, tls_key, tls_ca),
             impairments=parse_impairments(impair or [], interfaces),

@@ -11,8 +11,9 @@ from pathlib import Path
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
+from railweave.switch.errors import SwitchError
 from railweave.switch.inspection import Inspection
-from railweave.switch.options import SwitchError, SwitchOptions, stop_on_signals
+from railweave.switch.options import SwitchOptions, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
@@ -33,7 +34,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
     try:
-        ports = Ports(options.interfaces, options.super_packet_bytes)
+        ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
         for (port, direction), impairment in options.impairments.items():
             ports.set_impairment(port, direction, impairment)
         for port, folder in options.pcap.items():
@@ -42,7 +43,7 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
         raise SwitchError(str(error)) from None
     inspection = Inspection(ports)
     service = Service(options.device_id, inspection.use, options.cpu_port)
-    await _load_program(service, options)
+    await load_program(service, options)
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
@@ -59,7 +60,7 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
         ports.stop()
 
 
-async def _load_program(service: Service, options: SwitchOptions) -> None:
+async def load_program(service: Service, options: SwitchOptions) -> None:
     """Commit the program given on the command line, as a controller would."""
     if options.program is None and options.p4info is None:
         return

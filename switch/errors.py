@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program or a request can do wrong."""
+"""What a program, a request or a command line can do wrong."""
+
+
+class SwitchError(Exception):
+    """The switch cannot start or go on: what was given, and what to do."""
 
 
 class InvalidProgram(ValueError):

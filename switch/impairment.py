@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal, cast
 
-from railweave.switch.options import SwitchError
+from railweave.switch.errors import SwitchError
 
 Direction = Literal["in", "out"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")

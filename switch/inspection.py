@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
-from railweave.switch.options import SwitchError
 from railweave.switch.p4runtime.server import Extra
 from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports

@@ -8,22 +8,12 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from railweave.switch.impairment import Direction, Impairment
+from railweave.switch.errors import SwitchError
+from railweave.switch.impairment import Direction, Impairment
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
 MAX_SUPER_PACKET_BYTES = 65_535  # what an IP length can say
-
-
-class SwitchError(Exception):
-    """The switch cannot start or go on: what was given, and what to do."""
-
-
-DEFAULT_CPU_PORT = (
-    510  # packets that a program sends there go to the controller, and its packets come from there
-)
 
 
 @dataclass(frozen=True)
@@ -54,14 +44,15 @@ class SwitchOptions:
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # longest run of like packets sent as one
+    exact_bytes: bool = False  # only runs that the kernel cuts into the very packets of the program
     impairments: Mapping[tuple[int, Direction], Impairment] = field(default_factory=dict)
     pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for what passes, by port
-    cpu_port: int = DEFAULT_CPU_PORT  # of packet-in and packet-out; no interface may have it
+    cpu_port: int | None = None  # of packet-in and packet-out; no interface may have it
     tls: Tls | None = None  # None: the P4Runtime server speaks plain text
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
-        if self.cpu_port in self.interfaces:
+        if self.cpu_port is not None and self.cpu_port in self.interfaces:
             interface = self.interfaces[self.cpu_port]
             raise SwitchError(f"port {self.cpu_port} is {interface} and the CPU port; see --cpu-port")
 

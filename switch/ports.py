@@ -37,6 +37,7 @@ class PortCounters:
     tx_frames: int
     tx_dropped: int  # the queue was full, or the interface down
     tx_refused: int  # by the kernel, such as longer than the MTU
+    tx_rewritten: int  # left with an IPv4 id or UDP checksum that the program did not write
 
 
 @contextlib.contextmanager
@@ -51,13 +52,20 @@ class Ports:
     """Open ports. Packets are dropped, and counted, until there is a pipeline."""
 
     def __init__(
-        self, interfaces: Mapping[int, str], super_packet_bytes: int = MAX_SUPER_PACKET_BYTES
+        self,
+        interfaces: Mapping[int, str],
+        super_packet_bytes: int = MAX_SUPER_PACKET_BYTES,
+        *,
+        exact_bytes: bool = False,
     ) -> None:
-        """Open all interfaces; like packets leave in runs of up to `super_packet_bytes` (0: each alone)."""
+        """Open all interfaces; like packets leave in runs of up to `super_packet_bytes` (0: each alone).
+
+        `exact_bytes`: only in runs that the kernel cuts into the very packets that the program wrote.
+        """
         self._pipeline: Pipeline | None = None
         self._interfaces = dict(interfaces)
         try:
-            self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes)
+            self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes, exact_bytes)
         except PermissionError:
             raise PortError("raw packet sockets need root (CAP_NET_RAW and CAP_NET_ADMIN)") from None
         except OSError as error:
@@ -108,7 +116,7 @@ class Ports:
     def capture(self, port: int, folder: Path | None) -> None:
         """Write what passes a port to INTERFACE_in.pcap and INTERFACE_out.pcap in a folder; None: no more.
 
-        It is what the program is given and what it sends: impairments lie between that and the link.
+        It is what the program is given, and what leaves the port: behind the impairments in both directions.
         PortError if there is no such port, or the files cannot be written.
         """
         if folder is not None:

@@ -21,6 +21,7 @@ PROGRAMS = Path(__file__).parent / "dataplane" / "programs"
 JSON, P4INFO = PROGRAMS / "router.json", PROGRAMS / "router.p4info.txtpb"
 ROUTER, ENTITIES = "router", "entities"
 DEVICE = 3
+CPU_PORT = 510  # of entities.p4
 Config = p4r.SetForwardingPipelineConfigRequest
 A, B = 0x020000000001, 0x020000000002
 
@@ -33,7 +34,7 @@ class Server:
         self.pipelines: list[Pipeline] = []
 
     async def start(self, tls: Tls | None = None, extras: Sequence[Extra] = ()) -> None:
-        service = Service(DEVICE, self.pipelines.append)
+        service = Service(DEVICE, self.pipelines.append, cpu_port=CPU_PORT)
         self._server = await listen(service, self.address, tls, extras)
         await self._server.start()
 

@@ -71,16 +71,3 @@ class Topology:
             if plane.name == name:
                 return plane
         raise KeyError(f"no plane {name!r} in topology {self.name!r}; it has {[p.name for p in self.planes]}")
-
-    def to_yaml(self) -> str:
-        """Return the topology as the text of a topology file."""
-        from railweave.topologies import serialize  # noqa: PLC0415 - it reads the classes of this file
-
-        return serialize.to_yaml(self)
-
-    @staticmethod
-    def from_yaml(text: str) -> Topology:
-        """Read a topology file's text; TopologyError says what is wrong with it."""
-        from railweave.topologies import serialize  # noqa: PLC0415
-
-        return serialize.from_yaml(text)

@@ -18,7 +18,8 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
 from railweave.hosts.limits import limit_bps, ring_volume
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import planes
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from railweave.experiments.errors import OptionError
-from railweave.topologies import faults
-from railweave.topologies.faults import Fault
+from railweave.topologies.lab import faults
+from railweave.topologies.lab.faults import Fault
 from railweave.topologies.model import Plane
 
 RATE_CUT = 0.01  # of the plane's rate

@@ -16,7 +16,8 @@ from railweave.experiments.failover.values import ANY_RAIL, HUNG, Case, Failover
 from railweave.experiments.following import end
 from railweave.experiments.hosts import require_peers
 from railweave.topologies.errors import LabError
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from railweave.experiments.failover.values import (
 )
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.topologies.errors import LabError
-from railweave.topologies.injection import Injection
-from railweave.topologies.lab import Lab
-from railweave.topologies.processes import Child
+from railweave.topologies.lab.injection import Injection
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.processes import Child
 
 WORKER = "railweave.experiments.failover.worker"
 JOB = "failover"

@@ -8,7 +8,7 @@ from typing import Any
 
 from railweave.experiments.failover.worker import MICRO
 from railweave.experiments.following import Ended, Following
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.lab import Lab
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import random
 from abc import ABC, abstractmethod
 
 from railweave.experiments.errors import OptionError
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane, Topology
-from railweave.topologies.namespaces import CONTROLLER_NODE
 
 OUTAGE_S = 0.5  # of what the job cannot go round
 

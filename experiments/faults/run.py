@@ -17,9 +17,10 @@ from railweave.experiments.faults.watch import RankLog, Slow, Watch
 from railweave.experiments.following import end
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.topologies.errors import LabError
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
-from railweave.topologies.processes import Child
 
 WORKER = "railweave.experiments.faults.worker"
 JOB = "faults"

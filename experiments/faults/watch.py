@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.experiments.following import Ended, Following
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.lab import Lab
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from railweave.experiments.allreduce.run import sum_of_limits
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.messages import read
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
-from railweave.topologies.processes import Child
 
 WORKER = "railweave.experiments.jobs.worker"
 SETTLE_S = 1.0  # at both ends of the window: jobs start and end within it

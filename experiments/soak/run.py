@@ -18,9 +18,10 @@ from railweave.experiments.soak.problem import LARGEST
 from railweave.experiments.soak.storm import storm
 from railweave.experiments.soak.tally import Tally
 from railweave.topologies.errors import LabError
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
-from railweave.topologies.processes import Child
 
 WORKER = "railweave.experiments.soak.worker"
 JOB = "soak"

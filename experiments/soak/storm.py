@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from railweave.experiments.failover.kinds import KINDS
 from railweave.topologies.errors import LabError
-from railweave.topologies.injection import Injection
-from railweave.topologies.lab import Lab
+from railweave.topologies.lab.injection import Injection
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane
-from railweave.topologies.namespaces import CONTROLLER_NODE
 
 CALM_S = (1.0, 20.0)  # between two faults of a rail
 OUTAGE_S = (

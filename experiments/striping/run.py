@@ -14,7 +14,8 @@ from railweave.experiments.hosts import JobOptions, start_job
 from railweave.experiments.messages import read
 from railweave.experiments.striping.values import Call, Case, Found, Row
 from railweave.experiments.striping.worker import Plan
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 
 WORKER = "railweave.experiments.striping.worker"
 PARTS = ("sizes", "thresholds", "convergence", "overhead")

@@ -29,9 +29,9 @@ from railweave.experiments.switch_speed.scenario import (
     Scenario,
 )
 from railweave.switch.targets import TARGETS
-from railweave.topologies.namespaces import Namespaces, interface_of_port
-from railweave.topologies.processes import Child, Event
-from railweave.topologies.record import RunRecord, sweep
+from railweave.topologies.lab.namespaces import Namespaces, interface_of_port
+from railweave.topologies.lab.processes import Child, Event
+from railweave.topologies.lab.record import RunRecord, sweep
 
 READY_S = 30.0
 SOL_UDP, UDP_GRO = 17, 104

@@ -20,7 +20,8 @@ from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
 LANES = 256

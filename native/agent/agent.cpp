@@ -37,10 +37,10 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
   on_loop([&] {
     if (recovery_ && recovery_->enabled()) throw std::logic_error("recovery is enabled after all rails");
     index = rails_.size();
-    LaneOwner& owner = *this;
-    LaneListener& listener = listeners_.emplace_back(owner, LaneId{.rail = index});
+    ChannelOwner& owner = *this;
+    ChannelListener& listener = listeners_.emplace_back(owner, ChannelId{.rail = index});
     try {
-      rails_.push_back(make(index, loop_, listener));
+      rails_.push_back(make(loop_, listener));
     } catch (...) {
       listeners_.pop_back();
       throw;
@@ -115,7 +115,7 @@ void Agent::start_submitted(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     started_ops_ = op_index + 1;
     pass_over(lock, op_index);
-    if (recovery_ && recovery_->repairs_open()) start_on_repair_lanes(lock);
+    if (recovery_ && recovery_->repairs_open()) start_on_repair_channels(lock);
   }
 }
 
@@ -132,27 +132,28 @@ void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index
   }
 }
 
-std::optional<CallDescription> Agent::pending_call(LaneId lane, std::uint32_t op_index) const {
-  if (lane.repair || !in_use(lane.rail)) return std::nullopt;  // these carry other things than users' calls
+std::optional<CallDescription> Agent::pending_call(ChannelId channel, std::uint32_t op_index) const {
+  if (channel.repair || !in_use(channel.rail))
+    return std::nullopt;  // these carry other things than users' calls
   const std::lock_guard lock(mutex_);
   // A rail that has a part knows of it itself, until it is past it.
-  if (op_index >= started_ops_ || calls_.has_part(op_index, lane.rail)) return std::nullopt;
+  if (op_index >= started_ops_ || calls_.has_part(op_index, channel.rail)) return std::nullopt;
   return calls_.description(op_index);
 }
 
 // ---------------------------------------------------------------- completion
 
-void Agent::slice_done(LaneId lane, std::uint64_t id, Time now) {
-  if (recovery_ && !lane.repair && recovery_->trial_done(lane.rail, id, now)) return;
+void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
+  if (recovery_ && !channel.repair && recovery_->trial_done(channel.rail, id, now)) return;
   std::unique_lock lock(mutex_);
-  const auto finished = calls_.finish(lane, id, now);
+  const auto finished = calls_.finish(channel, id, now);
   if (!finished) return;
   records_.add({.op_index = finished->op_index,
-                .rail = lane.rail,
+                .rail = channel.rail,
                 .start = finished->start,
                 .end = now,
                 .bytes = finished->bytes,
-                .repair = lane.repair});
+                .repair = channel.repair});
   if (finished->last) hand_over(lock, *finished);
 }
 
@@ -238,17 +239,17 @@ std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
 
 // ---------------------------------------------------------------- failure and the end
 
-void Agent::rail_failed(LaneId lane, const Failure& failure, Time now) {
+void Agent::rail_failed(ChannelId channel, const Failure& failure, Time now) {
   const bool of_rail = failure.kind == FailureKind::kSilent ||
                        (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // who says so has ended
-  if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(lane, failure, now);
+  if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(channel, failure, now);
   if (of_rail && undecided_) {
-    early_failures_.try_emplace(lane.rail, failure);
+    early_failures_.try_emplace(channel.rail, failure);
     return;
   }
   Failure located = failure;
-  if (located.rail.empty()) located.rail = places_[lane.rail].name;
-  if (located.kind == FailureKind::kSilent) judge(lane.rail, located, now);
+  if (located.rail.empty()) located.rail = places_[channel.rail].name;
+  if (located.kind == FailureKind::kSilent) judge(channel.rail, located, now);
   end_all(located, now);
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "agent/calls.hpp"
-#include "agent/lane_listener.hpp"
+#include "agent/channel_listener.hpp"
 #include "agent/records.hpp"
 #include "agent/recovery_driver.hpp"
 #include "core/collective.hpp"
@@ -48,7 +48,7 @@ struct RailState {
   std::string reason{};  // why it is not up, or what is wrong with it although it is: the last one is kept
   Time since = 0;
   std::uint32_t epoch = 0;        // of the last decision
-  std::uint32_t incarnation = 0;  // how often the main lane has been started anew, counting failed trials
+  std::uint32_t incarnation = 0;  // how often the main channel has been started anew, counting failed trials
   std::uint64_t failures = 0;     // how often the ranks have agreed to do without it
   Duration down = 0;              // how long they have done so, all in all
 };
@@ -58,7 +58,7 @@ struct RailState {
 ///
 /// Without recovery the first failure ends everything: rails let go of all buffers, peers are told, every
 /// pending call fails with it. With recovery that is so for the loss of a rank; rails may die and come back.
-class Agent final : private LaneOwner, private RecoveryOwner {
+class Agent final : private ChannelOwner, private RecoveryOwner {
  public:
   Agent(int rank, int world_size);
   ~Agent() override;
@@ -68,8 +68,8 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  /// What a rail needs to be made: its index, and where to report.
-  using RailFactory = std::function<std::unique_ptr<Rail>(std::size_t index, EventLoop&, RailListener&)>;
+  /// Makes a rail that reports to the listener.
+  using RailFactory = std::function<std::unique_ptr<Rail>(EventLoop&, RailListener&)>;
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
   /// Runs `task` on the loop's thread, and hands on what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);
@@ -146,11 +146,11 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   // turn.
   enum class Seat { kFree, kBackground, kForeground };
 
-  // LaneOwner
-  void slice_done(LaneId lane, std::uint64_t id, Time now) override;
-  void rail_failed(LaneId lane, const Failure& failure, Time now) override;
+  // ChannelOwner
+  void slice_done(ChannelId channel, std::uint64_t id, Time now) override;
+  void rail_failed(ChannelId channel, const Failure& failure, Time now) override;
   void stalled(std::size_t rail, const Stall& stall, Time now) override;
-  std::optional<CallDescription> pending_call(LaneId lane, std::uint32_t op_index) const override;
+  std::optional<CallDescription> pending_call(ChannelId channel, std::uint32_t op_index) const override;
 
   // RecoveryOwner
   bool freeze() override;
@@ -162,7 +162,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   void restarting(const recovery::Restart& restart) override;
   std::uint32_t submitted() const override;
   std::optional<Calls::Laggard> laggard(std::size_t rail) const override;
-  std::optional<Calls::Front> front(LaneId lane) const override;
+  std::optional<Calls::Front> front(ChannelId channel) const override;
   void peer_lost(int rank, const std::string& reason) override;
 
   void work_in_background();
@@ -178,7 +178,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   bool has_room() const;
   void end_reservation();
   void start_submitted(std::unique_lock<std::mutex>& lock);
-  void start_on_repair_lanes(std::unique_lock<std::mutex>& lock);
+  void start_on_repair_channels(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
   void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished);
   void tell_early_failures(Time now);
@@ -190,7 +190,7 @@ class Agent final : private LaneOwner, private RecoveryOwner {
   const int world_size_;
   EventLoop loop_;
   // What follows changes on the loop's thread only.
-  std::deque<LaneListener> listeners_;  // by rail; their addresses stay
+  std::deque<ChannelListener> listeners_;  // by rail; their addresses stay
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<Place> places_;
   bool undecided_ = false;                           // whether rails can be done without

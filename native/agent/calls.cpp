@@ -59,22 +59,22 @@ void Calls::skip() {
   if (calls_.empty()) first_ = next_;
 }
 
-// Gives new pieces their places, behind those that their lanes have.
+// Gives new pieces their places, behind those that their channels have.
 void Calls::enqueue(Call& call) {
   call.missing = 0;
   for (Piece& piece : call.pieces) {
     if (piece.needed && !piece.done) ++call.missing;
     if (piece.id != 0) continue;
     piece.id = next_id_++;
-    lane({.rail = piece.rail, .repair = piece.repair})
+    channel({.rail = piece.rail, .repair = piece.repair})
         .queue.push_back({.op_index = call.description.op_index, .id = piece.id, .needed = piece.needed});
   }
 }
 
-// ---------------------------------------------------------------- on the lanes
+// ---------------------------------------------------------------- on the channels
 
-std::optional<Slice> Calls::take(LaneId id, std::uint32_t upto) {
-  Lane& from = lane(id);
+std::optional<Slice> Calls::take(ChannelId id, std::uint32_t upto) {
+  Channel& from = channel(id);
   if (from.taken == from.queue.size()) return std::nullopt;
   const Place& place = from.queue[from.taken];
   if (place.op_index >= upto) return std::nullopt;
@@ -102,8 +102,8 @@ Slice Calls::slice_of(const Call& call, const Piece& piece) const {
   return slice;
 }
 
-std::optional<Calls::Finished> Calls::finish(LaneId id, std::uint64_t slice, Time now) {
-  Lane& on = lane(id);
+std::optional<Calls::Finished> Calls::finish(ChannelId id, std::uint64_t slice, Time now) {
+  Channel& on = channel(id);
   if (on.taken == 0 || on.queue.front().id != slice) return std::nullopt;
   Call& call = *find(on.queue.front().op_index);
   Piece& piece = *std::find_if(call.pieces.begin(), call.pieces.end(),
@@ -169,11 +169,11 @@ std::vector<std::uint32_t> Calls::abandon() {
 
 // ---------------------------------------------------------------- recovery
 
-// What is on a lane for the others' sake alone does not count: this rank has it already.
-std::uint32_t Calls::reached(const Lane& lane) const {
+// What is on a channel for the others' sake alone does not count: this rank has it already.
+std::uint32_t Calls::reached(const Channel& channel) const {
   const auto needed =
-      std::find_if(lane.queue.begin(), lane.queue.end(), [](const Place& p) { return p.needed; });
-  return needed == lane.queue.end() ? next_ : needed->op_index;
+      std::find_if(channel.queue.begin(), channel.queue.end(), [](const Place& p) { return p.needed; });
+  return needed == channel.queue.end() ? next_ : needed->op_index;
 }
 
 recovery::Position Calls::position() const {
@@ -237,9 +237,9 @@ std::vector<std::size_t> Calls::lagging(std::uint32_t op_index) const {
 }
 
 std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
-  const Lane& lane = main_[rail];
-  if (lane.taken == 0) return std::nullopt;
-  const Call& call = *find(lane.queue.front().op_index);
+  const Channel& channel = main_[rail];
+  if (channel.taken == 0) return std::nullopt;
+  const Call& call = *find(channel.queue.front().op_index);
   if (call.pieces.size() < 2 || call.missing != 1) return std::nullopt;
   // A rank may have come late: that all are there is known since the other pieces are done.
   const Time all_there = call.expected > 0 ? call.last_done - call.expected : call.submitted;
@@ -247,11 +247,11 @@ std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
                  .op_index = call.description.op_index,
                  .others = call.last_done - call.submitted,
                  .expected = call.expected,
-                 .since = std::max({call.submitted, lane.free_since, all_there})};
+                 .since = std::max({call.submitted, channel.free_since, all_there})};
 }
 
-std::optional<Calls::Front> Calls::front(LaneId id) const {
-  const Lane& on = lane(id);
+std::optional<Calls::Front> Calls::front(ChannelId id) const {
+  const Channel& on = channel(id);
   if (on.taken == 0) return std::nullopt;
   const Place& place = on.queue.front();
   return Front{.id = place.id, .op_index = place.op_index, .expected = find(place.op_index)->expected};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of one rank from their submission until no rank needs them any more, and the pieces of them that
-// wait or run on each lane.
+// wait or run on each channel.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@
 
 namespace railweave {
 
-/// A rail's main lane, which every call goes by, or the one on which lost pieces are repaired.
-struct LaneId {
+/// A rail's main channel, which every call goes by, or the one on which lost pieces are repaired.
+struct ChannelId {
   std::size_t rail;
   bool repair = false;
 
-  bool operator==(const LaneId&) const = default;
+  bool operator==(const ChannelId&) const = default;
 };
 
 /// What the caller of a collective hands over. Both arrays stay valid until the call is complete.
@@ -57,7 +57,7 @@ class Calls {
   struct Finished {
     std::uint32_t op_index;
     std::uint64_t bytes;               // of the piece, as tensor_bytes
-    Time start;                        // when the lane was free for it
+    Time start;                        // when the channel was free for it
     bool last;                         // the call's result is there: deliver it, then `complete`
     std::optional<Delivery> delivery;  // with `last`, if the caller has not got it already
   };
@@ -94,10 +94,10 @@ class Calls {
   void submit(const Submission& submission, Memory memory, Time now);
   /// Lets the next call's index pass without a call: it has failed before it began.
   void skip();
-  /// The next slice of a call that this lane may start, in order; at most of `upto`.
-  std::optional<Slice> take(LaneId lane, std::uint32_t upto);
-  /// The lane's slices end in the order in which they were taken. Nothing if this is not the one.
-  std::optional<Finished> finish(LaneId lane, std::uint64_t id, Time now);
+  /// The next slice of a call that this channel may start, in order; at most of `upto`.
+  std::optional<Slice> take(ChannelId channel, std::uint32_t upto);
+  /// The channel's slices end in the order in which they were taken. Nothing if this is not the one.
+  std::optional<Finished> finish(ChannelId channel, std::uint64_t id, Time now);
   /// The caller has the result.
   void complete(std::uint32_t op_index);
 
@@ -107,9 +107,9 @@ class Calls {
   std::vector<std::size_t> lagging(std::uint32_t op_index) const;
   std::size_t pending_calls() const { return pending_; }
 
-  /// How far this rank is: per lane, it has all that it needs of calls before that one.
+  /// How far this rank is: per channel, it has all that it needs of calls before that one.
   recovery::Position position() const;
-  /// Calls before the boundary are cut anew; the pieces on lanes that have ended are gone from them.
+  /// Calls before the boundary are cut anew; the pieces on channels that have ended are gone from them.
   void apply(const recovery::Commit& commit);
   /// Calls before this one are complete here.
   std::uint32_t completed() const { return completed_; }
@@ -118,11 +118,11 @@ class Calls {
   /// Gives all calls up. The indices of those that were pending.
   std::vector<std::uint32_t> abandon();
 
-  /// The oldest piece on the rail's main lane, if it is all that its call, which other rails carry too, waits
-  /// for.
+  /// The oldest piece on the rail's main channel, if it is all that its call, which other rails carry too,
+  /// waits for.
   std::optional<Laggard> laggard(std::size_t rail) const;
-  /// The oldest piece that a lane's rail has.
-  std::optional<Front> front(LaneId lane) const;
+  /// The oldest piece that a channel's rail has.
+  std::optional<Front> front(ChannelId channel) const;
 
  private:
   struct Call {
@@ -144,7 +144,7 @@ class Calls {
     std::uint64_t id;
     bool needed;
   };
-  struct Lane {
+  struct Channel {
     std::deque<Place> queue{};  // pieces that are not done, in order
     std::size_t taken = 0;      // so many of them are with the rail
     Time free_since = 0;        // end of the last piece
@@ -152,10 +152,10 @@ class Calls {
 
   Call* find(std::uint32_t op_index);
   const Call* find(std::uint32_t op_index) const;
-  Lane& lane(LaneId id) { return id.repair ? repair_[id.rail] : main_[id.rail]; }
-  const Lane& lane(LaneId id) const { return id.repair ? repair_[id.rail] : main_[id.rail]; }
+  Channel& channel(ChannelId id) { return id.repair ? repair_[id.rail] : main_[id.rail]; }
+  const Channel& channel(ChannelId id) const { return id.repair ? repair_[id.rail] : main_[id.rail]; }
   std::size_t kept_input(const CallDescription& call) const;
-  std::uint32_t reached(const Lane& lane) const;
+  std::uint32_t reached(const Channel& channel) const;
   void enqueue(Call& call);
   Slice slice_of(const Call& call, const Piece& piece) const;
   void let_go();
@@ -164,8 +164,8 @@ class Calls {
   const int world_size_;
   bool keeping_ = false;
   BufferPool pool_;  // outlives the calls
-  std::vector<Lane> main_;
-  std::vector<Lane> repair_;
+  std::vector<Channel> main_;
+  std::vector<Channel> repair_;
   std::deque<Call> calls_;                  // from first_ on
   std::vector<recovery::Commit> standing_;  // those that hold for calls that have not been submitted yet
   std::uint32_t first_ = 0;

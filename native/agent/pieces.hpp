@@ -21,7 +21,7 @@ struct Part {
   std::size_t count;
 };
 
-/// A part of a call on a lane: the rail's main lane, or its repair lane of the present epoch.
+/// A part of a call on a channel: the rail's main channel, or its repair channel of the present epoch.
 struct Piece {
   std::size_t rail;
   std::size_t offset;
@@ -30,7 +30,7 @@ struct Piece {
   int fetch_from = -1;   // this rank broadcasts its result; -1: the call's own collective runs
   bool needed = true;    // this rank's call waits for it; else it only takes part
   bool done = false;     // here
-  std::uint64_t id = 0;  // of its slice, once it has a place on a lane
+  std::uint64_t id = 0;  // of its slice, once it has a place on a channel
 
   bool operator==(const Piece&) const = default;
 };
@@ -45,13 +45,13 @@ struct CallBytes {
 };
 CallBytes bytes_of(const CallDescription& call, int rank, int world_size);
 
-/// What becomes of the pieces of a call before the boundary of `commit`. Pieces on main lanes that live stay;
-/// of the others, those that all ranks have are gone. What a rank has of an all_reduce is fetched from it,
-/// what none has is done anew, by pieces on the repair lanes of the rails that live: in proportion to the
-/// call's own `parts` on them (equally if it has none there), small ones whole on the lowest rail, in order
-/// of their offsets. Other collectives are done anew from inputs that all ranks have kept. Every rank gets
-/// the same pieces from the same commits; `needed` and `done` alone are its own. `complete`: the call is,
-/// here.
+/// What becomes of the pieces of a call before the boundary of `commit`. Pieces on main channels that live
+/// stay; of the others, those that all ranks have are gone. What a rank has of an all_reduce is fetched from
+/// it, what none has is done anew, by pieces on the repair channels of the rails that live: in proportion to
+/// the call's own `parts` on them (equally if it has none there), small ones whole on the lowest rail, in
+/// order of their offsets. Other collectives are done anew from inputs that all ranks have kept. Every rank
+/// gets the same pieces from the same commits; `needed` and `done` alone are its own. `complete`: the call
+/// is, here.
 std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const Part> parts,
                          bool complete, std::span<const Piece> pieces, const recovery::Commit& commit);
 

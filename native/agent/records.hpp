@@ -16,10 +16,10 @@ namespace railweave {
 struct SliceRecord {
   std::uint32_t op_index;
   std::size_t rail;
-  Time start;  // when the lane was free for it
+  Time start;  // when the channel was free for it
   Time end;
   std::uint64_t bytes;  // of the whole tensor
-  bool repair;          // on the rail's repair lane: TCP, whatever the rail is
+  bool repair;          // on the rail's repair channel: TCP, whatever the rail is
 };
 
 class Records {

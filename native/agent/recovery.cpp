@@ -11,8 +11,8 @@ std::uint16_t Agent::open_control(std::size_t rail) {
   std::uint16_t port = 0;
   on_loop([&] {
     RecoveryOwner& owner = *this;
-    LaneOwner& lanes = *this;
-    if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, owner, lanes, rank_, world_size_);
+    ChannelOwner& channels = *this;
+    if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, owner, channels, rank_, world_size_);
     undecided_ = true;
     port = recovery_->open(rail, places_.at(rail).at, places_[rail].rate_bps);
   });
@@ -160,10 +160,10 @@ void Agent::commit(const recovery::Commit& commit) {
 
 void Agent::start_repairs() {
   std::unique_lock lock(mutex_);
-  start_on_repair_lanes(lock);
+  start_on_repair_channels(lock);
 }
 
-void Agent::start_on_repair_lanes(std::unique_lock<std::mutex>& lock) {
+void Agent::start_on_repair_channels(std::unique_lock<std::mutex>& lock) {
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     while (const auto slice = calls_.take({.rail = rail, .repair = true}, started_ops_)) {
       lock.unlock();
@@ -210,10 +210,10 @@ std::uint32_t Agent::submitted() const {
   return calls_.next();
 }
 
-std::optional<Calls::Front> Agent::front(LaneId lane) const {
+std::optional<Calls::Front> Agent::front(ChannelId channel) const {
   const std::lock_guard lock(mutex_);
   if (frozen_) return std::nullopt;
-  return calls_.front(lane);
+  return calls_.front(channel);
 }
 
 void Agent::peer_lost(int rank, const std::string& reason) {

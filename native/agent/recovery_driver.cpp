@@ -16,7 +16,7 @@ constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is give
 // Between two turns of a loop that runs lie a few milliseconds. After a longer gap the process has stood
 // still, and what it has not seen in the meantime says nothing of rails.
 constexpr Duration kStandstill = 50 * kMillisecond;
-// A lane on which nothing has come for so long, although it could, is stuck.
+// A channel on which nothing has come for so long, although it could, is stuck.
 constexpr Duration kStuck = kSecond;
 // A peer that freezes is so much ahead of this rank at most.
 constexpr Duration kFreezeDelay = 200 * kMillisecond;
@@ -36,9 +36,9 @@ Duration patience(const Calls::Laggard& laggard) {
   return std::max(kUnknownFactor * laggard.others, kUnknownLeast);
 }
 
-RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, LaneOwner& lanes, int rank,
+RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank,
                                int world_size)
-    : loop_(loop), owner_(owner), lanes_(lanes), rank_(rank), world_size_(world_size) {}
+    : loop_(loop), owner_(owner), channels_(channels), rank_(rank), world_size_(world_size) {}
 
 RecoveryDriver::~RecoveryDriver() {
   if (enabled()) loop_.remove_timed(*this);
@@ -57,11 +57,11 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
       continue;
     }
     Repair& repair = repairs_.emplace_back(Repair{.transport = transport.get(),
-                                                  .listener = LaneListener(lanes_, {rail, true}),
+                                                  .listener = ChannelListener(channels_, {rail, true}),
                                                   .rail = nullptr,
                                                   .broken = {},
                                                   .standing = {}});
-    repair.rail = std::make_unique<RingRail>(rail, std::move(transport), repair.listener,
+    repair.rail = std::make_unique<RingRail>(std::move(transport), repair.listener,
                                              RingRailOptions{.rate_bps = rate_bps});
     mains_.push_back({.rail = nullptr, .interface = at.interface});
     return port;
@@ -135,22 +135,23 @@ bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
   return true;
 }
 
-void RecoveryDriver::rail_failed(LaneId lane, const Failure& failure, Time now) {
-  if (lane.repair) {
-    repairs_[lane.rail].broken = {.reason = failure.message,
-                                  .doubt_until = failure.by_peer ? now + kFreezeDelay : now};
+void RecoveryDriver::rail_failed(ChannelId channel, const Failure& failure, Time now) {
+  if (channel.repair) {
+    repairs_[channel.rail].broken = {.reason = failure.message,
+                                     .doubt_until = failure.by_peer ? now + kFreezeDelay : now};
     return;
   }
-  const Main& main = mains_[lane.rail];
+  const Main& main = mains_[channel.rail];
   if (main.state == MainState::kTrial) {
-    machine_->restarted(lane.rail, main.incarnation, false, now);
+    machine_->restarted(channel.rail, main.incarnation, false, now);
   } else if (main.state != MainState::kHalted) {
-    machine_->suspect(lane.rail, failure.message, now);
+    machine_->suspect(channel.rail, failure.message, now);
   }
   told_ = true;
 }
 
-// A peer that closes a repair lane has most likely frozen for a decision of which this rank is about to hear.
+// A peer that closes a repair channel has most likely frozen for a decision of which this rank is about to
+// hear.
 void RecoveryDriver::suspect_broken_repairs(Time now) {
   if (!repairs_open_) return;
   for (std::size_t rail = 0; rail < repairs_.size(); ++rail) {
@@ -183,10 +184,10 @@ void RecoveryDriver::suspect_laggards(Time now) {
   }
 }
 
-// All ranks have made the call and all processes run, and yet nothing comes: whatever the cause, the lane is
-// of no use.
-void RecoveryDriver::suspect_stuck(LaneId lane, const Rail& rail, Standing& standing, Time now) {
-  const auto front = owner_.front(lane);
+// All ranks have made the call and all processes run, and yet nothing comes: whatever the cause, the channel
+// is of no use.
+void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing& standing, Time now) {
+  const auto front = owner_.front(channel);
   const std::uint64_t progress = rail.progress();
   const bool waits = front && front->op_index < all_submitted_;
   if (!waits || front->id != standing.id || progress != standing.progress) {
@@ -196,9 +197,9 @@ void RecoveryDriver::suspect_stuck(LaneId lane, const Rail& rail, Standing& stan
   const Time until = machine_->all_ran_until(now);
   if (until - std::max(standing.since, awake_since_) <= kStuck + front->expected) return;
   machine_->suspect(
-      lane.rail,
+      channel.rail,
       "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +
-          (lane.repair ? "its repair lane" : "it") + " for " + milliseconds(now - standing.since),
+          (channel.repair ? "its repair channel" : "it") + " for " + milliseconds(now - standing.since),
       now);
   standing.since = now;
 }
@@ -341,8 +342,8 @@ void RecoveryDriver::halt_repairs(Time now) {
   }
 }
 
-// The same on all ranks, so that either all of them or none open their repair lanes. Also a rank that has no
-// piece to repair yet must know, as it may be the last to submit a call that has one.
+// The same on all ranks, so that either all of them or none open their repair channels. Also a rank that has
+// no piece to repair yet must know, as it may be the last to submit a call that has one.
 bool RecoveryDriver::anything_to_repair(const recovery::Commit& commit) const {
   for (recovery::RailSet left = alive_; left != 0; left &= left - 1) {
     const auto rail = static_cast<std::size_t>(std::countr_zero(left));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "agent/calls.hpp"
-#include "agent/lane_listener.hpp"
+#include "agent/channel_listener.hpp"
 #include "agent/trial.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/carrier_watch.hpp"
@@ -30,13 +30,13 @@ class RecoveryOwner {
   virtual bool freeze() = 0;  // submit nothing until `commit`; false: not yet, ask again
   virtual recovery::Position position() const = 0;
   virtual void commit(const recovery::Commit& commit) = 0;
-  virtual void start_repairs() = 0;  // repair lanes are open
+  virtual void start_repairs() = 0;  // repair channels are open
   virtual void all_completed(std::uint32_t op_index) = 0;
   virtual void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) = 0;
   virtual void restarting(const recovery::Restart& restart) = 0;
   virtual std::uint32_t submitted() const = 0;  // calls before this one are, here
   virtual std::optional<Calls::Laggard> laggard(std::size_t rail) const = 0;
-  virtual std::optional<Calls::Front> front(LaneId lane) const = 0;
+  virtual std::optional<Calls::Front> front(ChannelId channel) const = 0;
   virtual void peer_lost(int rank, const std::string& reason) = 0;
 };
 
@@ -46,10 +46,11 @@ Duration patience(const Calls::Laggard& laggard);
 /// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.
 class RecoveryDriver final : public Timed, private ControlSocket::Owner, private CarrierWatch::Owner {
  public:
-  RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, LaneOwner& lanes, int rank, int world_size);
+  RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank, int world_size);
   ~RecoveryDriver() override;
 
-  /// Opens a rail's control socket, and the repair lane's listening one beside it; rail by rail. Their port.
+  /// Opens a rail's control socket, and the repair channel's listening one beside it; rail by rail. Their
+  /// port.
   std::uint16_t open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps);
   /// `rails` stay the agent's. `members`: by rail and rank.
   void enable(std::vector<Rail*> rails, std::uint64_t token,
@@ -60,17 +61,17 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     return enabled() ? machine_->doubt(rail, now) : std::string();
   }
 
-  /// Whether the rail's main lane takes slices.
+  /// Whether the rail's main channel takes slices.
   bool in_use(std::size_t rail) const { return !enabled() || mains_[rail].state == MainState::kInUse; }
   Rail& repair(std::size_t rail) { return *repairs_[rail].rail; }
-  /// Whether repair lanes take slices.
+  /// Whether repair channels take slices.
   bool repairs_open() const { return repairs_open_; }
 
   // What the agent tells. Nothing of it acts at once: `pump` does.
   void completed(std::uint32_t op_index) { completed_ = op_index; }  // told to others with the next beat
   /// True if it was no call's slice but a trial's.
   bool trial_done(std::size_t rail, std::uint64_t id, Time now);
-  void rail_failed(LaneId lane, const Failure& failure, Time now);
+  void rail_failed(ChannelId channel, const Failure& failure, Time now);
   void stalled(std::size_t rail, const Stall& stall, Time now);
   void set_obstacle(std::size_t rail, const std::string& reason, Time now);
   void leave(Time now);
@@ -85,7 +86,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
 
  private:
   enum class MainState { kInUse, kHalted, kTrial, kReady };
-  // What a lane was at when it was last seen to move.
+  // What a channel was at when it was last seen to move.
   struct Standing {
     std::uint64_t id = 0;
     std::uint64_t progress = 0;
@@ -106,7 +107,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   };
   struct Repair {
     TcpTransport* transport;
-    LaneListener listener;
+    ChannelListener listener;
     std::unique_ptr<RingRail> rail;
     Broken broken;
     Standing standing;
@@ -131,12 +132,12 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool anything_to_repair(const recovery::Commit& commit) const;
   void suspect_laggards(Time now);
   void suspect_broken_repairs(Time now);
-  void suspect_stuck(LaneId lane, const Rail& rail, Standing& standing, Time now);
+  void suspect_stuck(ChannelId channel, const Rail& rail, Standing& standing, Time now);
   void tell_obstacle(std::size_t rail, Time now);
 
   EventLoop& loop_;
   RecoveryOwner& owner_;
-  LaneOwner& lanes_;
+  ChannelOwner& channels_;
   const int rank_;
   const int world_size_;
   std::vector<std::unique_ptr<ControlSocket>> sockets_;  // by rail

@@ -17,7 +17,7 @@ class Trial {
 
   Trial(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
-  /// A fresh attempt; its memory stays here. No other rank may use the lane for anything else.
+  /// A fresh attempt; its memory stays here. No other rank may use the channel for anything else.
   Slice slice();
   /// Whether the last attempt's result is right.
   bool passed() const;

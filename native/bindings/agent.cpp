@@ -62,14 +62,12 @@ class PythonAgent {
                                                 std::uint64_t rate_bps, double peer_timeout_s) {
     TcpTransport* transport = nullptr;
     const std::size_t index = agent_.add_rail(
-        std::move(name), {address, interface}, rate_bps,
-        [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+        std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
           const TcpTransportOptions options{.local = {.address = address, .interface = interface},
                                             .liveness = liveness(peer_timeout_s)};
           auto made = std::make_unique<TcpTransport>(loop, options);
           transport = made.get();
-          return std::make_unique<RingRail>(rail, std::move(made), listener,
-                                            RingRailOptions{.rate_bps = rate_bps});
+          return std::make_unique<RingRail>(std::move(made), listener, RingRailOptions{.rate_bps = rate_bps});
         });
     tcp_[index] = transport;
     return {index, transport->port()};
@@ -95,16 +93,14 @@ class PythonAgent {
                                                               double peer_timeout_s) {
     RdmaTransport* transport = nullptr;
     const std::size_t index = agent_.add_rail(
-        std::move(name), {address, interface}, rate_bps,
-        [&](std::size_t rail, EventLoop& loop, RailListener& listener) {
+        std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
           const RdmaTransportOptions options{.interface = interface,
                                              .address = address,
                                              .rate_bps = rate_bps,
                                              .liveness = liveness(peer_timeout_s)};
           auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
           transport = made.get();
-          return std::make_unique<RingRail>(rail, std::move(made), listener,
-                                            RingRailOptions{.rate_bps = rate_bps});
+          return std::make_unique<RingRail>(std::move(made), listener, RingRailOptions{.rate_bps = rate_bps});
         });
     rdma_[index] = transport;
     return {index, transport->queue_pairs()};
@@ -124,11 +120,10 @@ class PythonAgent {
     InaRail* rail = nullptr;
     TcpTransport* control = nullptr;
     const std::size_t index = agent_.add_rail(
-        std::move(name), {address, interface}, rate_bps,
-        [&](std::size_t place, EventLoop& loop, RailListener& listener) {
-          auto guarded = std::make_unique<GuardedRail>(place, listener);
+        std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
+          auto guarded = std::make_unique<GuardedRail>(listener);
           for (int attempt = 1;; ++attempt) {
-            auto made = std::make_unique<InaRail>(place, loop, options, guarded->listener());
+            auto made = std::make_unique<InaRail>(loop, options, guarded->listener());
             try {
               // One offer, one port: TCP listens where UDP results arrive. It shares the switch's fate, so
               // that silence says nothing of a peer: it waits for the switch, as the rail does.

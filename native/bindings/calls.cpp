@@ -66,7 +66,7 @@ class PythonCalls {
 
   bool finish(std::size_t rail, bool repair, std::uint64_t id, Time now) {
     const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, now);
-    if (!finished) throw std::invalid_argument("not the lane's first slice");
+    if (!finished) throw std::invalid_argument("not the channel's first slice");
     if (!finished->last) return false;
     std::memcpy(finished->delivery->to, finished->delivery->from, finished->delivery->bytes);
     calls_.complete(finished->op_index);
@@ -81,7 +81,7 @@ class PythonCalls {
 
 void bind_pieces(nb::module_& sub) {
   sub.attr("LEAST_REPAIR_BYTES") = kLeastRepairBytes;
-  nb::class_<Piece>(sub, "Piece", "A part of a call on a lane")
+  nb::class_<Piece>(sub, "Piece", "A part of a call on a channel")
       .def(
           "__init__",
           [](Piece* self, std::size_t rail, std::size_t offset, std::size_t count, bool repair,
@@ -145,7 +145,7 @@ void bind_calls(nb::module_& m) {
       .def("submit", &PythonCalls::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
            nb::arg("parts"), nb::arg("expected_ns") = 0, nb::arg("now_ns") = 0, nb::keep_alive<1, 3>(),
            nb::keep_alive<1, 4>(), "The call's op index")
-      .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The lane's next slice")
+      .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The channel's next slice")
       .def("finish", &PythonCalls::finish, nb::arg("rail"), nb::arg("repair"), nb::arg("id"),
            nb::arg("now_ns") = 0, "Whether that completes its call")
       .def(

@@ -56,7 +56,7 @@ struct Call {
 class SimulatedRank final : public RailListener {
  public:
   SimulatedRank(SimulatedNetwork& network, int rank, RingRailOptions options)
-      : rank_(rank), rail_(0, network.transport(rank), *this, options) {}
+      : rank_(rank), rail_(network.transport(rank), *this, options) {}
 
   void submit(const std::vector<Call>& calls, int world_size, Time now = 0) {
     for (const Call& call : calls) {
@@ -96,10 +96,8 @@ class SimulatedRank final : public RailListener {
     return {done_, failure_};
   }
 
-  void slice_done(std::size_t, std::uint64_t id, Time) override {
-    done_.push_back(static_cast<std::uint32_t>(id));
-  }
-  void rail_failed(std::size_t, const Failure& failure, Time now) override {
+  void slice_done(std::uint64_t id, Time) override { done_.push_back(static_cast<std::uint32_t>(id)); }
+  void rail_failed(const Failure& failure, Time now) override {
     failure_ = failure.message;
     rail_.announce(failure, now);
     rail_.abort();

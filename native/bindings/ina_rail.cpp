@@ -29,7 +29,7 @@ class PyRails final : public RailListener {
   std::size_t open(std::string address, std::string interface, std::uint64_t rate_bps) {
     const InaRailOptions options{
         .address = std::move(address), .interface = std::move(interface), .rate_bps = rate_bps};
-    rails_.push_back(std::make_unique<InaRail>(rails_.size(), loop_, options, *this));
+    rails_.push_back(std::make_unique<InaRail>(loop_, options, *this));
     loop_.add_timed(*rails_.back());
     return rails_.size() - 1;
   }
@@ -119,11 +119,9 @@ class PyRails final : public RailListener {
     return all;
   }
 
-  void slice_done(std::size_t, std::uint64_t, Time) override { --pending_; }
-  void stalled(std::size_t, const Stall&, Time) override { ++stalls_; }
-  void rail_failed(std::size_t rail, const Failure& failure, Time) override {
-    failure_ = "rail " + std::to_string(rail) + ": " + failure.message;
-  }
+  void slice_done(std::uint64_t, Time) override { --pending_; }
+  void stalled(const Stall&, Time) override { ++stalls_; }
+  void rail_failed(const Failure& failure, Time) override { failure_ = failure.message; }
 
  private:
   EventLoop loop_;

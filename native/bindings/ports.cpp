@@ -47,8 +47,8 @@ nb::dict to_python(const ImpairmentCounts& counts) {
 class BoundPorts {
  public:
   BoundPorts(const std::vector<SwitchPorts::Interface>& interfaces, std::size_t super_packet_bytes,
-             std::size_t queue_bytes)
-      : ports_(interfaces, {.super_packet_bytes = super_packet_bytes, .queue_bytes = queue_bytes}) {}
+             bool exact_bytes)
+      : ports_(interfaces, {.super_packet_bytes = super_packet_bytes, .exact_bytes = exact_bytes}) {}
   ~BoundPorts() { stop(); }
 
   void start() { ports_.start(); }
@@ -108,6 +108,7 @@ class BoundPorts {
       one["tx_frames"] = c.tx_frames.get();
       one["tx_dropped"] = c.tx_dropped.get();
       one["tx_refused"] = c.tx_refused.get();
+      one["tx_rewritten"] = c.tx_rewritten.get();
       all.append(one);
     }
     return all;
@@ -140,10 +141,11 @@ nb::object cut(const nb::bytes& frame, const nb::bytes& offload) {
   return segments.refused() ? nb::none() : nb::object(packets);
 }
 
-nb::list coalesce(const std::vector<nb::bytes>& packets, std::size_t super_packet_bytes) {
+nb::list coalesce(const std::vector<nb::bytes>& packets, std::size_t super_packet_bytes, bool exact_bytes) {
   std::size_t room = 64;
   for (const nb::bytes& packet : packets) room += packet.size() + 64;
-  OutputQueue queue({.super_packet_bytes = super_packet_bytes, .queue_bytes = room});
+  OutputQueue queue(
+      {.super_packet_bytes = super_packet_bytes, .exact_bytes = exact_bytes, .queue_bytes = room});
   for (const nb::bytes& packet : packets) {
     queue.push({static_cast<const std::byte*>(packet.data()), packet.size()});
   }
@@ -192,9 +194,8 @@ void bind_ports(nb::module_& module) {
   nb::module_ m = module.def_submodule("ports", "Packet I/O of the embedded switch");
   nb::register_exception_translator(raise_os_error);
   nb::class_<BoundPorts>(m, "SwitchPorts", "Sockets of all ports and the thread between them and an engine")
-      .def(nb::init<const std::vector<SwitchPorts::Interface>&, std::size_t, std::size_t>(),
-           nb::arg("interfaces"), nb::arg("super_packet_bytes") = OutputLimits{}.super_packet_bytes,
-           nb::arg("queue_bytes") = OutputLimits{}.queue_bytes,
+      .def(nb::init<const std::vector<SwitchPorts::Interface>&, std::size_t, bool>(), nb::arg("interfaces"),
+           nb::arg("super_packet_bytes") = OutputLimits{}.super_packet_bytes, nb::arg("exact_bytes") = false,
            "Opens (port, interface name) pairs; OSError names the interface that cannot be opened")
       .def("start", &BoundPorts::start)
       .def("stop", &BoundPorts::stop)
@@ -219,7 +220,7 @@ void bind_ports(nb::module_& module) {
   m.def("cut", &cut, nb::arg("frame"), nb::arg("offload"),
         "The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood");
   m.def("coalesce", &coalesce, nb::arg("packets"),
-        nb::arg("super_packet_bytes") = OutputLimits{}.super_packet_bytes,
+        nb::arg("super_packet_bytes") = OutputLimits{}.super_packet_bytes, nb::arg("exact_bytes") = false,
         "What one port would send for these packets: (struct virtio_net_hdr, frame) pairs");
 }
 

@@ -34,11 +34,11 @@ using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector
 /// Connections that do not beat: what a test sees does not depend on how long it takes.
 constexpr Liveness kNoBeats{.timeout = 0, .interval = 0};
 
-class RankRails final : public RailListener {
+class RankRails final {
  public:
   explicit RankRails(int world_size)
       : world_size_(world_size), hosts_(static_cast<std::size_t>(world_size)) {}
-  ~RankRails() override {
+  ~RankRails() {
     for (const Host& host : hosts_)
       if (host.rail) loop_.remove_timed(*host.rail);
   }
@@ -50,7 +50,7 @@ class RankRails final : public RailListener {
                                    .port = port,
                                    .liveness = {.timeout = 4 * beat, .interval = beat}});
     hosts_.at(rank).tcp = transport.get();
-    adopt(rank, std::make_unique<RingRail>(rank, std::move(transport), *this, RingRailOptions{}));
+    adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
     return hosts_[rank].tcp->port();
   }
 
@@ -61,15 +61,14 @@ class RankRails final : public RailListener {
     auto transport = std::make_unique<RdmaTransport>(loop_, options, static_cast<int>(rank), world_size_);
     RdmaTransport& made = *transport;
     hosts_.at(rank).rdma = transport.get();
-    adopt(rank, std::make_unique<RingRail>(rank, std::move(transport), *this, RingRailOptions{}));
+    adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
     return {made.mac(), made.queue_pairs()};
   }
 
   /// With its control, as an agent makes it: on the same port.
   std::uint16_t open_ina(std::size_t rank, const std::string& address) {
-    auto guarded = std::make_unique<GuardedRail>(rank, *this);
-    auto rail =
-        std::make_unique<InaRail>(rank, loop_, InaRailOptions{.address = address}, guarded->listener());
+    auto guarded = std::make_unique<GuardedRail>(hosts_.at(rank));
+    auto rail = std::make_unique<InaRail>(loop_, InaRailOptions{.address = address}, guarded->listener());
     auto control = std::make_unique<TcpTransport>(
         loop_, TcpTransportOptions{.local = {.address = address, .interface = {}}, .liveness = kNoBeats});
     Host& host = hosts_.at(rank);
@@ -143,7 +142,8 @@ class RankRails final : public RailListener {
   RailStats stats(std::size_t rank) { return rail(rank).stats(); }
 
  private:
-  struct Host {
+  // A rank's rail, and what it has reported.
+  struct Host final : RailListener {
     std::unique_ptr<Rail> rail;
     TcpTransport* tcp = nullptr;
     RdmaTransport* rdma = nullptr;
@@ -152,6 +152,18 @@ class RankRails final : public RailListener {
     std::vector<std::uint64_t> done;
     std::vector<Failure> failures;
     bool halt_at_next = false;
+
+    void slice_done(std::uint64_t id, Time now) override {
+      done.push_back(id);
+      reported(now);
+    }
+    void rail_failed(const Failure& failure, Time now) override {
+      failures.push_back(failure);
+      reported(now);
+    }
+    void reported(Time now) {
+      if (std::exchange(halt_at_next, false)) rail->halt(now);
+    }
   };
 
   void adopt(std::size_t rank, std::unique_ptr<Rail> rail) {
@@ -162,18 +174,6 @@ class RankRails final : public RailListener {
     std::vector<SocketAddress> all;
     for (const auto& [address, port] : members) all.push_back({.address = address, .port = port});
     return all;
-  }
-
-  void told(std::size_t rank, Time now) {
-    if (std::exchange(hosts_[rank].halt_at_next, false)) hosts_[rank].rail->halt(now);
-  }
-  void slice_done(std::size_t rank, std::uint64_t id, Time now) override {
-    hosts_[rank].done.push_back(id);
-    told(rank, now);
-  }
-  void rail_failed(std::size_t rank, const Failure& failure, Time now) override {
-    hosts_[rank].failures.push_back(failure);
-    told(rank, now);
   }
 
   const int world_size_;

@@ -16,9 +16,9 @@
 #include <variant>
 #include <vector>
 
+#include "recovery/channel.hpp"
 #include "recovery/coordinator.hpp"
 #include "recovery/datagram.hpp"
-#include "recovery/lane.hpp"
 #include "recovery/member.hpp"
 #include "recovery/probation.hpp"
 #include "recovery/pulse.hpp"
@@ -38,21 +38,21 @@ void bind_enums(nb::module_& m) {
       .value("UP", State::kUp)
       .value("DOWN", State::kDown)
       .value("RECOVERING", State::kRecovering);
-  nb::enum_<LaneState>(m, "LaneState")
-      .value("UP", LaneState::kUp)
-      .value("HALTING", LaneState::kHalting)
-      .value("HALTED", LaneState::kHalted)
-      .value("RESTARTING", LaneState::kRestarting)
-      .value("PASSED", LaneState::kPassed)
-      .value("FAILED", LaneState::kFailed);
-  nb::enum_<LaneInput>(m, "LaneInput")
-      .value("EXCLUDE", LaneInput::kExclude)
-      .value("ABANDON", LaneInput::kAbandon)
-      .value("HALTED", LaneInput::kHalted)
-      .value("RESTART", LaneInput::kRestart)
-      .value("PASSED", LaneInput::kPassed)
-      .value("FAILED", LaneInput::kFailed)
-      .value("ADMIT", LaneInput::kAdmit);
+  nb::enum_<ChannelState>(m, "ChannelState")
+      .value("UP", ChannelState::kUp)
+      .value("HALTING", ChannelState::kHalting)
+      .value("HALTED", ChannelState::kHalted)
+      .value("RESTARTING", ChannelState::kRestarting)
+      .value("PASSED", ChannelState::kPassed)
+      .value("FAILED", ChannelState::kFailed);
+  nb::enum_<ChannelInput>(m, "ChannelInput")
+      .value("EXCLUDE", ChannelInput::kExclude)
+      .value("ABANDON", ChannelInput::kAbandon)
+      .value("HALTED", ChannelInput::kHalted)
+      .value("RESTART", ChannelInput::kRestart)
+      .value("PASSED", ChannelInput::kPassed)
+      .value("FAILED", ChannelInput::kFailed)
+      .value("ADMIT", ChannelInput::kAdmit);
   nb::enum_<Round>(m, "Round")
       .value("NONE", Round::kNone)
       .value("FREEZING", Round::kFreezing)
@@ -73,7 +73,7 @@ void bind_enums(nb::module_& m) {
       .value("FAIL", PhaseInput::kFail)
       .value("INTERRUPT", PhaseInput::kInterrupt)
       .value("ADMIT", PhaseInput::kAdmit);
-  m.def("next_lane_state", &next_lane_state, "state"_a, "input"_a, "None: not allowed in that state.");
+  m.def("next_channel_state", &next_channel_state, "state"_a, "input"_a, "None: not allowed in that state.");
   m.def("next_round_state", &next_round_state, "state"_a, "input"_a, "None: not allowed in that state.");
   m.def("next_phase", &next_phase, "phase"_a, "input"_a, "None: not allowed in that phase.");
 }
@@ -148,14 +148,14 @@ void bind_events(nb::module_& m) {
 }
 
 void bind_states(nb::module_& m) {
-  nb::class_<LaneReport>(m, "LaneReport")
+  nb::class_<ChannelReport>(m, "ChannelReport")
       .def(nb::init<>())
-      .def_rw("state", &LaneReport::state)
-      .def_rw("incarnation", &LaneReport::incarnation)
-      .def_rw("unfit", &LaneReport::unfit)
-      .def_rw("broken", &LaneReport::broken)
-      .def_rw("reason", &LaneReport::reason)
-      .def_rw("marks", &LaneReport::marks);
+      .def_rw("state", &ChannelReport::state)
+      .def_rw("incarnation", &ChannelReport::incarnation)
+      .def_rw("unfit", &ChannelReport::unfit)
+      .def_rw("broken", &ChannelReport::broken)
+      .def_rw("reason", &ChannelReport::reason)
+      .def_rw("marks", &ChannelReport::marks);
   nb::class_<Status>(m, "Status")
       .def(
           "__init__",
@@ -168,14 +168,14 @@ void bind_states(nb::module_& m) {
   nb::class_<Report>(m, "Report")
       .def(nb::init<>())
       .def_rw("epoch", &Report::epoch)
-      .def_rw("lanes", &Report::lanes)
+      .def_rw("channels", &Report::channels)
       .def_rw("status", &Report::status, nb::arg().none());
-  nb::class_<LaneOrder>(m, "LaneOrder")
+  nb::class_<ChannelOrder>(m, "ChannelOrder")
       .def(nb::init<>())
-      .def_rw("incarnation", &LaneOrder::incarnation)
-      .def_rw("active", &LaneOrder::active)
-      .def_rw("reason", &LaneOrder::reason)
-      .def_rw("bases", &LaneOrder::bases);
+      .def_rw("incarnation", &ChannelOrder::incarnation)
+      .def_rw("active", &ChannelOrder::active)
+      .def_rw("reason", &ChannelOrder::reason)
+      .def_rw("bases", &ChannelOrder::bases);
   nb::class_<Proposal>(m, "Proposal")
       .def(
           "__init__",
@@ -188,7 +188,7 @@ void bind_states(nb::module_& m) {
   nb::class_<Order>(m, "Order")
       .def(nb::init<>())
       .def_rw("committed", &Order::committed)
-      .def_rw("lanes", &Order::lanes)
+      .def_rw("channels", &Order::channels)
       .def_rw("proposal", &Order::proposal, nb::arg().none());
 }
 

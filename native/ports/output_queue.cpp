@@ -15,7 +15,7 @@ constexpr std::size_t kSmallestFrame = 64;  // sizes the list of frames; smaller
 OutputQueue::OutputQueue(const OutputLimits& limits)
     : limits_(limits),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(limits.queue_bytes)),
-      run_(std::min(limits.super_packet_bytes, kMaxIpSize)) {
+      run_(std::min(limits.super_packet_bytes, kMaxIpSize), limits.exact_bytes) {
   frames_.reserve(limits.queue_bytes / kSmallestFrame);
 }
 
@@ -37,7 +37,7 @@ bool OutputQueue::push(Bytes packet) {
   }
   if (frames_.size() == frames_.capacity()) return false;
   if (open) seal_last();
-  const OutputFrame frame{used_, sizeof(Offload) + packet.size(), 1};
+  const OutputFrame frame{used_, sizeof(Offload) + packet.size(), 1, 0};
   std::memset(&buffer_[used_], 0, sizeof(Offload));
   std::memcpy(&buffer_[used_ + sizeof(Offload)], packet.data(), packet.size());
   used_ += frame.size;
@@ -51,6 +51,7 @@ void OutputQueue::seal_last() {
     Offload offload{};
     run_.seal(last_frame(), offload);
     std::memcpy(&buffer_[frames_.back().offset], &offload, sizeof offload);
+    frames_.back().rewritten = static_cast<std::uint32_t>(run_.rewritten());
   }
   run_.close();
 }

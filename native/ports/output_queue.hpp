@@ -14,8 +14,9 @@
 namespace railweave::ports {
 
 struct OutputLimits {
-  std::size_t super_packet_bytes =
-      65'535;  // longest run on the wire, IP header included; 0 sends every packet alone
+  // Longest run on the wire, IP header included; 0 sends every packet alone.
+  std::size_t super_packet_bytes = 65'535;
+  bool exact_bytes = false;           // only runs that the kernel cuts into the very same packets
   std::size_t queue_bytes = 2 << 20;  // waiting per port; what comes beyond is dropped
 };
 
@@ -24,6 +25,7 @@ struct OutputFrame {
   std::size_t offset;  // of the offload header in the buffer
   std::size_t size;    // offload header and frame
   std::uint32_t packets;
+  std::uint32_t rewritten;  // of them: the kernel gives them another id or checksum
 
   /// Bytes of the packets that the kernel cuts the frame into.
   std::size_t wire_bytes() const { return size - sizeof(Offload) + (packets - 1) * UdpRun::kHeaderSize; }

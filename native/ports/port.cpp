@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ports/headers.hpp"
+#include "ports/segments.hpp"
 
 namespace railweave::ports {
 
@@ -75,6 +76,17 @@ void Port::drop_front(std::span<const OutputFrame> frames, Count& reason) {
   queue_.pop(frames.size());
 }
 
+/// Writes the packets into which a frame that has left is cut.
+void Port::capture(const OutputFrame& frame) {
+  const std::byte* data = queue_.data(frame);
+  Offload offload;
+  std::memcpy(&offload, data, sizeof offload);
+  std::vector<std::byte> copy(data + sizeof offload, data + frame.size);  // cut in place
+  Segments segments(copy, offload);
+  const Time at = now<std::chrono::system_clock>();
+  while (const auto packet = segments.next()) out.capture->add(*packet, at);
+}
+
 Port::Flush Port::flush() {
   dirty = false;
   while (!queue_.empty()) {
@@ -87,6 +99,9 @@ Port::Flush Port::flush() {
         counters.tx_frames.add(1);
         counters.tx_packets.add(frame.packets);
         counters.tx_bytes.add(frame.wire_bytes());
+        counters.tx_rewritten.add(frame.rewritten);
+        if (out.capture) [[unlikely]]
+          capture(frame);
       }
       queue_.pop(gone.size());
       continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +14,11 @@
 #include "ports/packet_socket.hpp"
 
 namespace railweave::ports {
+
+template <typename Clock>
+Time now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
 
 /// Counts by one thread, readable by all.
 class Count {
@@ -30,13 +36,15 @@ struct PortCounters {
   Count rx_missed;   // the kernel's buffer was full
   Count rx_refused;  // an offload that could not be undone, or longer than any frame
   Count tx_packets, tx_bytes, tx_frames;
-  Count tx_dropped;  // the queue was full, or the interface down
-  Count tx_refused;  // by the kernel, such as longer than the MTU
+  Count tx_dropped;    // the queue was full, or the interface down
+  Count tx_refused;    // by the kernel, such as longer than the MTU
+  Count tx_rewritten;  // left with an IPv4 id or UDP checksum that the program did not write
 };
 
 enum class Direction : std::uint8_t { kIn, kOut };
 
-/// What stands between the link and the program in one direction: a bad link, then a file of what passes.
+/// What stands between the wire and the program in one direction: a bad link, and a file of what passes: on
+/// the way in what the program is given, on the way out what leaves.
 struct Path {
   std::unique_ptr<ImpairedLink> link;
   std::unique_ptr<Capture> capture;
@@ -80,6 +88,7 @@ class Port {
   bool retry = false;    // a queue behind the socket was full
 
  private:
+  void capture(const OutputFrame& frame);
   void drop_front(std::span<const OutputFrame> frames, Count& reason);
 
   std::uint16_t number_;

@@ -26,11 +26,6 @@ constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 G
 constexpr int kEvents = 64;
 constexpr std::size_t kMaxInjected = 1024;
 
-template <typename Clock>
-Time now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
-
 std::uint64_t now_us() { return static_cast<std::uint64_t>(now<std::chrono::steady_clock>() / kMicrosecond); }
 
 Descriptor checked(int fd, const char* what) {
@@ -228,7 +223,6 @@ void SwitchPorts::receive(Port& port) {
 void SwitchPorts::emit(std::uint16_t number, Bytes packet) {
   Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
   if (port == nullptr) return no_such_port_.add(1);
-  if (port->out.capture) port->out.capture->add(packet, now<std::chrono::system_clock>());
   if (!port->out.link) return port->emit(packet);
   port->out.link->push(packet, now<std::chrono::steady_clock>());
 }
@@ -266,6 +260,7 @@ void SwitchPorts::flush_all() {
 }
 
 void SwitchPorts::flush(Port& port) {
+  const std::lock_guard guard(engine_mutex_);  // a capture may end
   const Port::Flush result = port.flush();
   port.retry = result == Port::Flush::kLater;
   if (port.retry && retry_at_us_ == 0) retry_at_us_ = now_us() + kRetryMs * 1000;

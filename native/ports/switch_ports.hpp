@@ -49,8 +49,8 @@ class SwitchPorts final : private engine::OutputSink {
   void impair(std::uint16_t port, Direction direction, const std::optional<Impairment>& impairment);
   std::optional<ImpairmentCounts> impairment_counts(std::uint16_t port, Direction direction);
 
-  /// Writes what the program is given in this direction, or sends, to a pcap file from now on; empty: not any
-  /// more, and the file is whole. Impairments lie between this and the link. Throws std::system_error.
+  /// Writes what the program is given (in), or what leaves the interface (out), to a pcap file from now on,
+  /// as packets on a wire; empty: not any more, and the file is whole. Throws std::system_error.
   void capture(std::uint16_t port, Direction direction, const std::string& path);
 
   /// Packets that came while there was no program.

@@ -19,10 +19,15 @@ bool same(Bytes a, Bytes b, std::size_t from, std::size_t to) {
   return std::memcmp(&a[from], &b[from], to - from) == 0;
 }
 
+bool has_checksum(Bytes packet) { return load_be<std::uint16_t>(&packet[kUdp + kUdpChecksum]) != 0; }
+
+/// Whether both are those that the kernel would write; UDP's may be missing.
 bool checksums_right(Bytes packet) {
   const Bytes ip = packet.subspan(kIp, kIpv4Size);
-  if (fold(sum_words(ip)) != 0xffff) return false;
-  if (load_be<std::uint16_t>(&packet[kUdp + kUdpChecksum]) == 0) return true;
+  // All ones mean the same as zero, but the kernel writes zero.
+  const bool all_ones = load_be<std::uint16_t>(&ip[kIpv4Checksum]) == 0xffff;
+  if (all_ones || fold(sum_words(ip)) != 0xffff) return false;
+  if (!has_checksum(packet)) return true;
   const Bytes datagram = packet.subspan(kUdp);
   const std::uint64_t pseudo = sum_pseudo_header(ip.subspan(kIpv4Addresses, 8), kProtocolUdp,
                                                  static_cast<std::uint32_t>(datagram.size()));
@@ -42,17 +47,19 @@ bool plain(Bytes packet) {
 
 /// Everything but lengths, ids and checksums, and whether there is a UDP checksum at all.
 bool same_flow(Bytes head, Bytes packet) {
-  const bool head_without = load_be<std::uint16_t>(&head[kUdp + kUdpChecksum]) == 0;
-  const bool packet_without = load_be<std::uint16_t>(&packet[kUdp + kUdpChecksum]) == 0;
   return same(head, packet, 0, kIp + kIpv4Length) &&
          same(head, packet, kIp + kIpv4Fragment, kIp + kIpv4Checksum) &&
-         same(head, packet, kIp + kIpv4Addresses, kUdp + kUdpLength) && head_without == packet_without;
+         same(head, packet, kIp + kIpv4Addresses, kUdp + kUdpLength) &&
+         has_checksum(head) == has_checksum(packet);
+}
+
+/// Whether the packet's id is of no use to a receiver.
+bool id_is_free(Bytes packet) {
+  const bool atomic = (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kDontFragment) != 0;
+  return atomic && load_be<std::uint16_t>(&packet[kUdp + 2]) != kRocePort;
 }
 
 bool id_follows(Bytes head, Bytes packet, std::size_t distance) {
-  const bool atomic = (load_be<std::uint16_t>(&head[kIp + kIpv4Fragment]) & kDontFragment) != 0;
-  const bool roce = load_be<std::uint16_t>(&head[kUdp + 2]) == kRocePort;
-  if (atomic && !roce) return true;
   const auto expected = load_be<std::uint16_t>(&head[kIp + kIpv4Id]) + distance;
   return load_be<std::uint16_t>(&packet[kIp + kIpv4Id]) == static_cast<std::uint16_t>(expected);
 }
@@ -61,18 +68,23 @@ bool id_follows(Bytes head, Bytes packet, std::size_t distance) {
 
 void UdpRun::start(Bytes packet) {
   packets_ = 1;
+  renumbered_ = 0;
   size_ = packet.size() - kIp;
   open_ = size_ < max_size_ && plain(packet) && checksums_right(packet);
+  without_checksum_ = open_ && !has_checksum(packet);
+  if (exact_ && without_checksum_) open_ = false;
   payload_ = open_ ? packet.size() - kHeaderSize : 0;
 }
 
 bool UdpRun::join(Bytes head, Bytes packet) {
   if (!open_ || packet.size() > payload_ + kHeaderSize || !plain(packet)) return false;
   const std::size_t payload = packet.size() - kHeaderSize;
-  if (size_ + payload > max_size_ || !same_flow(head, packet) || !id_follows(head, packet, packets_) ||
-      !checksums_right(packet)) {
+  const bool follows = id_follows(head, packet, packets_);
+  if (size_ + payload > max_size_ || !same_flow(head, packet) ||
+      !(follows || (!exact_ && id_is_free(packet))) || !checksums_right(packet)) {
     return false;
   }
+  if (!follows) ++renumbered_;
   size_ += payload;
   ++packets_;
   open_ = payload == payload_;

@@ -27,13 +27,13 @@ void GuardedRail::start(const Slice& slice, Time now) {
   rail_->start(slice, now);
 }
 
-void GuardedRail::slice_done(std::size_t, std::uint64_t id, Time now) {
+void GuardedRail::slice_done(std::uint64_t id, Time now) {
   std::erase_if(slices_, [id](const Shown& slice) { return slice.id == id; });
   if (slices_.empty()) grace_until_ = kNever;
-  listener_.slice_done(index_, id, now);
+  listener_.slice_done(id, now);
 }
 
-void GuardedRail::rail_failed(std::size_t, const Failure& failure, Time now) {
+void GuardedRail::rail_failed(const Failure& failure, Time now) {
   const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
   if (other_side_unknown && !slices_.empty() && !ended_) return show_labels(failure, now);
   failed(failure, now);
@@ -74,7 +74,7 @@ void GuardedRail::left(int peer, Time now) {
 
 void GuardedRail::failed(const Failure& failure, Time now) {
   show_until_ = grace_until_ = kNever;
-  if (!std::exchange(ended_, true)) listener_.rail_failed(index_, failure, now);
+  if (!std::exchange(ended_, true)) listener_.rail_failed(failure, now);
 }
 
 Time GuardedRail::deadline() const {

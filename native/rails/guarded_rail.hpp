@@ -18,7 +18,7 @@ namespace railweave {
 /// descriptions.
 class GuardedRail final : public Rail, private RailListener, private TransportListener {
  public:
-  GuardedRail(std::size_t index, RailListener& listener) : index_(index), listener_(listener) {}
+  explicit GuardedRail(RailListener& listener) : listener_(listener) {}
 
   /// Where the rail within is to report.
   RailListener& listener() { return *this; }
@@ -42,12 +42,12 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   std::vector<GroupStats> groups() const override { return rail_->groups(); }
 
  private:
-  void slice_done(std::size_t, std::uint64_t id, Time now) override;
-  void stalled(std::size_t, const Stall& stall, Time now) override { listener_.stalled(index_, stall, now); }
+  void slice_done(std::uint64_t id, Time now) override;
+  void stalled(const Stall& stall, Time now) override { listener_.stalled(stall, now); }
   std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
     return listener_.pending_call(op_index);
   }
-  void rail_failed(std::size_t, const Failure& failure, Time now) override;
+  void rail_failed(const Failure& failure, Time now) override;
   void sent(int, Time) override {}
   void received(int peer, Time now) override;
   void left(int peer, Time now) override;
@@ -61,7 +61,6 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
     MessageLabel label;
   };
 
-  const std::size_t index_;
   RailListener& listener_;
   std::unique_ptr<Rail> rail_;
   std::unique_ptr<Transport> control_;

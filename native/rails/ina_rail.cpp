@@ -33,12 +33,8 @@ std::size_t super_packet_limit(std::uint64_t rate_bps, std::size_t packet_bytes)
 
 }  // namespace
 
-InaRail::InaRail(std::size_t index, EventLoop& loop, const InaRailOptions& options, RailListener& listener)
-    : index_(index),
-      loop_(loop),
-      options_(options),
-      listener_(listener),
-      socket_(options.address, 0, options.interface) {}
+InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener)
+    : loop_(loop), options_(options), listener_(listener), socket_(options.address, 0, options.interface) {}
 
 InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
@@ -231,12 +227,12 @@ void InaRail::report(Time now) {
     while (auto event = tree.endpoint.poll()) {
       if (const auto* failure = std::get_if<Failure>(&*event)) {
         tree.mismatches += failure->kind == FailureKind::kMismatch;
-        listener_.rail_failed(index_, *failure, now);
+        listener_.rail_failed(*failure, now);
       } else if (const auto* stalled = std::get_if<ina::Stalled>(&*event)) {
         const Stall stall{.group = tree.endpoint.group(),
                           .first_switch_ok = stalled->first_switch_ok,
                           .root_ok = stalled->root_ok};
-        listener_.stalled(index_, stall, now);
+        listener_.stalled(stall, now);
       } else {
         part_done(std::get<ina::SliceDone>(*event).id, now);
       }
@@ -256,7 +252,7 @@ void InaRail::part_done(std::uint64_t id, Time now) {
     ++stats_.slices;
     stats_.payload_bytes += tensor_bytes(slice.call, slice.count, slice.world_size);
     if (slices_.empty()) stats_.busy += now - busy_since_;
-    listener_.slice_done(index_, slice.id, now);
+    listener_.slice_done(slice.id, now);
   }
 }
 

@@ -36,9 +36,8 @@ struct InaGroup {
 /// names what is wrong. A slice is cut contiguously among the trees, by whole chunks.
 class InaRail final : public Rail, private ReadyHandler {
  public:
-  /// `index` is the rail's place in the agent, handed back to `listener`. On the loop's thread, as everything
-  /// here.
-  InaRail(std::size_t index, EventLoop& loop, const InaRailOptions& options, RailListener& listener);
+  /// On the loop's thread, as everything here.
+  InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener);
   ~InaRail() override;
 
   /// The UDP port to which the switch sends results.
@@ -89,7 +88,6 @@ class InaRail final : public Rail, private ReadyHandler {
   void report(Time now);
   void part_done(std::uint64_t id, Time now);
 
-  const std::size_t index_;
   EventLoop& loop_;
   const InaRailOptions options_;
   RailListener& listener_;

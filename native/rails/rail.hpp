@@ -90,15 +90,15 @@ struct Stall {
   bool root_ok;          // probes come back from the root
 };
 
-/// Told by the rail, on the loop's thread.
+/// What one rail reports, on the loop's thread.
 class RailListener {
  public:
   virtual ~RailListener() = default;
   /// In the order in which the rail's slices were started, always.
-  virtual void slice_done(std::size_t rail, std::uint64_t id, Time now) = 0;
-  virtual void rail_failed(std::size_t rail, const Failure& failure, Time now) = 0;
+  virtual void slice_done(std::uint64_t id, Time now) = 0;
+  virtual void rail_failed(const Failure& failure, Time now) = 0;
   /// The rail waits for a tree and goes on trying; told once per silence.
-  virtual void stalled(std::size_t, const Stall&, Time) {}
+  virtual void stalled(const Stall&, Time) {}
   /// What this rank calls under that index, if it has been submitted and is not complete. For messages that
   /// come on a rail that has no part in the call.
   virtual std::optional<CallDescription> pending_call(std::uint32_t) const { return std::nullopt; }

@@ -5,9 +5,8 @@
 
 namespace railweave {
 
-RingRail::RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
-                   RingRailOptions options)
-    : index_(index), transport_(std::move(transport)), listener_(listener), options_(options) {
+RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options)
+    : transport_(std::move(transport)), listener_(listener), options_(options) {
   transport_->set_listener(this);
 }
 
@@ -52,7 +51,7 @@ std::optional<MessageLabel> RingRail::pending_label(const SliceKey& key) const {
 void RingRail::failed(const Failure& failure, Time now) {
   if (failed_) return;
   failed_ = true;
-  listener_.rail_failed(index_, failure, now);
+  listener_.rail_failed(failure, now);
 }
 
 // Completions may come from inside the machine's own posts: those are noted at once, and acted upon by the
@@ -85,7 +84,7 @@ void RingRail::finish(Time now) {
   ++stats_.slices;
   stats_.payload_bytes += tensor_bytes(slice.call, slice.count, slice.world_size);
   if (slices_.empty()) stats_.busy += now - busy_since_;
-  listener_.slice_done(index_, slice.id, now);
+  listener_.slice_done(slice.id, now);
 }
 
 void RingRail::abort() {

@@ -17,9 +17,7 @@ using RingRailOptions = AlgorithmOptions;
 
 class RingRail final : public Rail, private TransportListener {
  public:
-  /// `index` is the rail's place in the agent, handed back to `listener`.
-  RingRail(std::size_t index, std::unique_ptr<Transport> transport, RailListener& listener,
-           RingRailOptions options);
+  RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options);
 
   Transport& transport() { return *transport_; }
 
@@ -51,7 +49,6 @@ class RingRail final : public Rail, private TransportListener {
   void finish(Time now);
   void drop();
 
-  const std::size_t index_;
   const std::unique_ptr<Transport> transport_;
   RailListener& listener_;
   const RingRailOptions options_;

@@ -9,20 +9,20 @@ namespace railweave::recovery {
 Coordinator::Coordinator(const Options& options, Time now)
     : count_(options.rails),
       reports_(static_cast<std::size_t>(options.world_size),
-               Report{.epoch = 0, .lanes = std::vector<LaneReport>(options.rails)}),
+               Report{.epoch = 0, .channels = std::vector<ChannelReport>(options.rails)}),
       rails_(options.rails, Probation(options, now)) {
   order_.committed.alive = all_of(count_);
   order_.committed.main.resize(count_);
   order_.committed.repair.resize(count_);
-  order_.lanes.resize(count_);
+  order_.channels.resize(count_);
 }
 
 bool Coordinator::take(int rank, const Report& report, Time now) {
   const std::uint32_t epoch = order_.committed.epoch;
   Report& known = reports_[static_cast<std::size_t>(rank)];
-  if (report.epoch > epoch || report.epoch < known.epoch || report.lanes.size() != count_) return false;
+  if (report.epoch > epoch || report.epoch < known.epoch || report.channels.size() != count_) return false;
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (report.lanes[rail].incarnation > order_.lanes[rail].incarnation) return false;
+    if (report.channels[rail].incarnation > order_.channels[rail].incarnation) return false;
   known = report;
   step(now);
   return true;
@@ -46,7 +46,7 @@ RailSet Coordinator::unfit() const {
   RailSet rails = 0;
   for (const Report& report : reports_)
     for (std::size_t rail = 0; rail < count_; ++rail)
-      if (report.lanes[rail].unfit) rails |= bit(rail);
+      if (report.channels[rail].unfit) rails |= bit(rail);
   return rails;
 }
 
@@ -63,39 +63,39 @@ RailSet Coordinator::survivors(RailSet candidates) const {
   RailSet broken = 0;
   for (const Report& report : reports_)
     for (std::size_t rail = 0; rail < count_; ++rail)
-      if (report.lanes[rail].broken) broken |= bit(rail);
+      if (report.channels[rail].broken) broken |= bit(rail);
   const RailSet choice = (candidates & ~broken) ? candidates & ~broken : candidates;
   return choice & (~choice + 1);  // the lowest
 }
 
 std::string Coordinator::complaint(std::size_t rail) const {
   for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-    const LaneReport& lane = reports_[rank].lanes[rail];
-    if (lane.unfit) return "rank " + std::to_string(rank) + ": " + lane.reason;
+    const ChannelReport& channel = reports_[rank].channels[rail];
+    if (channel.unfit) return "rank " + std::to_string(rank) + ": " + channel.reason;
   }
   return {};
 }
 
-bool Coordinator::all_lanes(std::size_t rail, LaneState state) const {
+bool Coordinator::all_channels(std::size_t rail, ChannelState state) const {
   return std::ranges::all_of(reports_, [&](const Report& report) {
-    const LaneReport& lane = report.lanes[rail];
-    return lane.state == state && lane.incarnation == order_.lanes[rail].incarnation;
+    const ChannelReport& channel = report.channels[rail];
+    return channel.state == state && channel.incarnation == order_.channels[rail].incarnation;
   });
 }
 
 int Coordinator::failed_on(std::size_t rail) const {
   for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-    const LaneReport& lane = reports_[rank].lanes[rail];
-    if (lane.state == LaneState::kFailed && lane.incarnation == order_.lanes[rail].incarnation)
+    const ChannelReport& channel = reports_[rank].channels[rail];
+    if (channel.state == ChannelState::kFailed && channel.incarnation == order_.channels[rail].incarnation)
       return static_cast<int>(rank);
   }
   return -1;
 }
 
-Reach Coordinator::reach(std::vector<std::uint32_t> Position::* lanes, std::size_t rail) const {
+Reach Coordinator::reach(std::vector<std::uint32_t> Position::* channels, std::size_t rail) const {
   Reach reach{.done = 0, .rank = 0, .least = UINT32_MAX};
   for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-    const std::uint32_t done = (reports_[rank].status->position.*lanes)[rail];
+    const std::uint32_t done = (reports_[rank].status->position.*channels)[rail];
     if (done > reach.done) reach = {.done = done, .rank = static_cast<int>(rank), .least = reach.least};
     reach.least = std::min(reach.least, done);
   }
@@ -147,7 +147,7 @@ void Coordinator::leave_out(RailSet rails, Time now) {
     const Phase phase = rails_[rail].phase();
     if (phase == Phase::kUp) {
       rails_[rail].apply(PhaseInput::kOut, now);
-      order_.lanes[rail].reason = reason;
+      order_.channels[rail].reason = reason;
     } else if (phase != Phase::kDown) {
       end_trial(rail, reason.empty() ? PhaseInput::kInterrupt : PhaseInput::kFail, reason, now);
     }
@@ -166,9 +166,9 @@ void Coordinator::commit(Time now) {
     decision.repair[rail] = reach(&Position::repair, rail);
     if (!has(decision.alive, rail)) continue;
     rails_[rail].apply(PhaseInput::kAdmit, now);
-    order_.lanes[rail].active = false;
-    order_.lanes[rail].reason.clear();
-    order_.lanes[rail].bases.clear();
+    order_.channels[rail].active = false;
+    order_.channels[rail].reason.clear();
+    order_.channels[rail].bases.clear();
   }
   order_.proposal.reset();
 }
@@ -180,7 +180,7 @@ void Coordinator::recover(std::size_t rail, bool fit, Time now) {
   probation.judge(fit, now);
   if (probation.phase() == Phase::kUp) return;
   if (probation.phase() == Phase::kDown) {
-    if (now >= probation.deadline() && all_lanes(rail, LaneState::kHalted)) start_trial(rail, now);
+    if (now >= probation.deadline() && all_channels(rail, ChannelState::kHalted)) start_trial(rail, now);
     return;
   }
   const int failed = failed_on(rail);
@@ -188,7 +188,7 @@ void Coordinator::recover(std::size_t rail, bool fit, Time now) {
     end_trial(rail, PhaseInput::kFail, complaint(rail), now);
   } else if (failed >= 0) {
     end_trial(rail, PhaseInput::kFail, "rank " + std::to_string(failed) + ": the trial failed", now);
-  } else if (probation.phase() == Phase::kTrying && all_lanes(rail, LaneState::kPassed)) {
+  } else if (probation.phase() == Phase::kTrying && all_channels(rail, ChannelState::kPassed)) {
     probation.apply(PhaseInput::kPass, now);
   } else if (now >= probation.deadline()) {
     end_trial(rail, PhaseInput::kFail, "the trial took too long", now);
@@ -197,12 +197,12 @@ void Coordinator::recover(std::size_t rail, bool fit, Time now) {
 
 void Coordinator::start_trial(std::size_t rail, Time now) {
   rails_[rail].apply(PhaseInput::kTry, now);
-  LaneOrder& order = order_.lanes[rail];
+  ChannelOrder& order = order_.channels[rail];
   ++order.incarnation;
   order.active = true;
   order.bases.clear();
   for (const Report& report : reports_) {
-    const auto& marks = report.lanes[rail].marks;
+    const auto& marks = report.channels[rail].marks;
     if (marks.size() > order.bases.size()) order.bases.resize(marks.size());
     for (std::size_t i = 0; i < marks.size(); ++i) order.bases[i] = std::max(order.bases[i], marks[i]);
   }
@@ -210,8 +210,8 @@ void Coordinator::start_trial(std::size_t rail, Time now) {
 
 void Coordinator::end_trial(std::size_t rail, PhaseInput input, std::string reason, Time now) {
   rails_[rail].apply(input, now);
-  order_.lanes[rail].active = false;
-  if (!reason.empty()) order_.lanes[rail].reason = std::move(reason);
+  order_.channels[rail].active = false;
+  if (!reason.empty()) order_.channels[rail].reason = std::move(reason);
 }
 
 }  // namespace railweave::recovery

@@ -46,9 +46,9 @@ class Coordinator {
   RailSet joined() const;
   RailSet unfit() const;
   RailSet survivors(RailSet candidates) const;
-  bool all_lanes(std::size_t rail, LaneState state) const;
+  bool all_channels(std::size_t rail, ChannelState state) const;
   int failed_on(std::size_t rail) const;
-  Reach reach(std::vector<std::uint32_t> Position::* lanes, std::size_t rail) const;
+  Reach reach(std::vector<std::uint32_t> Position::* channels, std::size_t rail) const;
 
   const std::size_t count_;
   std::vector<Report> reports_;  // by rank

@@ -50,12 +50,13 @@ void put(Writer& to, const Farewell& farewell) {
 
 void put(Writer& to, const Report& report, std::size_t rails) {
   to.put(report.epoch);
-  for (const LaneReport& lane : report.lanes) {
-    to.put(static_cast<std::uint8_t>(lane.state));
-    to.put(static_cast<std::uint8_t>((lane.unfit ? flag::kUnfit : 0) | (lane.broken ? flag::kBroken : 0)));
-    to.put(lane.incarnation);
-    to.text(lane.reason, kMaxReason);
-    put(to, lane.marks);
+  for (const ChannelReport& channel : report.channels) {
+    to.put(static_cast<std::uint8_t>(channel.state));
+    to.put(
+        static_cast<std::uint8_t>((channel.unfit ? flag::kUnfit : 0) | (channel.broken ? flag::kBroken : 0)));
+    to.put(channel.incarnation);
+    to.text(channel.reason, kMaxReason);
+    put(to, channel.marks);
   }
   to.put(static_cast<std::uint8_t>(report.status.has_value()));
   if (!report.status) return;
@@ -81,11 +82,11 @@ void put(Writer& to, const Order& order, std::size_t rails) {
     put(to, order.committed.main[rail]);
     put(to, order.committed.repair[rail]);
   }
-  for (const LaneOrder& lane : order.lanes) {
-    to.put(static_cast<std::uint8_t>(lane.active ? flag::kActive : 0));
-    to.put(lane.incarnation);
-    to.text(lane.reason, kMaxReason);
-    put(to, lane.bases);
+  for (const ChannelOrder& channel : order.channels) {
+    to.put(static_cast<std::uint8_t>(channel.active ? flag::kActive : 0));
+    to.put(channel.incarnation);
+    to.text(channel.reason, kMaxReason);
+    put(to, channel.bases);
   }
   to.put(static_cast<std::uint8_t>(order.proposal.has_value()));
   if (!order.proposal) return;
@@ -114,21 +115,21 @@ Beat get_beat(Reader& from, const Shape& shape) {
   return beat;
 }
 
-LaneReport get_lane_report(Reader& from) {
-  LaneReport lane{.state = static_cast<LaneState>(from.get<std::uint8_t>(kLaneStates - 1))};
+ChannelReport get_channel_report(Reader& from) {
+  ChannelReport channel{.state = static_cast<ChannelState>(from.get<std::uint8_t>(kChannelStates - 1))};
   const auto flags = from.get<std::uint8_t>(flag::kUnfit | flag::kBroken);
-  lane.unfit = (flags & flag::kUnfit) != 0;
-  lane.broken = (flags & flag::kBroken) != 0;
-  if (lane.broken && !lane.unfit) from.refuse();
-  lane.incarnation = from.get<std::uint32_t>();
-  lane.reason = from.text(kMaxReason);
-  get(from, lane.marks);
-  return lane;
+  channel.unfit = (flags & flag::kUnfit) != 0;
+  channel.broken = (flags & flag::kBroken) != 0;
+  if (channel.broken && !channel.unfit) from.refuse();
+  channel.incarnation = from.get<std::uint32_t>();
+  channel.reason = from.text(kMaxReason);
+  get(from, channel.marks);
+  return channel;
 }
 
 Report get_report(Reader& from, const Shape& shape) {
   Report report{.epoch = from.get<std::uint32_t>()};
-  for (std::size_t rail = 0; rail < shape.rails; ++rail) report.lanes.push_back(get_lane_report(from));
+  for (std::size_t rail = 0; rail < shape.rails; ++rail) report.channels.push_back(get_channel_report(from));
   if (from.get<std::uint8_t>(1) == 0) return report;
   Status status{.attempt = from.get<std::uint32_t>()};
   status.position.submitted = from.get<std::uint32_t>();
@@ -158,12 +159,12 @@ Order get_order(Reader& from, const Shape& shape) {
     order.committed.repair.push_back(get_reach(from, shape));
   }
   for (std::size_t rail = 0; rail < shape.rails; ++rail) {
-    LaneOrder lane{};
-    lane.active = from.get<std::uint8_t>(flag::kActive) != 0;
-    lane.incarnation = from.get<std::uint32_t>();
-    lane.reason = from.text(kMaxReason);
-    get(from, lane.bases);
-    order.lanes.push_back(std::move(lane));
+    ChannelOrder channel{};
+    channel.active = from.get<std::uint8_t>(flag::kActive) != 0;
+    channel.incarnation = from.get<std::uint32_t>();
+    channel.reason = from.text(kMaxReason);
+    get(from, channel.bases);
+    order.channels.push_back(std::move(channel));
   }
   if (from.get<std::uint8_t>(1) == 0) return order;
   const auto attempt = from.get<std::uint32_t>();

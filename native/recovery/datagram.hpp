@@ -49,19 +49,19 @@ struct Stamp {
   bool operator==(const Stamp&) const = default;
 };
 
-/// What has become of a rail's main lane on one rank.
-enum class LaneState : std::uint8_t { kUp, kHalting, kHalted, kRestarting, kPassed, kFailed };
-inline constexpr std::size_t kLaneStates = 6;
+/// What has become of a rail's main channel on one rank.
+enum class ChannelState : std::uint8_t { kUp, kHalting, kHalted, kRestarting, kPassed, kFailed };
+inline constexpr std::size_t kChannelStates = 6;
 
-struct LaneReport {
-  LaneState state = LaneState::kUp;
+struct ChannelReport {
+  ChannelState state = ChannelState::kUp;
   std::uint32_t incarnation = 0;
   bool unfit = false;                  // the sender does not hear it, or something stands in its way
-  bool broken = false;                 // the main lane cannot go on by itself; then unfit as well
+  bool broken = false;                 // the main channel cannot go on by itself; then unfit as well
   std::string reason{};                // why it is unfit
   std::vector<std::uint64_t> marks{};  // when it was halted
 
-  bool operator==(const LaneReport&) const = default;
+  bool operator==(const ChannelReport&) const = default;
 };
 
 /// The answer to a proposal.
@@ -74,19 +74,19 @@ struct Status {
 
 struct Report {
   std::uint32_t epoch = 0;  // of the last commit applied
-  std::vector<LaneReport> lanes{};
+  std::vector<ChannelReport> channels{};
   std::optional<Status> status{};  // on the way to epoch + 1
 
   bool operator==(const Report&) const = default;
 };
 
-struct LaneOrder {
+struct ChannelOrder {
   std::uint32_t incarnation = 0;
   bool active = false;   // being restarted, or about to be admitted; else it stays halted unless alive
   std::string reason{};  // why it is down
   std::vector<std::uint64_t> bases{};
 
-  bool operator==(const LaneOrder&) const = default;
+  bool operator==(const ChannelOrder&) const = default;
 };
 
 struct Proposal {
@@ -98,7 +98,7 @@ struct Proposal {
 
 struct Order {
   Commit committed{};  // the last one
-  std::vector<LaneOrder> lanes{};
+  std::vector<ChannelOrder> channels{};
   std::optional<Proposal> proposal{};  // of the next
 
   bool operator==(const Order&) const = default;

@@ -126,7 +126,7 @@ void Machine::expire(Time now) {
 }
 
 std::string Machine::doubt(std::size_t rail, Time now) const {
-  std::string known = coordinator_ ? coordinator_->complaint(rail) : member_.report().lanes[rail].reason;
+  std::string known = coordinator_ ? coordinator_->complaint(rail) : member_.report().channels[rail].reason;
   const Duration silence = pulse_.last_heard() == kNever ? 0 : now - pulse_.last_heard();
   if (!known.empty() || silence <= options_.most_silence) return known;
   return "rank " + std::to_string(neighbour(-1)) + " has not been heard on any rail for " +

@@ -31,10 +31,10 @@ Next next_round_state(Round state, RoundInput input) {
 Member::Member(const Options& options)
     : count_(options.rails), rails_(options.rails), alive_(all_of(options.rails)) {}
 
-bool Member::step(Rail& rail, LaneInput input) {
-  const auto next = next_lane_state(rail.lane, input);
-  if (next) rail.lane = *next;
-  if (rail.lane == LaneState::kHalted) rail.broken.clear();
+bool Member::step(Rail& rail, ChannelInput input) {
+  const auto next = next_channel_state(rail.channel, input);
+  if (next) rail.channel = *next;
+  if (rail.channel == ChannelState::kHalted) rail.broken.clear();
   return next.has_value();
 }
 
@@ -47,8 +47,9 @@ bool Member::step(RoundInput input) {
 // --- what the agent says ---
 
 void Member::suspect(std::size_t rail, std::string reason) {
-  const LaneState lane = rails_[rail].lane;
-  if (lane == LaneState::kHalting || lane == LaneState::kHalted) return;  // nothing runs that could break
+  const ChannelState channel = rails_[rail].channel;
+  if (channel == ChannelState::kHalting || channel == ChannelState::kHalted)
+    return;  // nothing runs that could break
   if (rails_[rail].broken.empty()) rails_[rail].broken = std::move(reason);
 }
 
@@ -58,18 +59,18 @@ void Member::frozen(const Freeze& freeze, const Position& position) {
   status_->position.main.resize(count_);
   status_->position.repair.resize(count_);
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (!has(freeze.alive, rail) && rails_[rail].lane == LaneState::kHalting) halted(rail, {});
+    if (!has(freeze.alive, rail) && rails_[rail].channel == ChannelState::kHalting) halted(rail, {});
 }
 
 void Member::halted(std::size_t rail, std::vector<std::uint64_t> marks) {
-  if (rails_[rail].lane != LaneState::kHalting) return;
-  step(rails_[rail], LaneInput::kHalted);
+  if (rails_[rail].channel != ChannelState::kHalting) return;
+  step(rails_[rail], ChannelInput::kHalted);
   rails_[rail].marks = std::move(marks);
 }
 
 void Member::restarted(std::size_t rail, std::uint32_t incarnation, bool passed) {
   if (rails_[rail].incarnation != incarnation) return;  // an earlier one, abandoned since
-  step(rails_[rail], passed ? LaneInput::kPassed : LaneInput::kFailed);
+  step(rails_[rail], passed ? ChannelInput::kPassed : ChannelInput::kFailed);
 }
 
 // --- what rank 0 says ---
@@ -78,9 +79,9 @@ bool Member::obey(const Order& order) {
   const std::uint32_t ahead = order.committed.epoch - epoch_;
   if (ahead > 1 || (ahead == 1 && !commit(order.committed))) return false;
   bool allowed = true;
-  for (std::size_t rail = 0; rail < count_; ++rail) allowed &= obey(rail, order.lanes[rail]);
+  for (std::size_t rail = 0; rail < count_; ++rail) allowed &= obey(rail, order.channels[rail]);
   if (order.proposal) allowed &= propose(*order.proposal);
-  tell_changes(order.lanes);
+  tell_changes(order.channels);
   return allowed;
 }
 
@@ -90,23 +91,23 @@ bool Member::commit(const Commit& commit) {
   alive_ = commit.alive;
   status_.reset();
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (has(alive_, rail)) step(rails_[rail], LaneInput::kAdmit);
+    if (has(alive_, rail)) step(rails_[rail], ChannelInput::kAdmit);
   events_.emplace_back(commit);
   return true;
 }
 
-bool Member::obey(std::size_t index, const LaneOrder& order) {
+bool Member::obey(std::size_t index, const ChannelOrder& order) {
   Rail& rail = rails_[index];
   if (order.incarnation == rail.incarnation) {
     if (order.active) return true;
-    const LaneState before = rail.lane;
-    const bool allowed = step(rail, LaneInput::kAbandon);
-    if (rail.lane != before) events_.emplace_back(Abandon{.rail = index, .incarnation = rail.incarnation});
+    const ChannelState before = rail.channel;
+    const bool allowed = step(rail, ChannelInput::kAbandon);
+    if (rail.channel != before) events_.emplace_back(Abandon{.rail = index, .incarnation = rail.incarnation});
     return allowed;
   }
   // One that was abandoned before this rank heard of it stays halted, and takes its number.
   if (order.incarnation < rail.incarnation ||
-      !step(rail, order.active ? LaneInput::kRestart : LaneInput::kAbandon))
+      !step(rail, order.active ? ChannelInput::kRestart : ChannelInput::kAbandon))
     return false;
   rail.incarnation = order.incarnation;
   if (order.active)
@@ -121,7 +122,7 @@ bool Member::propose(const Proposal& proposal) {
   freeze_ = Freeze{.epoch = epoch_ + 1, .attempt = proposal.attempt, .alive = proposal.alive};
   status_.reset();
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (!has(proposal.alive, rail)) step(rails_[rail], LaneInput::kExclude);
+    if (!has(proposal.alive, rail)) step(rails_[rail], ChannelInput::kExclude);
   events_.emplace_back(freeze_);
   return true;
 }
@@ -134,21 +135,21 @@ Report Member::report() const {
     const std::string& reason = !rail.broken.empty()     ? rail.broken
                                 : !rail.obstacle.empty() ? rail.obstacle
                                                          : rail.silence;
-    report.lanes.push_back({.state = rail.lane,
-                            .incarnation = rail.incarnation,
-                            .unfit = !reason.empty(),
-                            .broken = !rail.broken.empty(),
-                            .reason = reason,
-                            .marks = rail.marks});
+    report.channels.push_back({.state = rail.channel,
+                               .incarnation = rail.incarnation,
+                               .unfit = !reason.empty(),
+                               .broken = !rail.broken.empty(),
+                               .reason = reason,
+                               .marks = rail.marks});
   }
   return report;
 }
 
-void Member::tell_changes(const std::vector<LaneOrder>& orders) {
+void Member::tell_changes(const std::vector<ChannelOrder>& orders) {
   for (std::size_t index = 0; index < count_; ++index) {
     Rail& rail = rails_[index];
-    const bool recovering = rail.lane == LaneState::kRestarting || rail.lane == LaneState::kPassed ||
-                            rail.lane == LaneState::kFailed;
+    const bool recovering = rail.channel == ChannelState::kRestarting ||
+                            rail.channel == ChannelState::kPassed || rail.channel == ChannelState::kFailed;
     const State state = has(alive_, index) ? State::kUp : recovering ? State::kRecovering : State::kDown;
     if (std::exchange(rail.told, state) == state) continue;
     events_.emplace_back(RailChanged{.rail = index, .state = state, .reason = orders[index].reason});

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "recovery/channel.hpp"
 #include "recovery/datagram.hpp"
-#include "recovery/lane.hpp"
 #include "recovery/types.hpp"
 
 namespace railweave::recovery {
@@ -53,21 +53,21 @@ class Member {
 
  private:
   struct Rail {
-    LaneState lane = LaneState::kUp;
+    ChannelState channel = ChannelState::kUp;
     std::uint32_t incarnation = 0;
-    std::string broken{};  // why; until the lane is halted
+    std::string broken{};  // why; until the channel is halted
     std::string obstacle{};
     std::string silence{};
     std::vector<std::uint64_t> marks{};
     State told = State::kUp;
   };
 
-  bool step(Rail& rail, LaneInput input);
+  bool step(Rail& rail, ChannelInput input);
   bool step(RoundInput input);
   bool propose(const Proposal& proposal);
   bool commit(const Commit& commit);
-  bool obey(std::size_t index, const LaneOrder& order);
-  void tell_changes(const std::vector<LaneOrder>& orders);
+  bool obey(std::size_t index, const ChannelOrder& order);
+  void tell_changes(const std::vector<ChannelOrder>& orders);
 
   const std::size_t count_;
   std::vector<Rail> rails_;

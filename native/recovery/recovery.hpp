@@ -26,7 +26,8 @@ class Recovery {
   void receive(std::size_t rail, int rank, Bytes datagram, Time now);
   /// A port unreachable came for a datagram sent to `rank`: nobody listens there any more.
   void unreachable(std::size_t rail, int rank, Time now);
-  /// The rail's main lane cannot go on by itself: a connection broke, it stalls, it lags. Until it is halted.
+  /// The rail's main channel cannot go on by itself: a connection broke, it stalls, it lags. Until it is
+  /// halted.
   void suspect(std::size_t rail, std::string reason, Time now);
   /// Something stands in the way of the rail on this host, until it is cleared by "".
   void set_obstacle(std::size_t rail, std::string reason, Time now);
@@ -34,10 +35,10 @@ class Recovery {
   void completed(std::uint32_t op, Time now);
   /// All calls before this one have been submitted here.
   void submitted(std::uint32_t op, Time now);
-  /// The answer to a Freeze. Main lanes that are not alive in it and of which `halted` has not told count as
-  /// halted without marks.
+  /// The answer to a Freeze. Main channels that are not alive in it and of which `halted` has not told count
+  /// as halted without marks.
   void frozen(const Freeze& freeze, const Position& position, Time now);
-  /// The rail's main lane is halted; its marks then (Rail::marks).
+  /// The rail's main channel is halted; its marks then (Rail::marks).
   void halted(std::size_t rail, std::vector<std::uint64_t> marks, Time now);
   /// The answer to a Restart: whether the trial's result was right. What goes wrong later is for `suspect`.
   void restarted(std::size_t rail, std::uint32_t incarnation, bool passed, Time now);

@@ -39,7 +39,7 @@ struct Options {
   Duration peer_timeout = 5 * kSecond;  // silence on all rails after which a rank is dead
 };
 
-/// How far a rank has come, by rail: all pieces of calls before that op index are complete on the lane.
+/// How far a rank has come, by rail: all pieces of calls before that op index are complete on the channel.
 struct Position {
   std::uint32_t submitted = 0;  // calls that this rank has submitted
   std::vector<std::uint32_t> main{};
@@ -48,7 +48,7 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// How far the ranks are on a lane: the furthest, the lowest rank that is that far, and the least far.
+/// How far the ranks are on a channel: the furthest, the lowest rank that is that far, and the least far.
 struct Reach {
   std::uint32_t done = 0;
   int rank = 0;
@@ -57,9 +57,9 @@ struct Reach {
   bool operator==(const Reach&) const = default;
 };
 
-/// Submit nothing. Halt the main lane of each rail that is not in `alive`, also one that is being restarted,
-/// telling `halted` of each that was not halted before; halt all repair lanes; then `frozen`. May come again
-/// with a later attempt and fewer rails, before or after the answer.
+/// Submit nothing. Halt the main channel of each rail that is not in `alive`, also one that is being
+/// restarted, telling `halted` of each that was not halted before; halt all repair channels; then `frozen`.
+/// May come again with a later attempt and fewer rails, before or after the answer.
 struct Freeze {
   std::uint32_t epoch;
   std::uint32_t attempt;
@@ -69,7 +69,7 @@ struct Freeze {
 };
 
 /// The decision, the same on all ranks, in the same order. Calls from `boundary` on are cut among `alive`;
-/// go on. Of main lanes that are still alive, the reach says nothing.
+/// go on. Of main channels that are still alive, the reach says nothing.
 struct Commit {
   std::uint32_t epoch;
   RailSet alive;
@@ -80,8 +80,8 @@ struct Commit {
   bool operator==(const Commit&) const = default;
 };
 
-/// Start the rail's main lane anew and try it, then `restarted`. `bases`: for each mark that ranks told when
-/// they halted, the greatest.
+/// Start the rail's main channel anew and try it, then `restarted`. `bases`: for each mark that ranks told
+/// when they halted, the greatest.
 struct Restart {
   std::size_t rail;
   std::uint32_t incarnation;

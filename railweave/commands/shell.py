@@ -66,8 +66,9 @@ def _require_switch(
     grpc: str, device_id: int, ca: Path | None, cert: Path | None, key: Path | None, *, program_follows: bool
 ) -> None:
     """Say in words what the shell would say in a trace: no switch, another device, no program."""
+    from railweave.switch.errors import SwitchError  # noqa: PLC0415
     from railweave.switch.inspect.client import NoProgram, SwitchClient  # noqa: PLC0415
-    from railweave.switch.options import SwitchError, Tls  # noqa: PLC0415
+    from railweave.switch.options import Tls  # noqa: PLC0415
 
     try:
         with SwitchClient(grpc, device_id, ca, Tls.of(cert, key, None)) as client:

@@ -12,6 +12,7 @@ from railweave.commands import common
 from railweave.experiments import units
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
+from railweave.topologies.serialize import to_yaml
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -123,7 +124,7 @@ def _show(topology: Topology, out: Path | None) -> None:
     if out is None:
         return
     if out.suffix in YAML:
-        out.write_text(topology.to_yaml())
+        out.write_text(to_yaml(topology))
     else:
         draw.picture(topology, out)
     console.print(f"written: {out}")

@@ -8,9 +8,9 @@ from typing import Any
 
 from finsy.proto import p4d, p4i, p4r
 
+from railweave.switch.errors import SwitchError
 from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient, Unsupported
-from railweave.switch.options import SwitchError
 
 Row = dict[str, Any]
 _AT_ONCE = 4096  # cells named one by one in a request; for more, all are read

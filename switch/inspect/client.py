@@ -13,7 +13,8 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
 
-from railweave.switch.options import SwitchError, Tls
+from railweave.switch.errors import SwitchError
+from railweave.switch.options import Tls
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 _MAX_MESSAGE_BYTES = 64 << 20

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railweave.switch.options import SwitchError, Tls
+from railweave.switch.errors import SwitchError
+from railweave.switch.options import Tls
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from finsy.proto import p4i
 
-from railweave.switch.options import SwitchError
+from railweave.switch.errors import SwitchError
 
 
 class Named(Protocol):

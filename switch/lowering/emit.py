@@ -31,6 +31,8 @@ class Emitter(Noting):
 
     def store(self, member: Field, node: Expr) -> None:
         """field = value, truncated."""
+        if member.width == 0:
+            return
         if self.native_field(member):
             self.store_register(member, self.number(node), node.fits(0, mask(member.width)))
         else:
@@ -38,6 +40,8 @@ class Emitter(Noting):
 
     def store_register(self, member: Field, value: Operand, fits: bool = False) -> None:
         """field = register, truncated (unless it fits)."""
+        if member.width == 0:
+            return
         if not self.native_field(member):
             wide = self.fresh_wide()
             self.limbs = max(self.limbs, member.width // 64 + 1)

@@ -148,7 +148,9 @@ class Graph:
         return self.binary("==", self.const(1), self.const(int(value)))
 
     def leaf(self, op: str, what: Any, width: int, signed: bool = False) -> Expr:
-        """A value of `width` bits from outside: a field, a parameter, …"""
+        """A value of `width` bits from outside: a field, a parameter, …; of no bits: 0."""
+        if width == 0:
+            return self.const(0)
         if signed:
             return self._node(op, (), what, -(1 << (width - 1)), mask(width - 1))
         return self._node(op, (), what, 0, mask(width))
@@ -197,7 +199,7 @@ class Graph:
 
     def wrap(self, a: Expr, width: int, signed: bool) -> Expr:
         """`a` modulo 2^width, unsigned or in two's complement."""
-        if not signed:
+        if not signed or width == 0:
             return self.binary("&", a, self.const(mask(width)))
         if a.fits(-(1 << (width - 1)), mask(width - 1)):
             return a

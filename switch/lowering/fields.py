@@ -217,7 +217,7 @@ def _read_type(item: Json) -> tuple[str, list[_FieldType]]:
             fields.append(_FieldType(variable, 0, signed=False, variable=True))
             continue
         width = check(parts[1], int, place)
-        if not 1 <= width <= MAX_BITS:
+        if not 0 <= width <= MAX_BITS:
             raise InvalidProgram(f"{place}: field {parts[0]!r} of {width} bits")
         fields.append(_FieldType(parts[0], width, len(parts) > 2 and bool(parts[2]), variable=False))
     if len({entry.name for entry in fields}) != len(fields):

@@ -205,7 +205,7 @@ class ParserLowering:
             if node.op == "field":
                 width = node.leaf.width
                 node = self.graph.wrap(node, width, signed=False)
-            key.append((node, max(width, 1)))
+            key.append((node, width if node.op == "const" else max(width, 1)))  # const: a field of no bits
         return key
 
     def _transitions(self, out: Emitter, state: Json, place: str, done: Label) -> None:

@@ -213,6 +213,8 @@ def _input_field(rows: list[list[int]], layout: Layout, member: Field, *, always
         valid = NONE if member.metadata else layout.validity[member.header]
         rows.append([4, valid, layout.variables[member], 0])
         return
+    if member.width == 0:
+        return
     if member.metadata and member.width <= 64:
         rows.append([1, NONE, layout.offsets[member], member.width])
         return

@@ -12,7 +12,8 @@ from finsy.proto import p4r, p4r_grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from railweave.switch.options import SwitchError, Tls
+from railweave.switch.errors import SwitchError
+from railweave.switch.options import Tls
 from railweave.switch.p4runtime.service import Service
 
 _MAX_MESSAGE_BYTES = 64 << 20  # a compiled program of many lanes is some megabytes of JSON

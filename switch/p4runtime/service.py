@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from railweave.switch.options import DEFAULT_CPU_PORT
 from railweave.switch.p4runtime import batches
 from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.device import Device, is_volatile
@@ -33,7 +32,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self,
         device_id: int,
         commit: Callable[[Pipeline], None],
-        cpu_port: int | None = DEFAULT_CPU_PORT,
+        cpu_port: int | None = None,
     ) -> None:
         """`commit` is told every pipeline that packets shall go through from then on.
 

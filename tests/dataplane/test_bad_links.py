@@ -8,7 +8,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from scapy.utils import PcapNgReader, PcapReader
 from railweave._native import ports as native
 from railweave.switch.impairment import Impairment
 from railweave.switch.pipeline import Pipeline
-from railweave.switch.ports import PortError, Ports
+from railweave.switch.ports import PortCounters, PortError, Ports
 
 DEADLINE_S = 5.0
 SOL_PACKET, PACKET_VNET_HDR = 263, 15
@@ -32,39 +33,65 @@ NEEDS_CHECKSUM, UDP_L4 = 1, 5
 class Patched:
     """Ports of this process under a program that joins ports 1 and 2, and the other ends of their links."""
 
-    def __init__(self, namespace: str, interfaces: dict[int, str], hosts: dict[int, socket.socket]) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        interfaces: dict[int, str],
+        hosts: dict[int, socket.socket],
+        *,
+        exact_bytes: bool = False,
+    ) -> None:
         self.namespace, self.hosts = namespace, hosts
         self.pipeline = Pipeline.load(PATCH.json.read_bytes())
 
-        def start() -> Ports:
-            ports = Ports(interfaces)
+        def opened() -> Ports:
+            ports = Ports(interfaces, exact_bytes=exact_bytes)
             ports.use(self.pipeline)
-            ports.start()
             return ports
 
-        self.ports = wire.in_namespace(namespace, start)
+        self.ports = wire.in_namespace(namespace, opened)
 
     def through(self, packets: list[bytes], expected: list[bytes]) -> None:
         """Send into port 1; exactly the expected must leave by port 2, in order."""
+        assert self.sent(packets, len(expected)) == expected
+
+    def sent(self, packets: list[bytes], count: int) -> list[bytes]:
+        """Send into port 1; what has left by port 2 once that many packets have, or after a while.
+
+        What is sent before the start of the ports is one batch for them.
+        """
         for packet in packets:
             self.hosts[1].send(packet)
+        wire.in_namespace(self.namespace, self.ports.start)
         end = time.monotonic() + DEADLINE_S
         got: list[bytes] = []
-        while len(got) < len(expected) and (left := end - time.monotonic()) > 0:
+        while len(got) < count and (left := end - time.monotonic()) > 0:
             select.select([self.hosts[2]], [], [], left)
             while (data := wire.receive(self.hosts[2])) is not None:
                 got.append(data)
-        assert got == expected
+        return got
+
+
+@contextmanager
+def joined(*, exact_bytes: bool = False) -> Iterator[Patched]:
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces and raw sockets need root")
+    with links("bad") as linked:
+        switch = Patched(*linked, exact_bytes=exact_bytes)
+        yield switch
+        switch.ports.stop()
 
 
 @pytest.fixture
 def patched() -> Iterator[Patched]:
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces and raw sockets need root")
-    with links("bad") as (namespace, interfaces, hosts):
-        switch = Patched(namespace, interfaces, hosts)
+    with joined() as switch:
         yield switch
-        switch.ports.stop()
+
+
+@pytest.fixture
+def exact() -> Iterator[Patched]:
+    with joined(exact_bytes=True) as switch:
+        yield switch
 
 
 def numbered(count: int) -> list[bytes]:
@@ -110,7 +137,7 @@ def test_delayed_and_reordered_packets_come_without_others_behind_them(patched: 
     patched.through(numbered(1), numbered(1))
 
 
-def test_captures_hold_what_the_program_saw(patched: Patched, tmp_path: Path) -> None:
+def test_captures_hold_what_the_program_is_given_and_what_leaves(patched: Patched, tmp_path: Path) -> None:
     packets = numbered(30)
     impairment = Impairment(loss=0.5, seed=4)
     patched.ports.set_impairment(1, "in", impairment)
@@ -143,6 +170,59 @@ def test_super_packets_are_captured_as_they_would_be_on_the_wire(patched: Patche
     patched.ports.capture(1, None)
     assert captured(tmp_path / "s1_in.pcap") == expected
     assert [len(packet) - 42 for packet in expected] == [1000, 1000, 500]
+
+
+def without_checksum(count: int) -> list[bytes]:
+    return [bytes(Ether() / IP(id=n) / UDP(dport=5257, chksum=0) / bytes(60)) for n in range(count)]
+
+
+def atomic(count: int) -> list[bytes]:
+    return [bytes(Ether() / IP(id=7 * n, flags="DF") / UDP(dport=5257) / bytes(60)) for n in range(count)]
+
+
+def tx(ports: Ports, number: int) -> PortCounters:
+    return next(counters for counters in ports.counters() if counters.port == number)
+
+
+@pytest.mark.parametrize("like", [without_checksum, atomic])
+def test_exact_bytes_leave_as_the_program_wrote_them(
+    exact: Patched, like: Callable[[int], list[bytes]]
+) -> None:
+    packets = like(16)
+    exact.through(packets, packets)
+    assert tx(exact.ports, 2).tx_rewritten == 0
+
+
+def test_exact_packets_still_leave_as_one(exact: Patched) -> None:
+    packets = [bytes(Ether() / IP(id=n) / UDP(dport=5257) / bytes(60)) for n in range(16)]
+    exact.through(packets, packets)
+    assert tx(exact.ports, 2).tx_frames < 16
+
+
+@pytest.mark.parametrize(("like", "rewritten"), [(without_checksum, 16), (atomic, 15)])
+def test_captures_hold_what_left_and_what_the_kernel_rewrote_is_counted(
+    patched: Patched, tmp_path: Path, like: Callable[[int], list[bytes]], rewritten: int
+) -> None:
+    """One batch of packets, which leave as one: the kernel of this link cuts it."""
+    patched.ports.capture(2, tmp_path)
+    packets = like(16)
+    arrived = patched.sent(packets, 16)
+    patched.ports.stop()
+    assert captured(tmp_path / "s2_out.pcap") == arrived
+    counters = tx(patched.ports, 2)
+    assert (counters.tx_packets, counters.tx_frames, counters.tx_rewritten) == (16, 1, rewritten)
+    assert sum(a != b for a, b in zip(arrived, packets, strict=True)) == rewritten
+
+
+def test_captures_show_an_impaired_link_as_its_far_end_does(patched: Patched, tmp_path: Path) -> None:
+    impairment = Impairment(loss=0.5, duplicate=0.3, seed=4)
+    patched.ports.set_impairment(2, "out", impairment)
+    patched.ports.capture(2, tmp_path)
+    packets = numbered(30)
+    expected = survivors(impairment.of(2, "out"), packets)
+    patched.through(packets, expected)
+    patched.ports.stop()
+    assert captured(tmp_path / "s2_out.pcap") == expected
 
 
 def test_what_is_not_there_is_named(patched: Patched, tmp_path: Path) -> None:

@@ -117,9 +117,12 @@ def test_a_wrong_checksum_in_a_run_stays_wrong(router: WireSwitch) -> None:
     assert router.exchange_many([(1, packet) for packet in burst]) == [(2, packet) for packet in burst]
 
 
-@pytest.fixture(scope="module", params=["65535", "0"], ids=["coalescing", "each alone"])
+OPTIONS = {"coalescing": (), "exact bytes": ("--exact-bytes",), "each alone": ("--super-packet-bytes", "0")}
+
+
+@pytest.fixture(scope="module", params=OPTIONS.values(), ids=OPTIONS.keys())
 def hosts(request: pytest.FixtureRequest) -> Iterator[list[Host]]:
-    with network(PATCH, 2, ("--super-packet-bytes", request.param)) as (_, hosts):
+    with network(PATCH, 2, request.param) as (_, hosts):
         yield hosts
 
 

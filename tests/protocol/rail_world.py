@@ -121,7 +121,7 @@ class World:
 
 
 def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True) -> World:
-    """Rails over loopback, as a job connects them, or as repair lanes that are not connected yet."""
+    """Rails over loopback, as a job connects them, or as repair channels that are not connected yet."""
     world = World(ranks, Rails(ranks), seed)
     members = [("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):

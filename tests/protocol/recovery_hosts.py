@@ -74,7 +74,7 @@ class World(Protocol):
 
 
 class Host:
-    """The agent of one rank: submits calls, halts and starts lanes, and checks that it may."""
+    """The agent of one rank: submits calls, halts and starts channels, and checks that it may."""
 
     def __init__(self, world: World, rank: int) -> None:
         self.world = world
@@ -179,7 +179,7 @@ class Host:
             self.halt(order.rail)
 
     def halt(self, rail: int) -> None:
-        """Halt a main lane."""
+        """Halt a main channel."""
         if not self.running[rail]:
             return
         self.running[rail] = False
@@ -208,7 +208,7 @@ class Host:
         self.world.applied(self, commit, now)
 
     def on_restart(self, restart: recovery.Restart) -> None:
-        """Start the lane again, from beyond what anybody used."""
+        """Start the channel again, from beyond what anybody used."""
         rail = restart.rail
         assert not self.running[rail], f"rail {rail} is restarted while it runs"
         assert restart.incarnation > self.incarnation[rail]

@@ -208,8 +208,8 @@ class Schedule:
             self.repaired_at = max(self.repaired_at, when + 120 * MILLISECOND)
             self.network.at(when, partial(self.cut_at, rail, [rank], (100, 120)))
 
-    def break_lane(self) -> None:
-        """A connection of a main lane breaks."""
+    def break_channel(self) -> None:
+        """A connection of a main channel breaks."""
         rail, host = self.draw_rail(), self.random.choice(self.hosts)
         self.repaired_at = max(self.repaired_at, self.network.now)
         if host.running[rail]:
@@ -331,7 +331,7 @@ KINDS: tuple[Callable[[Schedule], None], ...] = (
     Schedule.cut_several,
     Schedule.cut_several,
     Schedule.flap,
-    Schedule.break_lane,
+    Schedule.break_channel,
     Schedule.obstruct,
     Schedule.stand_still,
     Schedule.hold_switch,

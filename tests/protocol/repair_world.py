@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks' tables of calls on rails that a schedule kills and revives, with the memory that slices would touch.
 
-Stands where rails and the recovery machine stand: the k-th slice of a lane on all ranks makes one collective,
+Stands where rails and the recovery machine stand: the k-th slice of a channel is one collective of all ranks,
 ranks stop one after the other before a decision, learn of it one after the other, and go on in between.
 """
 
@@ -18,13 +18,13 @@ from railweave._native.calls import Calls, Slice
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave._native.recovery import Commit, Position, Reach
 
-Lane = tuple[int, bool]  # rail, repair
+Channel = tuple[int, bool]  # rail, repair
 KINDS = [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST]
 
 
 @dataclass
 class Running:
-    """What a lane carries between two decisions that end it; by rank, in order."""
+    """What a channel carries between two decisions that end it; by rank, in order."""
 
     taken: list[list[Slice]]
     finished: list[int]
@@ -53,10 +53,10 @@ class World:
         self.frozen: list[Position | None] = [None] * size
         self.next_alive: int | None = None  # of the decision under way
         self.decided = 0  # commits before it
-        self.lanes: dict[tuple[int, Lane], Running] = {}  # by life of the lane
-        self.lives = [dict.fromkeys(self._all_lanes(), 0) for _ in range(size)]
+        self.channels: dict[tuple[int, Channel], Running] = {}  # by life of the channel
+        self.lives = [dict.fromkeys(self._all_channels(), 0) for _ in range(size)]
 
-    def _all_lanes(self) -> list[Lane]:
+    def _all_channels(self) -> list[Channel]:
         return [(rail, repair) for rail in range(self.rails) for repair in (False, True)]
 
     # ------------------------------------------------------------ calls
@@ -106,11 +106,11 @@ class World:
             return Asked(inputs[rank], inputs[rank], expected)  # in place
         return Asked(inputs[rank], np.full(expected.size, -1, np.int32), expected)
 
-    # ------------------------------------------------------------ lanes
+    # ------------------------------------------------------------ channels
 
-    def open(self, rank: int, lane: Lane) -> bool:
-        """Whether a lane of this rank carries slices now."""
-        rail, repair = lane
+    def open(self, rank: int, channel: Channel) -> bool:
+        """Whether a channel of this rank carries slices now."""
+        rail, repair = channel
         if self.frozen[rank] is not None:
             assert self.next_alive is not None
             return not repair and bool(self._last_alive(rank) & self.next_alive >> rail & 1)
@@ -119,15 +119,15 @@ class World:
     def _last_alive(self, rank: int) -> int:
         return self.commits[self.applied[rank] - 1].alive if self.applied[rank] else (1 << self.rails) - 1
 
-    def _running(self, rank: int, lane: Lane) -> Running:
-        key = (self.lives[rank][lane], lane)
-        return self.lanes.setdefault(key, Running([[] for _ in range(self.size)], [0] * self.size))
+    def _running(self, rank: int, channel: Channel) -> Running:
+        key = (self.lives[rank][channel], channel)
+        return self.channels.setdefault(key, Running([[] for _ in range(self.size)], [0] * self.size))
 
-    def take(self, rank: int, lane: Lane) -> bool:
-        piece = self.calls[rank].take(*lane)
+    def take(self, rank: int, channel: Channel) -> bool:
+        piece = self.calls[rank].take(*channel)
         if piece is None:
             return False
-        running = self._running(rank, lane)
+        running = self._running(rank, channel)
         number = len(running.taken[rank])
         running.taken[rank].append(piece)
         for other in running.taken:
@@ -138,9 +138,9 @@ class World:
                 piece.output(shard).view(np.int32)[:] = self.random.randrange(1 << 20)
         return True
 
-    def finish(self, rank: int, lane: Lane) -> bool:
-        """Let the lane's oldest slice end on this rank if the ranks that it waits for are at it."""
-        running = self._running(rank, lane)
+    def finish(self, rank: int, channel: Channel) -> bool:
+        """Let the channel's oldest slice end on this rank if the ranks that it waits for are at it."""
+        running = self._running(rank, channel)
         number = running.finished[rank]
         if number == len(running.taken[rank]):
             return False
@@ -153,7 +153,7 @@ class World:
         for shard, values in self._own_part(rank, own, running.sums[number]):
             own.output(shard).view(np.int32)[:] = values
         running.finished[rank] += 1
-        if self.calls[rank].finish(*lane, own.id):
+        if self.calls[rank].finish(*channel, own.id):
             self._got(rank, own.op_index)
         return True
 
@@ -204,9 +204,9 @@ class World:
         return self.next_alive is not None and self.frozen[rank] is None and self.decided == len(self.commits)
 
     def freeze(self, rank: int) -> None:
-        """Stop this rank: the lanes that end lose what they carry."""
+        """Stop this rank: the channels that end lose what they carry."""
         assert self.next_alive is not None
-        for rail, repair in self._all_lanes():
+        for rail, repair in self._all_channels():
             if repair or not self.next_alive >> rail & 1:
                 self.lives[rank][rail, repair] = len(self.commits) + 1
         self.frozen[rank] = self.calls[rank].position()
@@ -253,4 +253,4 @@ def _same(one: Slice, other: Slice) -> None:
     def label(piece: Slice) -> tuple[object, ...]:
         return piece.op_index, piece.collective, piece.root, piece.count
 
-    assert label(one) == label(other), "two ranks carry different slices at the same place of a lane"
+    assert label(one) == label(other), "two ranks carry different slices at the same place of a channel"

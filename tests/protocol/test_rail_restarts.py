@@ -102,8 +102,8 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_lanes_that_were_never_connected_join_once_per_epoch() -> None:
-    """As repair lanes do. Numbers may be left out; a halt more is harmless."""
+def test_channels_that_were_never_connected_join_once_per_epoch() -> None:
+    """As repair channels do. Numbers may be left out; a halt more is harmless."""
     world = tcp_world(3, connected=False)
     world.in_any_order(world.halt)
     assert not world.all_ready()
@@ -207,7 +207,7 @@ def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
 # ---------------------------------------------------------------- against a peer that is the test
 
 
-class Lane:
+class Channel:
     """Rank 0 or 1 of two; the test is the other one."""
 
     def __init__(self, rank: int, peer_port: int = 1) -> None:
@@ -229,7 +229,7 @@ class Lane:
             self.rails.turn(0.01)
 
     def closes(self, connection: socket.socket) -> None:
-        """AssertionError unless the lane ends this connection without a word."""
+        """AssertionError unless the channel ends this connection without a word."""
         connection.setblocking(False)
         said = []
 
@@ -245,7 +245,7 @@ class Lane:
         assert said == [b""]
 
     def says(self, connection: socket.socket, greeting: bytes) -> None:
-        """AssertionError unless the lane says this first."""
+        """AssertionError unless the channel says this first."""
         connection.setblocking(False)
         said = b""
 
@@ -263,54 +263,54 @@ class Lane:
 
 
 def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
-    lane = Lane(0)
-    with lane.dial(2) as ahead:
-        lane.rails.restart(0, 1)
-        with lane.dial(1) as present:
-            lane.answers(present, 1)
-            lane.run(lambda: lane.rails.ready(0))
+    channel = Channel(0)
+    with channel.dial(2) as ahead:
+        channel.rails.restart(0, 1)
+        with channel.dial(1) as present:
+            channel.answers(present, 1)
+            channel.run(lambda: channel.rails.ready(0))
             ahead.setblocking(False)
             with pytest.raises(BlockingIOError):
                 ahead.recv(1)
-            lane.rails.halt(0)
-            lane.closes(present)
-        lane.rails.restart(0, 2)
-        lane.answers(ahead, 2)
-        assert lane.rails.ready(0)
-    assert lane.rails.stats(0).malformed == 0
+            channel.rails.halt(0)
+            channel.closes(present)
+        channel.rails.restart(0, 2)
+        channel.answers(ahead, 2)
+        assert channel.rails.ready(0)
+    assert channel.rails.stats(0).malformed == 0
 
 
 def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> None:
-    lane = Lane(0)
-    with lane.dial(2) as first:
-        lane.rails.turn(DEADLINE_S)  # it comes in …
-        lane.rails.turn(DEADLINE_S)  # … and says who it is
-        with lane.dial(3) as second:
-            lane.closes(first)
-            lane.rails.restart(0, 3)
-            lane.answers(second, 3)
+    channel = Channel(0)
+    with channel.dial(2) as first:
+        channel.rails.turn(DEADLINE_S)  # it comes in …
+        channel.rails.turn(DEADLINE_S)  # … and says who it is
+        with channel.dial(3) as second:
+            channel.closes(first)
+            channel.rails.restart(0, 3)
+            channel.answers(second, 3)
 
 
 def test_a_peer_that_is_behind_or_comes_while_this_rank_is_halted_is_turned_away() -> None:
-    lane = Lane(0)
-    lane.rails.restart(0, 5)
-    with lane.dial(4) as behind:
-        lane.closes(behind)
-    lane.rails.halt(0)
-    with lane.dial(5) as abandoned:
-        lane.closes(abandoned)
-    assert lane.rails.failures(0) == []
-    assert lane.rails.stats(0).malformed == 0
+    channel = Channel(0)
+    channel.rails.restart(0, 5)
+    with channel.dial(4) as behind:
+        channel.closes(behind)
+    channel.rails.halt(0)
+    with channel.dial(5) as abandoned:
+        channel.closes(abandoned)
+    assert channel.rails.failures(0) == []
+    assert channel.rails.stats(0).malformed == 0
 
 
 def test_a_rank_dials_until_its_peer_answers() -> None:
     """First nobody listens, then the peer turns it away, in the end it answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        lane = Lane(1, peer_port=listener.getsockname()[1])
-        lane.rails.restart(1, 4)
+        channel = Channel(1, peer_port=listener.getsockname()[1])
+        channel.rails.restart(1, 4)
         for _ in range(10):
-            lane.rails.turn(0.01)
+            channel.rails.turn(0.01)
         listener.listen()
         listener.setblocking(False)
         for attempt in range(4):
@@ -321,16 +321,16 @@ def test_a_rank_dials_until_its_peer_answers() -> None:
                     accepted.append(listener.accept()[0])
                 return bool(accepted)
 
-            lane.run(knocked)
+            channel.run(knocked)
             with accepted[0] as connection:
-                lane.says(connection, hello(1, 4))
+                channel.says(connection, hello(1, 4))
                 if attempt < 3:
                     continue
                 connection.sendall(hello(0, 4))
-                lane.run(lambda: lane.rails.ready(1))
-        assert lane.rails.failures(1) == []
-        lane.run(lambda: bool(lane.rails.failures(1)))
-    [failure] = lane.rails.failures(1)
+                channel.run(lambda: channel.rails.ready(1))
+        assert channel.rails.failures(1) == []
+        channel.run(lambda: bool(channel.rails.failures(1)))
+    [failure] = channel.rails.failures(1)
     assert (failure.kind, failure.rank, failure.by_peer) == (FailureKind.SILENT, 0, True)
 
 
@@ -338,30 +338,30 @@ def test_a_halted_rank_dials_nobody() -> None:
     """Who knocks first once somebody listens is of the next incarnation."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        lane = Lane(1, peer_port=listener.getsockname()[1])
-        lane.rails.restart(1, 1)
-        lane.rails.turn(DEADLINE_S)  # it is refused, and waits to dial again
-        lane.rails.halt(1)
+        channel = Channel(1, peer_port=listener.getsockname()[1])
+        channel.rails.restart(1, 1)
+        channel.rails.turn(DEADLINE_S)  # it is refused, and waits to dial again
+        channel.rails.halt(1)
         listener.listen()
-        lane.rails.restart(1, 2)
-        lane.rails.turn(DEADLINE_S)
+        channel.rails.restart(1, 2)
+        channel.rails.turn(DEADLINE_S)
         with listener.accept()[0] as connection:
-            lane.says(connection, hello(1, 2))
+            channel.says(connection, hello(1, 2))
 
 
 def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
     """A peer that reads nothing: the message still lies in this rank's memory when it is halted."""
-    lane = Lane(0)
-    lane.rails.restart(0, 1)
-    with lane.dial(1) as peer:
-        lane.answers(peer, 1)
+    channel = Channel(0)
+    channel.rails.restart(0, 1)
+    with channel.dial(1) as peer:
+        channel.answers(peer, 1)
         values, out = np.ones(1 << 22, np.int32), np.zeros(1 << 22, np.int32)
-        lane.rails.start(0, 0, 0, values, out)
+        channel.rails.start(0, 0, 0, values, out)
         for _ in range(20):
-            lane.rails.turn(0.0)
-        lane.rails.halt(0)
+            channel.rails.turn(0.0)
+        channel.rails.halt(0)
         values[:] = out[:] = SPOILT
-        lane.rails.turn(0.0)
+        channel.rails.turn(0.0)
         peer.settimeout(DEADLINE_S)
         with contextlib.suppress(ConnectionResetError):
             while received := peer.recv(1 << 20):

@@ -22,8 +22,8 @@ MS = 1_000_000  # nanoseconds
 def step(world: World, rank: int, random: Random) -> bool:
     """Let one thing happen on one rank; whether anything could."""
     calls = world.calls[rank]
-    lanes = [(rail, repair) for rail in range(world.rails) for repair in (False, True)]
-    random.shuffle(lanes)
+    channels = [(rail, repair) for rail in range(world.rails) for repair in (False, True)]
+    random.shuffle(channels)
     choices = ["submit", "take", "finish", "finish", "decide", "release"]
     random.shuffle(choices)
     for choice in choices:
@@ -40,8 +40,8 @@ def step(world: World, rank: int, random: Random) -> bool:
         if choice == "release" and world.completed() > 0 and random.random() < 0.2:
             calls.release(random.randint(0, world.completed()))
             return True
-        for lane in lanes if choice in ("take", "finish") else ():
-            if world.open(rank, lane) and getattr(world, choice)(rank, lane):
+        for channel in channels if choice in ("take", "finish") else ():
+            if world.open(rank, channel) and getattr(world, choice)(rank, channel):
                 return True
     return False
 
@@ -73,13 +73,13 @@ def test_all_ranks_get_all_results(size: int, rails: int, decisions: int, seed: 
 @pytest.mark.parametrize("seed", range(10))
 def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     world = run(3, 2, 3, Random(seed))
-    lanes = [(rail, repair) for rail in range(2) for repair in (False, True)]
+    channels = [(rail, repair) for rail in range(2) for repair in (False, True)]
     moved = True
     while moved:  # what ranks still carry for each other
         moved = any(
-            world.open(rank, lane) and (world.take(rank, lane) or world.finish(rank, lane))
+            world.open(rank, channel) and (world.take(rank, channel) or world.finish(rank, channel))
             for rank in range(3)
-            for lane in lanes
+            for channel in channels
         )
     for calls in world.calls:
         calls.release(CALLS)

@@ -95,21 +95,21 @@ def on_orders(change: Callable[[recovery.Order, int], None]) -> Callable[[Schedu
 
 def forget_marks(report: recovery.Report) -> None:
     """A rank does not say how far its trees were."""
-    report.lanes = [without_marks(lane) for lane in report.lanes]
+    report.channels = [without_marks(channel) for channel in report.channels]
 
 
-def without_marks(lane: recovery.LaneReport) -> recovery.LaneReport:
+def without_marks(channel: recovery.ChannelReport) -> recovery.ChannelReport:
     """Without what it used."""
-    lane.marks = [0] * len(lane.marks)
-    return lane
+    channel.marks = [0] * len(channel.marks)
+    return channel
 
 
 def see_nothing(report: recovery.Report) -> None:
     """A rank does not say what it hears."""
-    lanes = report.lanes
-    for lane in lanes:
-        lane.unfit = lane.broken = False
-    report.lanes = lanes
+    channels = report.channels
+    for channel in channels:
+        channel.unfit = channel.broken = False
+    report.channels = channels
 
 
 def boundary_of_its_own(order: recovery.Order, receiver: int) -> None:

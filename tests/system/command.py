@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from railweave.topologies.record import RUN_FOLDER, Identity
+from railweave.topologies.lab.record import RUN_FOLDER, Identity
 
 
 class Command:

@@ -10,7 +10,7 @@ import pytest
 from system.command import Command
 
 from railweave.topologies.errors import LabError
-from railweave.topologies.namespaces import require_tools
+from railweave.topologies.lab.namespaces import require_tools
 
 
 @pytest.fixture(autouse=True, scope="session")

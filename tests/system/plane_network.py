@@ -18,9 +18,9 @@ from protocol.jobs import DEADLINE_S, StaticJob
 from system.namespaces import inside, namespace, path_of
 
 from railweave.hosts.communicator import Communicator
-from railweave.topologies.faults import Fault, Step, Tool
+from railweave.topologies.lab.faults import Fault, Step, Tool
+from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port, neighbours
 from railweave.topologies.model import Plane, Topology
-from railweave.topologies.namespaces import BRIDGE, interface_of_port, neighbours
 from railweave.topologies.planes import planes
 
 Result = TypeVar("Result")

@@ -24,9 +24,10 @@ from system.summing import numbers
 import railweave
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.topologies.clos import leaf_spine
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
-from railweave.topologies.namespaces import CONTROLLER_NODE
 
 ELEMENTS = 1 << 14  # 64 KiB
 STUCK_S, DEADLINE_S = 6.0, 20.0  # of a call: until its statistics are shown, until it has failed

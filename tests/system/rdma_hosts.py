@@ -16,8 +16,8 @@ from system.namespaces import inside, ip, namespace, path_of
 
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
-from railweave.topologies import counters
-from railweave.topologies.shaping import counting_queue
+from railweave.topologies.lab import counters
+from railweave.topologies.lab.shaping import counting_queue
 
 NIC = "eth0"
 WAIT_S = 30.0

@@ -19,8 +19,8 @@ from system.steady_calls import DEADLINE_S, LARGE, steady_calls
 
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import PeerLost, RailDown, RailweaveError
-from railweave.topologies import faults
-from railweave.topologies.faults import Fault
+from railweave.topologies.lab import faults
+from railweave.topologies.lab.faults import Fault
 from railweave.topologies.model import Plane
 
 RAILS = ("tcp", "rdma")

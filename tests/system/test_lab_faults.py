@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from system.namespaces import inside
 
-from railweave.topologies import faults
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.faults import Fault
-from railweave.topologies.injection import Injection
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab import faults
+from railweave.topologies.lab.faults import Fault
+from railweave.topologies.lab.injection import Injection
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.topologies.clos import fat_tree, leaf_spine
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
-from railweave.topologies.namespaces import CONTROLLER_NODE
 
 ELEMENTS = 1 << 18  # 1 MiB takes 90 ms on 100 Mbit/s
 DEADLINE_S = 90.0

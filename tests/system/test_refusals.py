@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from railweave.topologies.planes import planes
+from railweave.topologies.serialize import to_yaml
 
 
 def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
@@ -94,7 +95,7 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
-    path.write_text(planes(2, ("tcp",)).to_yaml())
+    path.write_text(to_yaml(planes(2, ("tcp",))))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, complaint = railweave("controller", "--topology", str(path), "--listen", f"127.0.0.1:{port}")
@@ -106,7 +107,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 def test_without_root_nothing_is_tried() -> None:
     script = """
 import os
-from railweave.topologies.namespaces import require_tools
+from railweave.topologies.lab.namespaces import require_tools
 os.setuid(65534)
 require_tools()
 """

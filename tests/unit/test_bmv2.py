@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from railweave.switch import bmv2
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Impairment
-from railweave.switch.options import SwitchError, SwitchOptions
+from railweave.switch.options import SwitchOptions
 
 ONE: Mapping[int, str] = {1: "lo"}
 

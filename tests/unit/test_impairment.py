@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railweave._native import ports
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Impairment, parse_impairments
-from railweave.switch.options import SwitchError, parse_pcap
+from railweave.switch.options import parse_pcap
 
 MS = 1_000_000
 

@@ -15,11 +15,11 @@ from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
 
 from railweave.switch.cli import app
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
-from railweave.switch.options import SwitchError
 from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
 
@@ -47,7 +47,9 @@ class FakePorts:
         return ImpairmentCounts(packets=50, lost=3, **zeros) if (port, direction) in self.bad else None
 
     def counters(self) -> list[PortCounters]:
-        zeros = dict.fromkeys(("rx_frames", "rx_missed", "rx_refused", "tx_frames", "tx_refused"), 0)
+        zeros = dict.fromkeys(
+            ("rx_frames", "rx_missed", "rx_refused", "tx_frames", "tx_refused", "tx_rewritten"), 0
+        )
         counted = {"rx_packets": 1234, "rx_bytes": 99, "tx_packets": 0, "tx_bytes": 0, "tx_dropped": 7}
         return [
             PortCounters(port=n, interface=f"s{n}", up=n != self.down, **counted, **zeros) for n in (1, 2)

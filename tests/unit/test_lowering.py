@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from vectors.case import case
+from vectors.embedded import Embedded
 
 from railweave._native.engine import Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.pipeline import Pipeline, exact
 
 NAMES = (
     "arithmetic",
@@ -254,3 +255,35 @@ def test_ranges_enclose_every_value() -> None:
         assert inverted.fits(~(1 << 24), 1 << 24)
         assert inverted.low is not None
         assert inverted.low <= ~a
+
+
+# Fields of no bits: BMv2 loads programs that have them; they are 0 and take no room in packets.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fields_of_no_bits_change_nothing(name: str) -> None:
+    recorded = case(name)
+    root = json.loads(recorded.json.read_text())
+    for kind in root["header_types"]:
+        kind["fields"] += [["nothing", 0, False], ["nought", 0, True]]
+    switch = Embedded(lowered(root))
+    for number, (step, result) in enumerate(recorded.load()):
+        assert switch.do(step) == result, f"step {number}: {step}"
+
+
+def test_a_field_of_no_bits_is_0_whatever_is_written_to_it() -> None:
+    root = source("control")
+    for kind in root["header_types"]:
+        kind["fields"].append(["nothing", 0, False])
+    [header] = [item["name"] for item in root["headers"] if not item["metadata"]][:1]
+    nothing = {"type": "field", "value": [header, "nothing"]}
+    port = {"type": "field", "value": ["standard_metadata", "egress_spec"]}
+    action(root, "forward")["primitives"] += [
+        {"op": "assign", "parameters": [nothing, {"type": "hexstr", "value": "0x7"}]},
+        {"op": "assign", "parameters": [port, nothing]},
+    ]
+    pipeline = lowered(root)
+    pipeline.insert("hosts", [exact(0x0A000001)], "forward", [7])
+    packet = bytes([9]) + (0x0A000001).to_bytes(4, "big") + bytes(3) + b"payload"
+    assert [port for port, _ in pipeline.inject(3, packet)] == [0]
+    assert "call" not in str(pipeline.trace(3, packet))

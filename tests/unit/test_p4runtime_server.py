@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,12 +15,27 @@ from finsy.proto import p4r, p4r_grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client, codes, encode, to_port, update
+from p4runtime_clients import (
+    DEVICE,
+    ENTITIES,
+    JSON,
+    P4INFO,
+    Served,
+    Server,
+    client,
+    codes,
+    encode,
+    to_port,
+    update,
+)
 
-from railweave.switch.options import SwitchError, Tls
+from railweave.switch.daemon import load_program
+from railweave.switch.errors import SwitchError
+from railweave.switch.options import SwitchOptions, Tls
 from railweave.switch.p4runtime import arbitration
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import API_VERSION, Service
+from railweave.switch.pipeline import Pipeline
 
 NAME = "switch.test"
 SERVICE = "p4.v1.P4Runtime"
@@ -159,3 +175,12 @@ def test_capabilities_are_those_of_the_device(served: Served) -> None:
             assert refused.value.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
 
     served(test)
+
+
+@pytest.mark.parametrize("cpu_port", [None, 77])
+def test_packets_go_to_the_controller_only_where_a_cpu_port_is_asked_for(cpu_port: int | None) -> None:
+    asked = {} if cpu_port is None else {"cpu_port": cpu_port}
+    options = SwitchOptions({1: "eth1"}, program=JSON, p4info=P4INFO, **asked)
+    served: list[Pipeline] = []
+    asyncio.run(load_program(Service(1, served.append, options.cpu_port), options))
+    assert [pipeline.cpu_port for pipeline in served] == [cpu_port]

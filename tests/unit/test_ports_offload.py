@@ -140,6 +140,57 @@ def test_packets_without_checksum_run_together() -> None:
     assert len(ports.coalesce(datagrams(4, 64, chksum=0))) == 1
 
 
+def any_datagram(ident: int, flags: str, checksum: bool, port: int) -> bytes:
+    udp = UDP(sport=1, dport=port) if checksum else UDP(sport=1, dport=port, chksum=0)
+    return bytes(ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, flags=flags) / udp / bytes(64))
+
+
+DATAGRAMS = st.lists(
+    st.builds(
+        any_datagram,
+        st.integers(0, 3),
+        st.sampled_from(["", "DF"]),
+        st.booleans(),
+        st.sampled_from([4791, 5257]),
+    ),
+    max_size=30,
+)
+
+
+def cut_again(frames: list[tuple[bytes, bytes]]) -> list[bytes]:
+    return [packet for header, frame in frames for packet in ports.cut(frame, header)]
+
+
+@given(DATAGRAMS)
+def test_exact_bytes_leave_whatever_is_coalesced(packets: list[bytes]) -> None:
+    assert cut_again(ports.coalesce(packets, exact_bytes=True)) == packets
+
+
+@given(DATAGRAMS)
+def test_only_ids_and_missing_checksums_differ_otherwise(packets: list[bytes]) -> None:
+    for before, after in zip(packets, cut_again(ports.coalesce(packets)), strict=True):
+        was, now = Ether(before), Ether(after)
+        if was[UDP].chksum == 0:
+            now[UDP].chksum = 0
+        if was[IP].flags.DF and was[UDP].dport != 4791:
+            now[IP].id, now[IP].chksum = was[IP].id, was[IP].chksum
+        assert bytes(now) == before
+
+
+def test_exact_packets_with_ids_that_follow_still_run_together() -> None:
+    assert len(ports.coalesce(datagrams(4, 64), exact_bytes=True)) == 1
+
+
+def test_an_ip_checksum_of_all_ones_stays_as_it_is() -> None:
+    """All ones and zero are the same number to a receiver; the kernel writes zero."""
+    header = datagrams(1, 64, first_id=0)[0][14:34]
+    without_id = (0xFFFF - struct.unpack_from(">H", header, 10)[0]) % 0xFFFF
+    first, second = datagrams(2, 64, first_id=0xFFFF - without_id)
+    assert first[24:26] == b"\0\0"
+    packets = [first[:24] + b"\xff\xff" + first[26:], second]
+    assert cut_again(ports.coalesce(packets)) == packets
+
+
 def segment(layers: Packet, flags: str, payload: bytes) -> Packet:
     return (
         layers

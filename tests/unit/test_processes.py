@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from railweave.topologies.errors import LabError
-from railweave.topologies.processes import Child, Event, Exit, Line, last_line
+from railweave.topologies.lab.processes import Child, Event, Exit, Line, last_line
 
 
 def python(script: str) -> list[str]:
@@ -34,6 +34,29 @@ def test_lines_and_the_end_come_in_order(tmp_path: Path) -> None:
         ]
         assert not child.running
         assert child.log.read_text() == "ready port=1\ntwo\n"
+
+    asyncio.run(check())
+
+
+def test_a_line_may_be_of_any_length(tmp_path: Path) -> None:
+    async def check() -> None:
+        child, events = await start("print('x' * (3 << 20)); print('ä'); print('end', end='')", tmp_path)
+        lines = [await asyncio.wait_for(events.get(), 60) for _ in range(4)]
+        assert lines == [Line(child, "x" * (3 << 20)), Line(child, "ä"), Line(child, "end"), Exit(child, 0)]
+
+    asyncio.run(check())
+
+
+def test_a_child_whose_output_cannot_be_kept_is_ended_and_says_so(tmp_path: Path) -> None:
+    async def check() -> None:
+        (tmp_path / "child.log").symlink_to("/dev/full")
+        child, events = await start("print('one'); import signal; signal.pause()", tmp_path)
+        end = await asyncio.wait_for(events.get(), 60)
+        assert isinstance(end, Exit)
+        assert "its output cannot be kept: [Errno 28]" in child.failure_notice(end.code)
+        with pytest.raises(LabError, match="its output cannot be kept"):
+            await child.ready(20)
+        await child.stop()
 
     asyncio.run(check())
 
@@ -86,7 +109,7 @@ while True:
         await events.get()
         end = await events.get()
         assert isinstance(end, Exit)
-        assert "killed by SIGKILL" in child.obituary(end.code)
+        assert "killed by SIGKILL" in child.failure_notice(end.code)
 
     asyncio.run(check())
 
@@ -117,7 +140,7 @@ def test_children_die_with_their_parent(tmp_path: Path) -> None:
     script = f"""
 import asyncio, os, signal
 from pathlib import Path
-from railweave.topologies.processes import Child
+from railweave.topologies.lab.processes import Child
 async def main():
     log = Path({str(tmp_path / "c.log")!r})
     child = await Child.start("c", {grandchild!r}, log, asyncio.Queue())

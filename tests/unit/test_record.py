@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from railweave.topologies.record import Identity, RunRecord, sweep
+from railweave.topologies.lab.record import Identity, RunRecord, sweep
 
 WAIT = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 

@@ -34,10 +34,14 @@ def stamped(state: recovery.Report | recovery.Order) -> recovery.Stamped:
 
 def report() -> recovery.Report:
     state = recovery.Report()
-    lanes = [recovery.LaneReport() for _ in range(RAILS)]
-    lanes[1].state, lanes[1].incarnation, lanes[1].marks = recovery.LaneState.HALTED, 3, [2**63, 1]
-    lanes[2].unfit, lanes[2].broken, lanes[2].reason = True, True, "a connection broke"
-    state.epoch, state.lanes = 6, lanes
+    channels = [recovery.ChannelReport() for _ in range(RAILS)]
+    channels[1].state, channels[1].incarnation, channels[1].marks = (
+        recovery.ChannelState.HALTED,
+        3,
+        [2**63, 1],
+    )
+    channels[2].unfit, channels[2].broken, channels[2].reason = True, True, "a connection broke"
+    state.epoch, state.channels = 6, channels
     state.status = recovery.Status(2, recovery.Position(12, [10, 11, 12], [1, 2, 3]))
     return state
 
@@ -52,10 +56,10 @@ def order() -> recovery.Order:
         reach.done, reach.rank, reach.least = 7 + rail, rail, 5
         reaches.append(reach)
     committed.main, committed.repair = reaches, reaches[::-1]
-    lanes = [recovery.LaneOrder() for _ in range(RAILS)]
-    lanes[1].active, lanes[1].incarnation = True, 3
-    lanes[1].reason, lanes[1].bases = "rank 2: no carrier", [4, 5]
-    state.committed, state.lanes = committed, lanes
+    channels = [recovery.ChannelOrder() for _ in range(RAILS)]
+    channels[1].active, channels[1].incarnation = True, 3
+    channels[1].reason, channels[1].bases = "rank 2: no carrier", [4, 5]
+    state.committed, state.channels = committed, channels
     state.proposal = recovery.Proposal(2, 0b111)
     return state
 
@@ -146,9 +150,9 @@ def test_reasons_are_cut_and_made_printable() -> None:
 def test_the_greatest_states_fit_a_datagram() -> None:
     ranks, rails = 1024, 16
     state = recovery.Report()
-    lane = recovery.LaneReport()
-    lane.unfit, lane.reason, lane.marks = True, "x" * 300, [2**64 - 1] * 100
-    state.lanes = [lane] * rails
+    channel = recovery.ChannelReport()
+    channel.unfit, channel.reason, channel.marks = True, "x" * 300, [2**64 - 1] * 100
+    state.channels = [channel] * rails
     state.status = recovery.Status(1, recovery.Position(1, [1] * rails, [1] * rails))
     given = Datagram()
     given.body = stamped(state)

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from railweave._native.recovery import (
-    LaneInput,
-    LaneOrder,
-    LaneState,
+    ChannelInput,
+    ChannelOrder,
+    ChannelState,
     Member,
     Options,
     Order,
@@ -22,7 +22,7 @@ from railweave._native.recovery import (
     Restart,
     Round,
     RoundInput,
-    next_lane_state,
+    next_channel_state,
     next_phase,
     next_round_state,
 )
@@ -32,32 +32,32 @@ SECOND = 1000 * MS
 RAILS = 2
 
 # What may happen; every pair that is not named here is refused.
-LANE = {
-    (LaneState.UP, LaneInput.EXCLUDE): LaneState.HALTING,
-    (LaneState.UP, LaneInput.ABANDON): LaneState.UP,
-    (LaneState.UP, LaneInput.ADMIT): LaneState.UP,
-    (LaneState.HALTING, LaneInput.EXCLUDE): LaneState.HALTING,
-    (LaneState.HALTING, LaneInput.ABANDON): LaneState.HALTING,
-    (LaneState.HALTING, LaneInput.HALTED): LaneState.HALTED,
-    (LaneState.HALTING, LaneInput.PASSED): LaneState.HALTING,
-    (LaneState.HALTING, LaneInput.FAILED): LaneState.HALTING,
-    (LaneState.HALTED, LaneInput.EXCLUDE): LaneState.HALTED,
-    (LaneState.HALTED, LaneInput.ABANDON): LaneState.HALTED,
-    (LaneState.HALTED, LaneInput.HALTED): LaneState.HALTED,
-    (LaneState.HALTED, LaneInput.RESTART): LaneState.RESTARTING,
-    (LaneState.HALTED, LaneInput.PASSED): LaneState.HALTED,
-    (LaneState.HALTED, LaneInput.FAILED): LaneState.HALTED,
-    (LaneState.RESTARTING, LaneInput.EXCLUDE): LaneState.HALTING,
-    (LaneState.RESTARTING, LaneInput.ABANDON): LaneState.HALTING,
-    (LaneState.RESTARTING, LaneInput.PASSED): LaneState.PASSED,
-    (LaneState.RESTARTING, LaneInput.FAILED): LaneState.FAILED,
-    (LaneState.PASSED, LaneInput.EXCLUDE): LaneState.HALTING,
-    (LaneState.PASSED, LaneInput.ABANDON): LaneState.HALTING,
-    (LaneState.PASSED, LaneInput.FAILED): LaneState.FAILED,
-    (LaneState.PASSED, LaneInput.ADMIT): LaneState.UP,
-    (LaneState.FAILED, LaneInput.EXCLUDE): LaneState.HALTING,
-    (LaneState.FAILED, LaneInput.ABANDON): LaneState.HALTING,
-    (LaneState.FAILED, LaneInput.FAILED): LaneState.FAILED,
+CHANNEL = {
+    (ChannelState.UP, ChannelInput.EXCLUDE): ChannelState.HALTING,
+    (ChannelState.UP, ChannelInput.ABANDON): ChannelState.UP,
+    (ChannelState.UP, ChannelInput.ADMIT): ChannelState.UP,
+    (ChannelState.HALTING, ChannelInput.EXCLUDE): ChannelState.HALTING,
+    (ChannelState.HALTING, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.HALTING, ChannelInput.HALTED): ChannelState.HALTED,
+    (ChannelState.HALTING, ChannelInput.PASSED): ChannelState.HALTING,
+    (ChannelState.HALTING, ChannelInput.FAILED): ChannelState.HALTING,
+    (ChannelState.HALTED, ChannelInput.EXCLUDE): ChannelState.HALTED,
+    (ChannelState.HALTED, ChannelInput.ABANDON): ChannelState.HALTED,
+    (ChannelState.HALTED, ChannelInput.HALTED): ChannelState.HALTED,
+    (ChannelState.HALTED, ChannelInput.RESTART): ChannelState.RESTARTING,
+    (ChannelState.HALTED, ChannelInput.PASSED): ChannelState.HALTED,
+    (ChannelState.HALTED, ChannelInput.FAILED): ChannelState.HALTED,
+    (ChannelState.RESTARTING, ChannelInput.EXCLUDE): ChannelState.HALTING,
+    (ChannelState.RESTARTING, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.RESTARTING, ChannelInput.PASSED): ChannelState.PASSED,
+    (ChannelState.RESTARTING, ChannelInput.FAILED): ChannelState.FAILED,
+    (ChannelState.PASSED, ChannelInput.EXCLUDE): ChannelState.HALTING,
+    (ChannelState.PASSED, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.PASSED, ChannelInput.FAILED): ChannelState.FAILED,
+    (ChannelState.PASSED, ChannelInput.ADMIT): ChannelState.UP,
+    (ChannelState.FAILED, ChannelInput.EXCLUDE): ChannelState.HALTING,
+    (ChannelState.FAILED, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.FAILED, ChannelInput.FAILED): ChannelState.FAILED,
 }
 ROUND = {
     (Round.NONE, RoundInput.PROPOSE): Round.FREEZING,
@@ -83,9 +83,9 @@ def options() -> Options:
     return Options(rank=1, world_size=2, rails=RAILS)
 
 
-@pytest.mark.parametrize(("state", "given"), list(product(LaneState, LaneInput)))
-def test_lanes(state: LaneState, given: LaneInput) -> None:
-    assert next_lane_state(state, given) == LANE.get((state, given))
+@pytest.mark.parametrize(("state", "given"), list(product(ChannelState, ChannelInput)))
+def test_channels(state: ChannelState, given: ChannelInput) -> None:
+    assert next_channel_state(state, given) == CHANNEL.get((state, given))
 
 
 @pytest.mark.parametrize(("state", "given"), list(product(Round, RoundInput)))
@@ -164,9 +164,9 @@ def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incar
     committed = given.committed
     committed.epoch, committed.alive = epoch, alive
     given.committed = committed
-    lanes = [LaneOrder() for _ in range(RAILS)]
-    lanes[1].incarnation, lanes[1].active = incarnation, incarnation > 0
-    given.lanes = lanes
+    channels = [ChannelOrder() for _ in range(RAILS)]
+    channels[1].incarnation, channels[1].active = incarnation, incarnation > 0
+    given.channels = channels
     given.proposal = Proposal(*proposal) if proposal else None
     return given
 
@@ -188,7 +188,7 @@ def test_a_member_freezes_answers_and_applies() -> None:
     member.frozen(freeze, Position(5, [5, 4], [0, 0]))
     report = member.report()
     assert report.status.attempt == 1
-    assert (report.lanes[1].state, report.lanes[1].marks) == (LaneState.HALTED, [7])
+    assert (report.channels[1].state, report.channels[1].marks) == (ChannelState.HALTED, [7])
     assert member.obey(order(1, 0b01))
     assert events(member) == ["Commit", "RailChanged"]
     assert member.report().status is None
@@ -211,7 +211,7 @@ def test_a_member_answers_only_the_newest_attempt() -> None:
     [
         order(1, 0b01),  # a decision without a proposal
         order(2, 0b11),  # one decision left out
-        order(0, 0b11, None, 1),  # a restart of a lane that is up
+        order(0, 0b11, None, 1),  # a restart of a channel that is up
     ],
     ids=["unasked", "missed", "restart"],
 )
@@ -221,9 +221,9 @@ def test_a_member_refuses_what_cannot_be(forbidden: Order) -> None:
     assert not member.obey(forbidden)
     assert events(member) == []
     after = member.report()
-    assert (after.epoch, [lane.state for lane in after.lanes]) == (
+    assert (after.epoch, [channel.state for channel in after.channels]) == (
         before.epoch,
-        [lane.state for lane in before.lanes],
+        [channel.state for channel in before.channels],
     )
 
 
@@ -235,16 +235,16 @@ def test_a_decision_for_other_rails_than_asked_is_refused() -> None:
     assert member.report().epoch == 0
 
 
-def test_what_broke_is_forgotten_with_the_lane() -> None:
+def test_what_broke_is_forgotten_with_the_channel() -> None:
     member = Member(options())
     member.suspect(1, "a connection broke")
-    lane = member.report().lanes[1]
-    assert (lane.unfit, lane.broken, lane.reason) == (True, True, "a connection broke")
+    channel = member.report().channels[1]
+    assert (channel.unfit, channel.broken, channel.reason) == (True, True, "a connection broke")
     member.obey(order(0, 0b11, (1, 0b01)))
     member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))  # halts what was not said to be halted
-    assert not member.report().lanes[1].unfit
+    assert not member.report().channels[1].unfit
     member.suspect(1, "late news of the same")
-    assert not member.report().lanes[1].unfit
+    assert not member.report().channels[1].unfit
 
 
 def test_a_result_of_an_abandoned_trial_is_nobodys() -> None:
@@ -255,11 +255,11 @@ def test_a_result_of_an_abandoned_trial_is_nobodys() -> None:
     restart = next(event for event in iter(member.poll, None) if isinstance(event, Restart))
     assert (restart.rail, restart.incarnation) == (1, 1)
     given = order(1, 0b01, None, 1)
-    lanes = given.lanes
-    lanes[1].active = False
-    given.lanes = lanes
+    channels = given.channels
+    channels[1].active = False
+    given.channels = channels
     assert member.obey(given)
     member.restarted(1, 1, True)
-    assert member.report().lanes[1].state == LaneState.HALTING
+    assert member.report().channels[1].state == ChannelState.HALTING
     member.halted(1, [])
-    assert member.report().lanes[1].state == LaneState.HALTED
+    assert member.report().channels[1].state == ChannelState.HALTED

@@ -25,7 +25,7 @@ from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
 from railweave.experiments.training.reference import Reference
-from railweave.topologies.counters import InterfaceCounters
+from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.planes import planes
 
 TWO = planes(2, ("ina", "tcp"))

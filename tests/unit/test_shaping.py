@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from railweave.topologies import counters
-from railweave.topologies.shaping import FRAME, TokenBucket, bridge_loss_rules
+from railweave.topologies.lab import counters
+from railweave.topologies.lab.shaping import FRAME, TokenBucket, bridge_loss_rules
 
 QUEUES = """[
 {"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"bytes":0,"packets":0,"drops":0},

@@ -49,7 +49,7 @@ class GetPortsResponse(_message.Message):
     def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ..., impairments: _Optional[_Iterable[_Union[ImpairmentStatus, _Mapping]]] = ...) -> None: ...
 
 class PortStatus(_message.Message):
-    __slots__ = ("port", "interface", "up", "rx_packets", "rx_bytes", "rx_frames", "rx_missed", "rx_refused", "tx_packets", "tx_bytes", "tx_frames", "tx_dropped", "tx_refused")
+    __slots__ = ("port", "interface", "up", "rx_packets", "rx_bytes", "rx_frames", "rx_missed", "rx_refused", "tx_packets", "tx_bytes", "tx_frames", "tx_dropped", "tx_refused", "tx_rewritten")
     PORT_FIELD_NUMBER: _ClassVar[int]
     INTERFACE_FIELD_NUMBER: _ClassVar[int]
     UP_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class PortStatus(_message.Message):
     TX_FRAMES_FIELD_NUMBER: _ClassVar[int]
     TX_DROPPED_FIELD_NUMBER: _ClassVar[int]
     TX_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    TX_REWRITTEN_FIELD_NUMBER: _ClassVar[int]
     port: int
     interface: str
     up: bool
@@ -76,7 +77,8 @@ class PortStatus(_message.Message):
     tx_frames: int
     tx_dropped: int
     tx_refused: int
-    def __init__(self, port: _Optional[int] = ..., interface: _Optional[str] = ..., up: _Optional[bool] = ..., rx_packets: _Optional[int] = ..., rx_bytes: _Optional[int] = ..., rx_frames: _Optional[int] = ..., rx_missed: _Optional[int] = ..., rx_refused: _Optional[int] = ..., tx_packets: _Optional[int] = ..., tx_bytes: _Optional[int] = ..., tx_frames: _Optional[int] = ..., tx_dropped: _Optional[int] = ..., tx_refused: _Optional[int] = ...) -> None: ...
+    tx_rewritten: int
+    def __init__(self, port: _Optional[int] = ..., interface: _Optional[str] = ..., up: _Optional[bool] = ..., rx_packets: _Optional[int] = ..., rx_bytes: _Optional[int] = ..., rx_frames: _Optional[int] = ..., rx_missed: _Optional[int] = ..., rx_refused: _Optional[int] = ..., tx_packets: _Optional[int] = ..., tx_bytes: _Optional[int] = ..., tx_frames: _Optional[int] = ..., tx_dropped: _Optional[int] = ..., tx_refused: _Optional[int] = ..., tx_rewritten: _Optional[int] = ...) -> None: ...
 
 class ImpairmentStatus(_message.Message):
     __slots__ = ("port", "direction", "packets", "lost", "duplicated", "reordered", "corrupted", "overflowed")

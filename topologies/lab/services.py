@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from railweave.topologies.lab.namespaces import interface_of_port
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane, Switch, Topology
-from railweave.topologies.namespaces import interface_of_port
-
-if TYPE_CHECKING:
-    from railweave.topologies.lab import LabOptions
 
 
 def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[str]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from railweave.topologies.faults import Deed, Fault, Step
-from railweave.topologies.namespaces import Primed
+from railweave.topologies.lab.faults import Deed, Fault, Step
+from railweave.topologies.lab.namespaces import Primed
 
 if TYPE_CHECKING:
-    from railweave.topologies.lab import Lab
+    from railweave.topologies.lab.lab import Lab
 
 
 @dataclass(frozen=True)

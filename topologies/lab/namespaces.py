@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from railweave.topologies.errors import LabError
+from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, queue_commands, urgent_rules
 from railweave.topologies.model import Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
-from railweave.topologies.shaping import TokenBucket, bridge_loss_rules, queue_commands, urgent_rules
 
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
@@ -179,7 +179,7 @@ class Namespaces:
                 f"link set {port} up" + ("" if plane.switches[0].p4runtime else f" master {BRIDGE}")
             )
             if plain_frames:
-                switch_off = [sys.executable, "-m", "railweave.topologies.offloads", nic.interface]
+                switch_off = [sys.executable, "-m", "railweave.topologies.lab.offloads", nic.interface]
                 self.feed(nic.host, switch_off, "")
         for trunk in plane.trunks:
             ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)

@@ -10,42 +10,29 @@ import logging
 import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
-from railweave.topologies import counters, services
-from railweave.topologies.counters import InterfaceCounters
 from railweave.topologies.errors import LabError
-from railweave.topologies.faults import Step, link_steps, rate_steps
-from railweave.topologies.model import Plane, Switch, Topology
-from railweave.topologies.namespaces import (
+from railweave.topologies.lab import counters, services
+from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.faults import Step, link_steps, rate_steps
+from railweave.topologies.lab.namespaces import (
     CONTROLLER_NODE,
     Namespaces,
     Primed,
     require_tools,
 )
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.lab.processes import Child, Event, Exit, Line
+from railweave.topologies.lab.record import RunRecord, sweep
+from railweave.topologies.model import Plane, Switch, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, CONTROLLER_PORT
-from railweave.topologies.processes import Child, Event, Exit, Line
-from railweave.topologies.record import RunRecord, sweep
+from railweave.topologies.serialize import to_yaml
 
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
-FAREWELL_S = 8.0  # how long the others get to end by themselves once one worker has failed
-
-
-@dataclass(frozen=True)
-class LabOptions:
-    """How to bring a topology to life."""
-
-    out: Path  # logs, topology file and results go here
-    switch_target: str = "embedded"
-    loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
-    lanes: int | None = None  # int32 per packet; None is the controller's default
-    controller: Sequence[str] = ()  # further options of `railweave controller`
-    impair: str = ""  # what P4 planes' links do to frames, once per direction: `railweave switch --impair`
-    seed: int = 1  # of impairments; every switch draws for itself
+NOTICE_S = 8.0  # how long the others get to end by themselves once one worker has failed
 
 
 class Lab:
@@ -69,7 +56,7 @@ class Lab:
         for leftovers in sweep():
             log.warning("%s", leftovers)
         self._options.out.mkdir(parents=True, exist_ok=True)
-        (self._options.out / "topology.yaml").write_text(self.topology.to_yaml())
+        (self._options.out / "topology.yaml").write_text(to_yaml(self.topology))
         self._record = RunRecord(self._options.out)
         try:
             await self._start()
@@ -122,7 +109,7 @@ class Lab:
         """Return packets by decision of the P4 program, by plane; planes of bridges have none."""
         if not any(switch.p4runtime for plane in self.topology.planes for switch in plane.switches):
             return {}
-        command = [sys.executable, "-m", "railweave.topologies.switch_counters", self.controller]
+        command = [sys.executable, "-m", "railweave.topologies.lab.switch_counters", self.controller]
         process = await asyncio.create_subprocess_exec(
             *self.run_in(CONTROLLER_NODE, command),
             stdout=asyncio.subprocess.PIPE,
@@ -267,17 +254,17 @@ class Lab:
 
     async def _failure(self, first: Exit) -> LabError:
         """Give the other workers a moment to notice the end of one of them, and let them have their say."""
-        words = [first.child.obituary(first.code)]
+        words = [first.child.failure_notice(first.code)]
         waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(NOTICE_S):
                 while waiting:
                     event = await self._events.get()
                     if isinstance(event, Exit):
                         waiting.discard(event.child)
                         if event.code:
-                            words.append(event.child.obituary(event.code))
-        words += [f"{worker.name} did not notice within {FAREWELL_S:g} s" for worker in waiting]
+                            words.append(event.child.failure_notice(event.code))
+        words += [f"{worker.name} did not notice within {NOTICE_S:g} s" for worker in waiting]
         return LabError("\n".join(words))
 
     async def _close(self) -> None:

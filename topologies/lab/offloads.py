@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has an interface of this namespace send plain frames: `python -m railweave.topologies.offloads INTERFACE…`.
+"""Has interfaces of this namespace send plain frames: `python -m railweave.topologies.lab.offloads NAME…`.
 
 A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on
 checksums that were left to a card which is not there.

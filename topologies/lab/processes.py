@@ -15,6 +15,7 @@ from pathlib import Path
 from railweave.topologies.errors import LabError
 
 STOP_GRACE_S = 1.5
+BLOCK_BYTES = 1 << 16
 _ERROR = re.compile(r"(railweave[ \w]*|[A-Z]\w*|\w+(\.\w+)+): ")
 
 
@@ -47,7 +48,8 @@ class Child:
         self.log = log
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._pump: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._trouble = ""  # why its output could not be read
 
     @classmethod
     async def start(
@@ -68,27 +70,44 @@ class Child:
                 stderr=output,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
-                limit=1 << 20,
             )
         child = cls(name, process, log)
-        child._pump = asyncio.create_task(child._read(events))
+        child._reader = asyncio.create_task(child._read(events))
         return child
 
     async def _read(self, events: asyncio.Queue[Event]) -> None:
-        stdout = self._process.stdout
-        assert stdout is not None  # noqa: S101 - asked for above
-        with self.log.open("ab", buffering=0) as log:
-            async for raw in stdout:
-                log.write(raw)
-                text = raw.decode(errors="replace").rstrip("\n")
-                if text.startswith("ready") and not self._ready.done():
-                    self._ready.set_result(text)
-                events.put_nowait(Line(self, text))
+        """Pass on lines, of any length, and the end, which comes whatever happens: the lab waits for it."""
+        try:
+            await self._read_lines(events)
+        except OSError as error:
+            self._trouble = f"its output cannot be kept: {error}"
+            self.signal(signal.SIGKILL)
         code = await self._process.wait()
         if not self._ready.done():
-            self._ready.set_exception(LabError(self.obituary(code)))
+            self._ready.set_exception(LabError(self.failure_notice(code)))
             self._ready.exception()  # somebody else may not be waiting
         events.put_nowait(Exit(self, code))
+
+    async def _read_lines(self, events: asyncio.Queue[Event]) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - asked for above
+        parts: list[bytes] = []  # of a line that has not ended
+        with self.log.open("ab", buffering=0) as log:
+            while block := await stdout.read(BLOCK_BYTES):
+                log.write(block)
+                first, *others = block.split(b"\n")
+                parts.append(first)
+                for other in others:
+                    self._take(b"".join(parts), events)
+                    parts = [other]
+            if last := b"".join(parts):
+                self._take(last, events)
+
+    def _take(self, line: bytes, events: asyncio.Queue[Event]) -> None:
+        text = line.decode(errors="replace")
+        if text.startswith("ready") and not self._ready.done():
+            self._ready.set_result(text)
+        events.put_nowait(Line(self, text))
 
     async def ready(self, deadline_s: float) -> str:
         """Return the line that says so; LabError if the child ends before, or the deadline passes."""
@@ -102,10 +121,10 @@ class Child:
         """Whether the process has not ended yet."""
         return self._process.returncode is None
 
-    def obituary(self, code: int) -> str:
+    def failure_notice(self, code: int) -> str:
         """Say how the child ended, with the last line of its log."""
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        last = last_line(self.log)
+        last = self._trouble or last_line(self.log)
         return f"{self.name} {how}" + (f": {last}" if last else "") + f" (log: {self.log})"
 
     def signal(self, number: int) -> None:
@@ -139,8 +158,8 @@ class Child:
         except TimeoutError:
             self.signal(signal.SIGKILL)
             await self._process.wait()
-        if self._pump is not None:
-            await self._pump
+        if self._reader is not None:
+            await self._reader
 
 
 def last_line(log: Path) -> str:

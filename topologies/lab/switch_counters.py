@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a controller for its switches' counters: `python -m railweave.topologies.switch_counters HOST:PORT`.
+"""Asks a controller for its switches' counters: `python -m railweave.topologies.lab.switch_counters ADDRESS`.
 
 A program of its own, because the controller is reached from inside its network only.
 """

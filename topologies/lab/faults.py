@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port, neighbours
+from railweave.topologies.lab.shaping import queue_commands
 from railweave.topologies.model import Nic, Plane, Switch, Topology
-from railweave.topologies.namespaces import BRIDGE, interface_of_port, neighbours
-from railweave.topologies.shaping import queue_commands
 
 FLAP_S = 0.3
 CHAINS = "railweave_loss"  # begins the name of nft's table on an interface that loses

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has become of a rail's main lane on this rank. All that may happen is one table.
+// What has become of a rail's main channel on this rank. All that may happen is one table.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace railweave::recovery {
 
-enum class LaneInput : std::uint8_t {
+enum class ChannelInput : std::uint8_t {
   kExclude,  // a proposal goes on without the rail
   kAbandon,  // the order to halt this incarnation
   kHalted,   // the agent has halted it
@@ -18,9 +18,9 @@ enum class LaneInput : std::uint8_t {
   kFailed,   // or not
   kAdmit,    // a commit with the rail alive
 };
-inline constexpr std::size_t kLaneInputs = 7;
+inline constexpr std::size_t kChannelInputs = 7;
 
 /// Nothing: the input is not allowed in that state.
-std::optional<LaneState> next_lane_state(LaneState state, LaneInput input);
+std::optional<ChannelState> next_channel_state(ChannelState state, ChannelInput input);
 
 }  // namespace railweave::recovery

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How to bring a topology to life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """How to bring a topology to life."""
+
+    out: Path  # logs, topology file and results go here
+    switch_target: str = "embedded"
+    loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
+    lanes: int | None = None  # int32 per packet; None is the controller's default
+    controller: Sequence[str] = ()  # further options of `railweave controller`
+    impair: str = ""  # what P4 planes' links do to frames, once per direction: `railweave switch --impair`
+    seed: int = 1  # of impairments; every switch draws for itself
