@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collectives/transport.hpp"
-#include "rails/rail.hpp"
+#include "core/slice.hpp"
 
 namespace railweave {
 

@@ -11,7 +11,7 @@
 
 #include "core/bytes.hpp"
 #include "core/collective.hpp"
-#include "rails/rail.hpp"
+#include "core/failure.hpp"
 
 namespace railweave {
 

@@ -6,8 +6,9 @@
 
 #include "collectives/label.hpp"
 #include "core/bytes.hpp"
+#include "core/failure.hpp"
+#include "core/rail_stats.hpp"
 #include "core/time.hpp"
-#include "rails/rail.hpp"
 
 namespace railweave {
 

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/slice.hpp"
 #include "ina/packet.hpp"
-#include "rails/rail.hpp"
 
 namespace railweave::ina {
 

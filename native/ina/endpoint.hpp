@@ -30,13 +30,14 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/failure.hpp"
+#include "core/slice.hpp"
 #include "core/time.hpp"
 #include "ina/call.hpp"
 #include "ina/flight.hpp"
 #include "ina/packet.hpp"
 #include "ina/prober.hpp"
 #include "ina/window.hpp"
-#include "rails/rail.hpp"
 
 namespace railweave::ina {
 

@@ -5,46 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/collective.hpp"
+#include "core/failure.hpp"
+#include "core/rail_stats.hpp"
+#include "core/slice.hpp"
 #include "core/time.hpp"
 #include "loop/event_loop.hpp"
 
 namespace railweave {
-
-/// A part of one tensor that one rail carries in one collective. The sharded side, `input` of reduce_scatter
-/// and `output` of all_gather, is world_size shards that lie `stride` elements apart; the slice is `count`
-/// elements of each, from where the pointer shows. The own shard's place on that side may be what lies on the
-/// other one, and `input` may be `output` where neither is sharded; else they do not overlap. Of a broadcast
-/// only the root reads its input; all write their output, the root too.
-struct Slice {
-  std::uint64_t id;  // comes back with slice_done; unique among the slices in progress
-  CallDescription call;
-  const std::byte* input;
-  std::byte* output;
-  std::size_t count;   // elements in this slice, per shard, at least 1
-  std::size_t stride;  // elements between two shards of the sharded side: call.count; 0 where none is sharded
-  int rank;            // this rank's, which is also its shard's place
-  int world_size;
-};
-
-/// Counts since the rail was opened. Bytes are payload of the rail's own protocol, retransmissions included.
-struct RailStats {
-  std::uint64_t slices = 0;
-  std::uint64_t payload_bytes = 0;  // sizes of the slices completed
-  std::uint64_t bytes_sent =
-      0;  // on the link, from the Ethernet header up, super-packets as the frames they become
-  std::uint64_t bytes_received = 0;
-  std::uint64_t packets_sent = 0;
-  std::uint64_t packets_received = 0;
-  std::uint64_t retransmissions = 0;  // packets sent again
-  std::uint64_t duplicates = 0;       // packets received that brought nothing new
-  std::uint64_t malformed = 0;        // packets refused: short, of another version, from a stranger
-  Duration busy = 0;                  // time with a slice in progress
-};
 
 /// What a rail with aggregation trees knows of one of them. Counts since it was formed, over all its moves.
 struct GroupStats {
@@ -67,20 +38,6 @@ struct GroupStats {
   std::uint64_t nonfinite_chunks = 0;
   std::uint64_t moves = 0;
   double error_bound = 0;  // greatest error that fixed point can have caused in an element, so far
-};
-
-/// kSilent is for the agent alone: the peer, or the path to it on this rail, is gone, and other rails may
-/// know which. Connections may be carried on by a restart of the rail; all other failures are final.
-enum class FailureKind : std::uint8_t { kPeerLost, kMismatch, kRailDown, kInternal, kSilent };
-
-struct Failure {
-  FailureKind kind;
-  int rank;                                 // the peer concerned, or -1
-  std::string message;                      // names what happened, what was expected, what to do
-  std::string rail{};                       // where it happened, if not on the rail that tells of it
-  std::optional<std::uint32_t> op_index{};  // of this rank's call that it happened in, if that is known
-  bool by_peer =
-      false;  // of kSilent: the other end has ended the connection itself; else: it says so, and has ended
 };
 
 /// Contributions to a tree and probes have been silent for a while.
