@@ -12,7 +12,7 @@ namespace railweave::ports {
 LinkWatch::LinkWatch() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE)) {
   sockaddr_nl address{};
   address.nl_family = AF_NETLINK;
-  address.nl_groups = RTMGRP_LINK;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR;
   if (!socket_ || bind(fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     throw std::system_error(errno, std::generic_category(), "listening to link events");
   }

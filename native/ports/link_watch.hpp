@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when an interface of this network namespace appears, goes, or changes state.
+// Tells when an interface of this network namespace appears, goes, changes state, or gets an address.
 #pragma once
 
 #include "ports/packet_socket.hpp"

@@ -47,20 +47,6 @@ const tpacket_auxdata* auxiliary(msghdr& message) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() { return std::exchange(fd_, -1); }
-
-void Descriptor::reset() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
-
 Descriptor open_packet_socket(const std::string& interface, unsigned index) {
   // Protocol 0 until bound: otherwise frames of every interface would arrive in between.
   Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

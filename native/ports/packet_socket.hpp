@@ -10,28 +10,11 @@
 #include <string>
 
 #include "core/bytes.hpp"
+#include "core/descriptor.hpp"
 #include "ports/offload.hpp"
 #include "ports/output_queue.hpp"
 
 namespace railweave::ports {
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { reset(); }
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 /// Opens a raw socket for all protocols on the interface of this index, promiscuous, with PACKET_VNET_HDR,
 /// deaf to what it sends itself. Throws std::system_error that names the interface and the step.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace railweave::roce {
 namespace {
@@ -13,6 +14,10 @@ constexpr Duration kFullQueueRetry = kMillisecond;
 
 std::size_t largest_packet(std::size_t path_mtu) {
   return kIpv4Size + kUdpSize + path_mtu + kMaxOverhead - 3 + kIcrcSize;  // an MTU is a multiple of four
+}
+
+std::unique_ptr<FrameSocket> open_socket(const EndpointOptions& options) {
+  return std::make_unique<FrameSocket>(options.interface, options.address, largest_packet(options.path_mtu));
 }
 
 std::uint32_t random_number() {
@@ -25,8 +30,14 @@ std::uint32_t random_number() {
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options),
-      socket_(options.interface, options.address, largest_packet(options.path_mtu)),
+      socket_(open_socket(options)),
       next_ip_id_(static_cast<std::uint16_t>(random_number())) {}
+
+std::unique_ptr<FrameSocket> Endpoint::reopen() {
+  blocked_ = false;
+  retry_at_ = kNever;
+  return std::exchange(socket_, open_socket(options_));
+}
 
 std::uint32_t Endpoint::reserve_queue_pair_number() {
   for (;;) {
@@ -56,7 +67,7 @@ void Endpoint::disconnect(std::uint32_t number) {
 }
 
 bool Endpoint::receive(Time now) {
-  return socket_.receive([this, now](Bytes frame) { on_frame(frame, now); });
+  return socket_->receive([this, now](Bytes frame) { on_frame(frame, now); });
 }
 
 void Endpoint::on_frame(Bytes frame, Time now) {
@@ -77,6 +88,7 @@ void Endpoint::on_frame(Bytes frame, Time now) {
     ++stats_.refused;
   } else {
     found->second.queue_pair->receive(*packet, now);
+    deadline_ = std::min(deadline_, found->second.queue_pair->deadline());
   }
 }
 
@@ -85,7 +97,9 @@ void Endpoint::transmit(Time now) {
   for (bool more = true; more;) {
     more = false;
     for (auto& [number, connection] : connections_) {
-      if (connection.queue_pair) more = fill_slots(connection, now) || more;
+      if (!connection.queue_pair) continue;
+      more = fill_slots(connection, now) || more;
+      deadline_ = std::min(deadline_, connection.queue_pair->deadline());
     }
     if (!flush(now)) return;
   }
@@ -94,18 +108,18 @@ void Endpoint::transmit(Time now) {
 /// Writes what a queue pair has to send into free slots. True if it may have more.
 bool Endpoint::fill_slots(Connection& connection, Time now) {
   Packet packet;
-  if (socket_.room() == 0) return true;
+  if (socket_->room() == 0) return true;
   bool any = connection.queue_pair->next(packet, now);
   while (any) {
-    Burst burst(connection.path, next_ip_id_, socket_.slot(), options_.burst_bytes);
-    const bool last_slot = socket_.room() == 1;
+    Burst burst(connection.path, next_ip_id_, socket_->slot(), options_.burst_bytes);
+    const bool last_slot = socket_->room() == 1;
     do {
       burst.append(packet);
       // A packet that the burst does not take needs a slot of its own, at once.
       any = !last_slot && connection.queue_pair->next(packet, now);
     } while (any && burst.takes(packet));
-    const std::size_t size = burst.close(socket_.slot_header());
-    socket_.commit(size);
+    const std::size_t size = burst.close(socket_->slot_header());
+    socket_->commit(size);
     next_ip_id_ = static_cast<std::uint16_t>(next_ip_id_ + burst.count());
     stats_.frames_sent += burst.count();
     stats_.bytes_sent += size + (burst.count() - 1) * kFrameHeaderSize;
@@ -115,24 +129,20 @@ bool Endpoint::fill_slots(Connection& connection, Time now) {
 }
 
 bool Endpoint::flush(Time now) {
-  const FrameSocket::Sent sent = socket_.flush();
+  const FrameSocket::Sent sent = socket_->flush();
   blocked_ = sent == FrameSocket::Sent::kBlocked;
   retry_at_ = sent == FrameSocket::Sent::kNoBuffers ? now + kFullQueueRetry : kNever;
+  deadline_ = std::min(deadline_, retry_at_);
   return sent == FrameSocket::Sent::kAll;
-}
-
-Time Endpoint::deadline() const {
-  Time next = retry_at_;
-  for (const auto& [number, connection] : connections_) {
-    if (connection.queue_pair) next = std::min(next, connection.queue_pair->deadline());
-  }
-  return next;
 }
 
 void Endpoint::expire(Time now) {
   if (retry_at_ <= now) retry_at_ = kNever;
+  deadline_ = retry_at_;
   for (auto& [number, connection] : connections_) {
-    if (connection.queue_pair && connection.queue_pair->deadline() <= now) connection.queue_pair->expire(now);
+    if (!connection.queue_pair) continue;
+    if (connection.queue_pair->deadline() <= now) connection.queue_pair->expire(now);
+    deadline_ = std::min(deadline_, connection.queue_pair->deadline());
   }
 }
 

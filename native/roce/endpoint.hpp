@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "roce/frame_socket.hpp"
@@ -35,7 +36,15 @@ class Endpoint {
   /// Throws as FrameSocket does, and std::invalid_argument on impossible options.
   explicit Endpoint(const EndpointOptions& options);
 
-  const MacAddress& mac() const { return socket_.mac(); }
+  const MacAddress& mac() const { return socket_->mac(); }
+  /// Who has this address on the interface's link, as far as the kernel knows.
+  std::optional<MacAddress> neighbour(Ipv4Address address) const { return socket_->neighbour(address); }
+  /// Whether another interface has come under the name of the one that is in use, or none: then nothing
+  /// passes until `reopen`.
+  bool outdated() const { return socket_->outdated(); }
+  /// The interface that has the name now; there are no queue pairs. `fd` and `mac` change, the old socket is
+  /// the caller's to close. Throws as the constructor, and leaves everything as it was.
+  std::unique_ptr<FrameSocket> reopen();
   MemoryRegions& memory() { return memory_; }
   /// A random number that no queue pair here has or has been promised.
   std::uint32_t reserve_queue_pair_number();
@@ -48,7 +57,7 @@ class Endpoint {
   /// What comes for this number from now on is a stranger's.
   void release(std::uint32_t number) { connections_.erase(number); }
 
-  int fd() const { return socket_.fd(); }
+  int fd() const { return socket_->fd(); }
   /// What has arrived, into the queue pairs; false if there may be more.
   bool receive(Time now);
   /// What queue pairs have to send, out of the socket, as far as it takes it.
@@ -56,7 +65,8 @@ class Endpoint {
   /// Frames wait until the socket is writable.
   bool blocked() const { return blocked_; }
   void on_writable() { blocked_ = false; }
-  Time deadline() const;
+  /// Never late; early where a queue pair's timer was put off.
+  Time deadline() const { return deadline_; }
   void expire(Time now);
 
   const EndpointStats& stats() const { return stats_; }
@@ -72,13 +82,14 @@ class Endpoint {
   bool flush(Time now);
 
   const EndpointOptions options_;
-  FrameSocket socket_;
+  std::unique_ptr<FrameSocket> socket_;
   MemoryRegions memory_;
   std::map<std::uint32_t, Connection>
       connections_;  // by own queue pair number; reserved ones have no queue pair yet
   std::uint16_t next_ip_id_ = 0;
   bool blocked_ = false;
   Time retry_at_ = kNever;  // the interface's queue was full
+  Time deadline_ = kNever;
   EndpointStats stats_;
 };
 

@@ -6,9 +6,9 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/udp.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -76,10 +76,11 @@ void attach_roce_filter(int fd, Ipv4Address address) {
   attach(fd, code);
 }
 
-int open_packet_socket(const std::string& interface, Ipv4Address address) {
+Descriptor open_packet_socket(const std::string& interface, Ipv4Address address) {
   // Protocol 0 receives nothing until the filter is in place and the socket is bound.
-  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) raise("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
+  Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) raise("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
+  const int fd = socket.get();
   const int on = 1;
   attach_roce_filter(fd, address);
   set_option(fd, SOL_PACKET, PACKET_VNET_HDR, on, "PACKET_VNET_HDR");
@@ -92,7 +93,7 @@ int open_packet_socket(const std::string& interface, Ipv4Address address) {
   local.sll_ifindex = ask(fd, SIOCGIFINDEX, interface).ifr_ifindex;
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0)
     raise("packet socket on '" + interface + "'");
-  return fd;
+  return socket;
 }
 
 std::string dotted(Ipv4Address address) {
@@ -103,9 +104,10 @@ std::string dotted(Ipv4Address address) {
 
 // Holds the UDP port and drops what comes: without it the kernel would answer every packet with an ICMP
 // error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
-int open_silencer(const std::string& interface, Ipv4Address address) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) raise("UDP socket");
+Descriptor open_silencer(const std::string& interface, Ipv4Address address) {
+  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) raise("UDP socket");
+  const int fd = socket.get();
   const int on = 1;
   std::array<sock_filter, 1> drop{{BPF_STMT(BPF_RET | BPF_K, 0)}};
   attach(fd, drop);
@@ -117,37 +119,42 @@ int open_silencer(const std::string& interface, Ipv4Address address) {
   local.sin_port = htons(kUdpPort);
   local.sin_addr.s_addr = htonl(address);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0 && errno != EADDRINUSE) {
-    const std::string where = dotted(address) + " on '" + interface + "'";
-    close(fd);
-    raise("UDP port 4791 at " + where + ": is that the interface's address?");
+    raise("UDP port 4791 at " + dotted(address) + " on '" + interface +
+          "': is that the interface's address?");
   }
-  return fd;
+  return socket;
 }
 
 }  // namespace
 
-FrameSocket::FrameSocket(const std::string& interface, Ipv4Address address, std::size_t largest_packet) {
-  fd_ = open_packet_socket(interface, address);
-  try {
-    std::memcpy(mac_.data(), ask(fd_, SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
-    const auto mtu = static_cast<std::size_t>(ask(fd_, SIOCGIFMTU, interface).ifr_mtu);
-    if (mtu < largest_packet) {
-      throw std::runtime_error("MTU of '" + interface + "' is " + std::to_string(mtu) +
-                               ", RDMA packets need " + std::to_string(largest_packet) +
-                               ": raise the MTU, or choose a smaller path MTU");
-    }
-    silencer_ = open_silencer(interface, address);
-  } catch (...) {
-    close(fd_);
-    throw;
+FrameSocket::FrameSocket(const std::string& interface, Ipv4Address address, std::size_t largest_packet)
+    : interface_(interface), index_(if_nametoindex(interface.c_str())) {
+  socket_ = open_packet_socket(interface, address);
+  std::memcpy(mac_.data(), ask(fd(), SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
+  const auto mtu = static_cast<std::size_t>(ask(fd(), SIOCGIFMTU, interface).ifr_mtu);
+  if (mtu < largest_packet) {
+    throw std::runtime_error("MTU of '" + interface + "' is " + std::to_string(mtu) + ", RDMA packets need " +
+                             std::to_string(largest_packet) +
+                             ": raise the MTU, or choose a smaller path MTU");
   }
+  silencer_ = open_silencer(interface, address);
   prepare(out_, out_messages_);
   prepare(in_, in_messages_);
 }
 
-FrameSocket::~FrameSocket() {
-  close(silencer_);
-  close(fd_);
+bool FrameSocket::outdated() const { return if_nametoindex(interface_.c_str()) != index_; }
+
+std::optional<MacAddress> FrameSocket::neighbour(Ipv4Address address) const {
+  arpreq request{};
+  auto* const of = reinterpret_cast<sockaddr_in*>(&request.arp_pa);
+  of->sin_family = AF_INET;
+  of->sin_addr.s_addr = htonl(address);
+  interface_.copy(request.arp_dev, sizeof request.arp_dev - 1);
+  if (ioctl(silencer_.get(), SIOCGARP, &request) < 0 || (request.arp_flags & ATF_COM) == 0)
+    return std::nullopt;
+  MacAddress mac;
+  std::memcpy(mac.data(), request.arp_ha.sa_data, mac.size());
+  return mac;
 }
 
 void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, kBatch>& messages) {
@@ -167,7 +174,7 @@ void FrameSocket::commit(std::size_t size) { out_[queued_++].parts[1].iov_len = 
 
 FrameSocket::Sent FrameSocket::flush() {
   while (sent_ < queued_) {
-    const int count = sendmmsg(fd_, &out_messages_[sent_], static_cast<unsigned>(queued_ - sent_), 0);
+    const int count = sendmmsg(fd(), &out_messages_[sent_], static_cast<unsigned>(queued_ - sent_), 0);
     if (count > 0) {
       sent_ += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN) {
@@ -184,7 +191,7 @@ FrameSocket::Sent FrameSocket::flush() {
 
 bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
   for (int batch = 0; batch < kBatchesPerTurn; ++batch) {
-    const int count = recvmmsg(fd_, in_messages_.data(), kBatch, 0, nullptr);
+    const int count = recvmmsg(fd(), in_messages_.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) raise("receive");

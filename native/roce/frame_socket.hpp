@@ -8,9 +8,11 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/descriptor.hpp"
 #include "roce/frame.hpp"
 
 namespace railweave::roce {
@@ -60,12 +62,15 @@ class FrameSocket {
   /// what is missing: CAP_NET_RAW, the interface, the address, or room for packets of `largest_packet` bytes
   /// (IPv4 length) in its MTU.
   FrameSocket(const std::string& interface, Ipv4Address address, std::size_t largest_packet);
-  ~FrameSocket();
   FrameSocket(const FrameSocket&) = delete;
   FrameSocket& operator=(const FrameSocket&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const { return socket_.get(); }
   const MacAddress& mac() const { return mac_; }
+  /// Whether another interface has come under the name of the one that this is bound to, or none.
+  bool outdated() const;
+  /// Who has this address on the interface's link, as far as the kernel knows.
+  std::optional<MacAddress> neighbour(Ipv4Address address) const;
 
   /// Frames that can still be queued.
   std::size_t room() const { return kBatch - queued_; }
@@ -94,8 +99,10 @@ class FrameSocket {
 
   static void prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, kBatch>& messages);
 
-  int fd_ = -1;
-  int silencer_ = -1;  // UDP socket that keeps the kernel from answering "port unreachable"
+  const std::string interface_;
+  const unsigned index_;
+  Descriptor socket_;
+  Descriptor silencer_;  // UDP socket that keeps the kernel from answering "port unreachable"
   MacAddress mac_{};
   std::array<Slot, kBatch> out_, in_;
   std::array<mmsghdr, kBatch> out_messages_{}, in_messages_{};
