@@ -109,6 +109,14 @@ void RecoveryDriver::links_changed(Time now) {
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     Main& main = mains_[rail];
     std::string seen = carrier_obstacle(main.interface);
+    bool replaced = false;
+    try {
+      replaced = seen.empty() && sockets_[rail]->follow_interface();
+    } catch (const std::system_error& error) {  // it has no address yet: another event will come
+      seen = error.what();
+    }
+    if (replaced && main.state != MainState::kHalted)
+      machine_->suspect(rail, "interface " + main.interface + " has been replaced", now);
     if (seen == std::exchange(main.carrier, seen)) continue;
     tell_obstacle(rail, now);
   }

@@ -81,6 +81,8 @@ void bind_agent_values(nb::module_& sub) {
       .def_ro("retransmissions", &RailStats::retransmissions)
       .def_ro("duplicates", &RailStats::duplicates)
       .def_ro("malformed", &RailStats::malformed)
+      .def_ro("send_drops", &RailStats::send_drops)
+      .def_ro("segmentation_refused", &RailStats::segmentation_refused)
       .def_ro("busy_ns", &RailStats::busy);
   nb::class_<SliceRecord>(sub, "SliceRecord",
                           "One slice as it went; times in nanoseconds of time.monotonic_ns()")

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "rails/datagram_socket.hpp"
 #include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
@@ -43,12 +44,14 @@ class RankRails final {
       if (host.rail) loop_.remove_timed(*host.rail);
   }
 
-  std::uint16_t open_tcp(std::size_t rank, std::string address, std::uint16_t port, double beat_s) {
+  std::uint16_t open_tcp(std::size_t rank, std::string address, std::uint16_t port, double beat_s,
+                         std::string interface) {
     const auto beat = static_cast<Duration>(beat_s * kSecond);
     auto transport = std::make_unique<TcpTransport>(
-        loop_, TcpTransportOptions{.local = {.address = std::move(address), .interface = {}},
-                                   .port = port,
-                                   .liveness = {.timeout = 4 * beat, .interval = beat}});
+        loop_,
+        TcpTransportOptions{.local = {.address = std::move(address), .interface = std::move(interface)},
+                            .port = port,
+                            .liveness = {.timeout = 4 * beat, .interval = beat}});
     hosts_.at(rank).tcp = transport.get();
     adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
     return hosts_[rank].tcp->port();
@@ -66,11 +69,13 @@ class RankRails final {
   }
 
   /// With its control, as an agent makes it: on the same port.
-  std::uint16_t open_ina(std::size_t rank, const std::string& address) {
+  std::uint16_t open_ina(std::size_t rank, const std::string& address, const std::string& interface) {
     auto guarded = std::make_unique<GuardedRail>(hosts_.at(rank));
-    auto rail = std::make_unique<InaRail>(loop_, InaRailOptions{.address = address}, guarded->listener());
+    auto rail = std::make_unique<InaRail>(loop_, InaRailOptions{.address = address, .interface = interface},
+                                          guarded->listener());
     auto control = std::make_unique<TcpTransport>(
-        loop_, TcpTransportOptions{.local = {.address = address, .interface = {}}, .liveness = kNoBeats});
+        loop_,
+        TcpTransportOptions{.local = {.address = address, .interface = interface}, .liveness = kNoBeats});
     Host& host = hosts_.at(rank);
     host.ina = rail.get();
     host.tcp = control.get();
@@ -181,6 +186,27 @@ class RankRails final {
   std::vector<Host> hosts_;
 };
 
+/// What the in-network rail sends and receives with.
+class Datagrams {
+ public:
+  explicit Datagrams(std::string address) : socket_({.address = std::move(address), .interface = {}}, 0) {}
+
+  void set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
+    socket_.set_remotes(addresses, port);
+  }
+  void set_super_packets(std::size_t size, std::size_t most) { socket_.set_super_packets(size, most); }
+  std::size_t send(const std::vector<nb::bytes>& datagrams) {
+    std::vector<Bytes> views;
+    for (const nb::bytes& each : datagrams)
+      views.emplace_back(reinterpret_cast<const std::byte*>(each.data()), each.size());
+    return socket_.send(views);
+  }
+  const DatagramCounts& counts() const { return socket_.counts(); }
+
+ private:
+  DatagramSocket socket_;
+};
+
 }  // namespace
 
 void bind_rails(nb::module_& m) {
@@ -188,10 +214,10 @@ void bind_rails(nb::module_& m) {
   nb::class_<RankRails>(sub, "Rails", "One rail of each rank, all on one event loop")
       .def(nb::init<int>(), "world_size"_a)
       .def("open_tcp", &RankRails::open_tcp, "rank"_a, "address"_a, "port"_a = 0, "beat_s"_a = 0.0,
-           "Listen; the port")
+           "interface"_a = "", "Listen; the port")
       .def("open_rdma", &RankRails::open_rdma, "rank"_a, "interface"_a, "address"_a,
            "Open; (MAC, queue pair number for each rank)")
-      .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a,
+      .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "",
            "Open an in-network rail with its control; the control's port")
       .def("attach", &RankRails::attach, "rank"_a, "trees"_a, "slots"_a, "lanes"_a,
            "The trees of an in-network rail: (group, virtual address). Children are numbered by rank")
@@ -216,6 +242,16 @@ void bind_rails(nb::module_& m) {
       .def("done", &RankRails::done, "rank"_a, "The slices completed, in order")
       .def("failures", &RankRails::failures, "rank"_a)
       .def("stats", &RankRails::stats, "rank"_a);
+  nb::class_<DatagramCounts>(sub, "DatagramCounts")
+      .def_ro("datagrams_sent", &DatagramCounts::datagrams_sent)
+      .def_ro("dropped", &DatagramCounts::dropped)
+      .def_ro("segmentation_refused", &DatagramCounts::segmentation_refused);
+  nb::class_<Datagrams>(sub, "Datagrams", "A UDP socket as the in-network rail has it, on a port of its own")
+      .def(nb::init<std::string>(), "address"_a)
+      .def("set_remotes", &Datagrams::set_remotes, "addresses"_a, "port"_a)
+      .def("set_super_packets", &Datagrams::set_super_packets, "size"_a, "most"_a)
+      .def("send", &Datagrams::send, "datagrams"_a, "To the first remote; how many are gone")
+      .def_prop_ro("counts", &Datagrams::counts);
 }
 
 }  // namespace railweave

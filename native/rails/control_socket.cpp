@@ -28,6 +28,16 @@ sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
   return out;
 }
 
+Socket open(const LocalInterface& at, std::uint16_t port) {
+  Socket socket = datagrams_on(at, port);
+  const int on = 1;
+  if (setsockopt(socket.fd(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
+      setsockopt(socket.fd(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
+    throw std::system_error(errno, std::generic_category(), "setsockopt");
+  }
+  return socket;
+}
+
 // An ICMP destination unreachable (port) that a router or host has sent.
 bool is_port_unreachable(msghdr& message) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
@@ -44,16 +54,29 @@ bool is_port_unreachable(msghdr& message) {
 
 ControlSocket::ControlSocket(EventLoop& loop, Owner& owner, std::size_t rail, const LocalInterface& at,
                              std::uint16_t port)
-    : loop_(loop), owner_(owner), rail_(rail), socket_(datagrams_on(at, port)) {
-  const int on = 1;
-  if (setsockopt(socket_.fd(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
-      setsockopt(socket_.fd(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
-    throw std::system_error(errno, std::generic_category(), "setsockopt");
-  }
-}
+    : loop_(loop),
+      owner_(owner),
+      rail_(rail),
+      at_(at),
+      port_(port),
+      interface_(interface_index(at.interface)),
+      socket_(open(at, port)) {}
 
 ControlSocket::~ControlSocket() {
   if (!members_.empty()) loop_.unwatch(socket_.fd());
+}
+
+bool ControlSocket::follow_interface() {
+  const unsigned index = interface_index(at_.interface);
+  if (index == interface_) return false;
+  Socket socket = open(at_, port_);
+  if (!members_.empty()) {
+    loop_.unwatch(socket_.fd());
+    loop_.watch(socket.fd(), EPOLLIN, *this);
+  }
+  socket_ = std::move(socket);
+  interface_ = index;
+  return true;
 }
 
 void ControlSocket::introduce(const std::vector<SocketAddress>& members) {

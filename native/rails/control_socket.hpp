@@ -33,6 +33,9 @@ class ControlSocket final : public ReadyHandler {
 
   /// By rank. From here on datagrams are taken. std::system_error if one is no IPv4 address.
   void introduce(const std::vector<SocketAddress>& members);
+  /// Binds anew if another interface has come under the name of the one that the socket is bound to.
+  /// std::system_error while that cannot be; true if it was done.
+  bool follow_interface();
   /// As far as the network allows now: what is refused is lost.
   void send(int rank, Bytes datagram);
   /// Hands over what has come.
@@ -51,6 +54,9 @@ class ControlSocket final : public ReadyHandler {
   EventLoop& loop_;
   Owner& owner_;
   const std::size_t rail_;
+  const LocalInterface at_;
+  const std::uint16_t port_;
+  unsigned interface_;  // its index
   Socket socket_;
   std::vector<Address> members_;
   std::unordered_map<std::uint64_t, int> ranks_;

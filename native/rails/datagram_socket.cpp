@@ -74,27 +74,32 @@ int path_mtu(const sockaddr_in& remote) {
 
 }  // namespace
 
-DatagramSocket::DatagramSocket(const std::string& address, std::uint16_t port, const std::string& interface)
-    : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+DatagramSocket::DatagramSocket(LocalInterface local, std::uint16_t port)
+    : local_(std::move(local)),
+      port_(port),
+      interface_(interface_index(local_.interface)),
+      socket_(open()),
       arena_(kReceiveMessages * kReceiveBytes) {
-  if (fd_ < 0) raise("cannot open a UDP socket");
-  try {
-    if (!interface.empty()) bind_interface(fd_, interface);
-    bind_address(fd_, address, port);
-    if (set_option(fd_, SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
-  } catch (...) {
-    close(fd_);
-    throw;
-  }
+  port_ = port_of(socket_);
 }
 
-DatagramSocket::~DatagramSocket() { close(fd_); }
+Socket DatagramSocket::open() const {
+  Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) raise("cannot open a UDP socket");
+  if (!local_.interface.empty()) bind_interface(socket.fd(), local_.interface);
+  bind_address(socket.fd(), local_.address, port_);
+  if (set_option(socket.fd(), SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
+  return socket;
+}
 
-std::uint16_t DatagramSocket::port() const {
-  sockaddr_in local{};
-  socklen_t size = sizeof local;
-  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&local), &size) < 0) raise("getsockname");
-  return ntohs(local.sin_port);
+Socket DatagramSocket::reopen() {
+  const unsigned index = interface_index(local_.interface);
+  Socket old = std::exchange(socket_, open());
+  interface_ = index;
+  connected_ = false;  // `send` connects
+  if (segment_ > 0) set_option(fd(), SOL_UDP, UDP_SEGMENT, static_cast<int>(segment_));
+  apply_buffers();
+  return old;
 }
 
 void DatagramSocket::set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
@@ -109,7 +114,7 @@ void DatagramSocket::set_remotes(const std::vector<std::string>& addresses, std:
 /// It refuses while the interface is down.
 void DatagramSocket::connect_to_one() {
   const auto* remote = reinterpret_cast<const sockaddr*>(remotes_.data());
-  connected_ = ::connect(fd_, remote, sizeof(sockaddr_in)) == 0;
+  connected_ = ::connect(fd(), remote, sizeof(sockaddr_in)) == 0;
 }
 
 void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
@@ -122,14 +127,19 @@ void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
   }
   segment_ = size;
   most_ = std::clamp<std::size_t>(most, 1, std::min(kMaxSegments, kMaxSuperPacket / size));
-  if (set_option(fd_, SOL_UDP, UDP_SEGMENT, static_cast<int>(size)) < 0) most_ = 1;
+  if (set_option(fd(), SOL_UDP, UDP_SEGMENT, static_cast<int>(size)) < 0) most_ = 1;
 }
 
 void DatagramSocket::set_buffers(std::size_t bytes) {
-  const int size = static_cast<int>(std::min<std::size_t>(bytes, 1u << 30));
+  buffers_ = bytes;
+  apply_buffers();
+}
+
+void DatagramSocket::apply_buffers() const {
+  const int size = static_cast<int>(std::min<std::size_t>(buffers_, 1u << 30));
   for (const auto& [force, plain] :
        {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
-    if (set_option(fd_, SOL_SOCKET, force, size) < 0) set_option(fd_, SOL_SOCKET, plain, size);
+    if (set_option(fd(), SOL_SOCKET, force, size) < 0) set_option(fd(), SOL_SOCKET, plain, size);
   }
 }
 
@@ -170,9 +180,10 @@ struct DatagramSocket::SendBatch {
   }
 };
 
-/// How many of the first datagrams fit one super-packet: all but the last have the segment's size.
-std::size_t DatagramSocket::group(std::span<const Bytes> datagrams) const {
-  const std::size_t limit = std::min(most_, datagrams.size());
+/// How many of the first datagrams fit one super-packet of at most so many: all but the last have the
+/// segment's size.
+std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most) const {
+  const std::size_t limit = std::min(most, datagrams.size());
   std::size_t count = 0;
   while (count < limit && datagrams[count].size() == segment_) ++count;
   return std::max<std::size_t>(count, 1);
@@ -185,38 +196,43 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
     counts_.dropped += datagrams.size();
     return datagrams.size();
   }
+  std::size_t most = most_;
   while (gone < datagrams.size()) {
     SendBatch batch;
     for (std::size_t at = gone; at < datagrams.size();) {
-      const std::size_t count = group(datagrams.subspan(at));
+      const std::size_t count = group(datagrams.subspan(at), most);
       if (!batch.add(datagrams.subspan(at, count))) break;
       at += count;
     }
     if (remotes_.size() > 1) batch.address(remotes_.at(remote));
-    const int sent = sendmmsg(fd_, batch.messages.data(), static_cast<unsigned>(batch.size), 0);
-    if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return gone;
-      if (tolerate(errno, batch.datagrams[0])) gone += batch.datagrams[0];
-      continue;
-    }
+    const int sent = sendmmsg(fd(), batch.messages.data(), static_cast<unsigned>(batch.size), 0);
     for (int i = 0; i < sent; ++i) {
       gone += batch.datagrams[i];
       counts_.datagrams_sent += batch.datagrams[i];
       counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kWireHeaders;
     }
+    if (sent >= 0) continue;
+    switch (errno) {
+      case EAGAIN:
+        return gone;
+      case EINTR:
+      case ECONNREFUSED:  // an ICMP error about an earlier datagram, reported in place of sending this one
+        break;
+      case EIO:
+      case EINVAL:
+      case EMSGSIZE:
+        if (batch.datagrams[0] > 1) {  // the path cannot cut them now: the MTU is lower, or an offload is off
+          ++counts_.segmentation_refused;
+          most = 1;
+          break;
+        }
+        [[fallthrough]];
+      default:  // a message that cannot leave is like one lost on the way
+        counts_.dropped += batch.datagrams[0];
+        gone += batch.datagrams[0];
+    }
   }
   return gone;
-}
-
-/// A message that cannot leave is like one lost on the way; true if it is to be skipped, false to try again.
-bool DatagramSocket::tolerate(int error, std::size_t datagrams) {
-  if (error == EINTR) return false;
-  if ((error == EIO || error == EINVAL) && most_ > 1) {  // this path cannot segment
-    most_ = 1;
-    return false;
-  }
-  counts_.dropped += datagrams;
-  return true;
 }
 
 struct DatagramSocket::ReceiveBatch {
@@ -259,7 +275,7 @@ bool DatagramSocket::is_remote(const sockaddr_in& sender) const {
 
 bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   ReceiveBatch batch(arena_.data());
-  const int received = recvmmsg(fd_, batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
+  const int received = recvmmsg(fd(), batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
   if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
   for (int i = 0; i < received; ++i) {
     if (!connected_ && !is_remote(batch.senders[i])) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "rails/socket.hpp"
 
 namespace railweave {
 
@@ -23,20 +24,24 @@ struct DatagramCounts {
   std::uint64_t bytes_sent = 0;  // Ethernet, IPv4 and UDP headers included
   std::uint64_t bytes_received = 0;
   std::uint64_t strangers = 0;  // super-packets from elsewhere, where the kernel does not refuse them itself
-  std::uint64_t dropped = 0;    // datagrams that the kernel refused: no route, no memory, nobody there
+  std::uint64_t dropped = 0;    // datagrams that the kernel refused: no route, no memory, too large
+  std::uint64_t segmentation_refused = 0;  // super-packets that it would not cut: their datagrams left singly
 };
 
 class DatagramSocket {
  public:
   /// Binds to `address` and `port` (0: any), and to `interface` unless it is empty. Throws std::runtime_error
   /// that says what is wrong with which of them.
-  DatagramSocket(const std::string& address, std::uint16_t port, const std::string& interface);
-  ~DatagramSocket();
-  DatagramSocket(const DatagramSocket&) = delete;
-  DatagramSocket& operator=(const DatagramSocket&) = delete;
+  DatagramSocket(LocalInterface local, std::uint16_t port);
 
-  int fd() const { return fd_; }
-  std::uint16_t port() const;
+  int fd() const { return socket_.fd(); }
+  std::uint16_t port() const { return port_; }
+  /// Whether another interface has come under the name of the one that the socket is bound to, or none: then
+  /// nothing passes until `reopen`.
+  bool outdated() const { return interface_index(local_.interface) != interface_; }
+  /// The same port of the interface that has the name now, with all that was set; `fd` changes, the old
+  /// socket is the caller's to close. Throws as the constructor, and leaves everything as it was.
+  Socket reopen();
   /// From now on datagrams go to, and come only from, this port of these addresses: always one, or always
   /// several. While there is no way to one, its datagrams are dropped. Throws std::runtime_error for what is
   /// no address.
@@ -59,14 +64,19 @@ class DatagramSocket {
   struct SendBatch;
   struct ReceiveBatch;
 
-  std::size_t group(std::span<const Bytes> datagrams) const;
+  Socket open() const;
+  void apply_buffers() const;
+  std::size_t group(std::span<const Bytes> datagrams, std::size_t most) const;
   bool is_remote(const sockaddr_in& sender) const;
   void connect_to_one();
-  bool tolerate(int error, std::size_t datagrams);
 
-  int fd_;
+  const LocalInterface local_;
+  std::uint16_t port_;
+  unsigned interface_;  // its index
+  Socket socket_;
   std::size_t segment_ = 0;
   std::size_t most_ = 1;
+  std::size_t buffers_ = 0;
   std::vector<sockaddr_in> remotes_;
   bool connected_ = false;  // to the only one
   DatagramCounts counts_;

@@ -110,8 +110,13 @@ void GuardedRail::stop() {
 }
 
 void GuardedRail::restart(const Restart& restart, Time now) {
-  rail_->restart(restart, now);
-  control_->restart(restart.incarnation, now);
+  try {
+    rail_->restart(restart, now);
+    control_->restart(restart.incarnation, now);
+  } catch (...) {
+    halt(now);  // both or none
+    throw;
+  }
   ended_ = false;
   left_ = -1;
 }

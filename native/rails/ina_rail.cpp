@@ -34,7 +34,10 @@ std::size_t super_packet_limit(std::uint64_t rate_bps, std::size_t packet_bytes)
 }  // namespace
 
 InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener)
-    : loop_(loop), options_(options), listener_(listener), socket_(options.address, 0, options.interface) {}
+    : loop_(loop),
+      options_(options),
+      listener_(listener),
+      socket_({.address = options.address, .interface = options.interface}, 0) {}
 
 InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
@@ -163,8 +166,16 @@ void InaRail::restart(const Restart& restart, Time now) {
       throw std::invalid_argument(
           "tree " + std::to_string(i) + " restarts at the greatest mark of all ranks; " +
           std::to_string(restart.bases[i]) + " is below this rank's own, " + std::to_string(own[i]));
+  if (socket_.outdated()) follow_interface();
   for (std::size_t i = 0; i < own.size(); ++i) trees_[i].endpoint.restart(restart.bases[i], now);
   halted_ = false;
+}
+
+void InaRail::follow_interface() {
+  const Socket old = socket_.reopen();
+  loop_.unwatch(old.fd());
+  loop_.watch(socket_.fd(), EPOLLIN, *this);
+  blocked_ = false;
 }
 
 std::vector<std::uint64_t> InaRail::marks() const {
@@ -264,6 +275,8 @@ RailStats InaRail::stats() const {
   stats.packets_sent = counts.datagrams_sent;
   stats.packets_received = counts.datagrams_received;
   stats.malformed = counts.strangers;
+  stats.send_drops = counts.dropped;
+  stats.segmentation_refused = counts.segmentation_refused;
   for (const Tree& tree : trees_) {
     stats.retransmissions += tree.endpoint.stats().retransmissions;
     stats.duplicates += tree.endpoint.stats().duplicates;

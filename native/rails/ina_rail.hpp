@@ -80,6 +80,7 @@ class InaRail final : public Rail, private ReadyHandler {
   };
 
   void on_ready(std::uint32_t events, Time now) override;
+  void follow_interface();
   void receive(Bytes datagram, Time now);
   void flush(Time now);
   void push_unsent(std::size_t tree);

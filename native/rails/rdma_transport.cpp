@@ -147,7 +147,15 @@ void RdmaTransport::restart(std::uint32_t incarnation, Time now) {
     throw std::logic_error("queue pairs were in incarnation " + std::to_string(incarnation_) +
                            " before they are to restart as " + std::to_string(incarnation));
   let_halted_go();
+  if (endpoint_.outdated()) follow_interface();
   join(incarnation, now);
+}
+
+void RdmaTransport::follow_interface() {
+  const auto old = endpoint_.reopen();
+  loop_.unwatch(old->fd());
+  interest_ = EPOLLIN;
+  loop_.watch(endpoint_.fd(), interest_, *this);
 }
 
 void RdmaTransport::join(std::uint32_t incarnation, Time now) {
@@ -177,7 +185,9 @@ void RdmaTransport::meet(std::size_t peer) {
   options.window = window(options_);
   options.max_timeout = first ? kRepetition : kKnock;
   options.retries = first ? patience : kTireless;
-  roce::QueuePair& queue_pair = endpoint_.connect(options, way.address, way.mac);
+  // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
+  const roce::MacAddress mac = first ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
+  roce::QueuePair& queue_pair = endpoint_.connect(options, way.address, mac);
   TransportListener& listener = *this;
   peers_[peer] =
       std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,

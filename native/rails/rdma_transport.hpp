@@ -93,6 +93,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
     std::uint32_t number;
   };
 
+  void follow_interface();
   void join(std::uint32_t incarnation, Time now);
   void meet(std::size_t peer);
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;

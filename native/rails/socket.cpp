@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -80,9 +81,18 @@ Socket dial(const LocalInterface& local, const SocketAddress& remote) {
   return socket;
 }
 
-Socket accept_from(const Socket& listener) {
-  return Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+Accepted accept_from(const Socket& listener) {
+  for (;;) {
+    Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) return {.socket = std::move(socket), .exhausted = false};
+    if (errno == EAGAIN) return {};
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+      return {.socket = {}, .exhausted = true};
+    if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) raise("accept");
+  }
 }
+
+unsigned interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
 
 std::uint16_t port_of(const Socket& socket) {
   sockaddr_in at{};

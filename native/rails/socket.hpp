@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/time.hpp"
-#include "rails/rail.hpp"
+#include "core/rail_stats.hpp"
 
 namespace railweave {
 
@@ -48,8 +47,19 @@ class Socket {
 Socket listen_on(const LocalInterface& local, std::uint16_t port);     // 0: any free one
 Socket datagrams_on(const LocalInterface& local, std::uint16_t port);  // UDP, bound
 Socket dial(const LocalInterface& local,
-            const SocketAddress& remote);    // connecting; writable when it is done
-Socket accept_from(const Socket& listener);  // empty if there is nobody
+            const SocketAddress& remote);  // connecting; writable when it is done
+/// What a listener has: a connection, nobody, or no way to take one. Connections that have broken before they
+/// were taken are passed over.
+struct Accepted {
+  Socket socket;  // empty: see `exhausted`
+  /// The process or the machine has no descriptor or memory left: whoever waits goes on waiting, and the
+  /// listener stays readable.
+  bool exhausted = false;
+};
+Accepted accept_from(const Socket& listener);
+/// The interface's index now; 0 if there is none of that name. One that is deleted and made anew gets
+/// another, and sockets that were bound to the old one hear and reach nobody any more.
+unsigned interface_index(const std::string& interface);
 std::uint16_t port_of(const Socket& socket);
 int pending_error(const Socket& socket);  // errno of the connection, 0 if none
 /// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may knock at once
 constexpr Duration kFirstPause = 5 * kMillisecond, kMaxPause = 80 * kMillisecond;  // between two dials
+constexpr Duration kAcceptPause = 20 * kMillisecond;    // where no descriptor was left
 constexpr Duration kDialPatience = 250 * kMillisecond;  // with a dial that nobody answers
 
 }  // namespace
@@ -19,6 +20,7 @@ constexpr Duration kDialPatience = 250 * kMillisecond;  // with a dial that nobo
 TcpTransport::TcpTransport(EventLoop& loop, const TcpTransportOptions& options)
     : loop_(loop),
       options_(options),
+      interface_(interface_index(options.local.interface)),
       listening_(listen_on(options.local, options.port)),
       port_(port_of(listening_)) {}
 
@@ -53,7 +55,21 @@ void TcpTransport::restart(std::uint32_t incarnation, Time now) {
   if (incarnation <= hello_.incarnation)
     throw std::logic_error("connections were in incarnation " + std::to_string(hello_.incarnation) +
                            " before they are to restart as " + std::to_string(incarnation));
+  follow_interface();
   join(incarnation, now);
+}
+
+/// Only now: while the rail is not in use, nobody is to be heard. Who dials before is refused, and tries
+/// again.
+void TcpTransport::follow_interface() {
+  const unsigned index = interface_index(options_.local.interface);
+  if (index == interface_) return;
+  Socket socket = listen_on(options_.local, port_);
+  loop_.unwatch(listening_.fd());
+  loop_.watch(socket.fd(), EPOLLIN, *this);
+  listening_ = std::move(socket);
+  interface_ = index;
+  for (auto& parked : parked_) parked.reset();  // came by the old one
 }
 
 void TcpTransport::join(std::uint32_t incarnation, Time now) {
@@ -104,7 +120,13 @@ void TcpTransport::try_again(int peer, const std::string& message, Time now) {
 }
 
 void TcpTransport::on_ready(std::uint32_t, Time now) {
-  while (Socket socket = accept_from(listening_)) {
+  for (;;) {
+    auto [socket, exhausted] = accept_from(listening_);
+    if (exhausted) {  // the listener would stay readable, and the loop never sleep
+      accept_again_at_ = now + kAcceptPause;
+      loop_.rewatch(listening_.fd(), 0, *this);
+    }
+    if (!socket) return;
     if (handshakes_.size() >= members_.size() + kSpareHandshakes) {
       ++strangers_;
       continue;
@@ -210,7 +232,7 @@ void TcpTransport::post_receive(int peer, MutableBytes into, Time now) {
 
 Time TcpTransport::deadline() const {
   if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
-  Time next = kNever;
+  Time next = accept_again_at_;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
   for (const Redial& redial : redials_) next = std::min(next, redial.at);
   for (const auto& connection : connections_) {
@@ -221,6 +243,10 @@ Time TcpTransport::deadline() const {
 
 void TcpTransport::expire(Time now) {
   halted_.clear();
+  if (accept_again_at_ <= now) {
+    accept_again_at_ = kNever;
+    loop_.rewatch(listening_.fd(), EPOLLIN, *this);
+  }
   const auto late = [now](const auto& handshake) { return handshake->deadline() <= now; };
   for (auto found = handshakes_.begin();
        (found = std::find_if(handshakes_.begin(), handshakes_.end(), late)) != handshakes_.end();) {

@@ -88,6 +88,7 @@ class TcpTransport final : public Transport,
     std::uint32_t incarnation;
   };
 
+  void follow_interface();
   void join(std::uint32_t incarnation, Time now);
   void dial_peer(int peer, Time now);
   void try_again(int peer, const std::string& message, Time now);
@@ -103,6 +104,7 @@ class TcpTransport final : public Transport,
 
   EventLoop& loop_;
   const TcpTransportOptions options_;
+  unsigned interface_;  // its index, when `listening_` was bound to it
   Socket listening_;
   const std::uint16_t port_;
   TransportListener* listener_ = nullptr;
@@ -115,6 +117,7 @@ class TcpTransport final : public Transport,
   std::vector<std::unique_ptr<TcpConnection>> halted_;       // one of them may be what `halt` was called from
   RailStats past_{};                                         // of connections that are no more
   std::uint64_t strangers_ = 0;
+  Time accept_again_at_ = kNever;
   bool running_ = false;  // not before `connect` or `restart`, nor after `halt`
   bool joined_ = false;
   bool failed_ = false;

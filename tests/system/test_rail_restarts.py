@@ -29,13 +29,14 @@ class Apart:
     """Stands for Rails, with each rank's on a loop of its own that runs in its namespace: there it dials."""
 
     def __init__(self, hosts: Hosts) -> None:
+        """`hosts` are anything with namespaces by rank."""
         self.hosts = hosts
-        self.each = [Rails(RANKS) for _ in range(RANKS)]
+        self.each = [Rails(len(hosts.namespaces)) for _ in hosts.namespaces]
 
     def turn(self, longest_s: float) -> None:
-        for rank in range(RANKS):
+        for rank, rails in enumerate(self.each):
             with inside(self.hosts.namespaces[rank]):
-                self.each[rank].turn(min(longest_s, TURN_S))
+                rails.turn(min(longest_s, TURN_S))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(rank: int, *arguments: object) -> Any:

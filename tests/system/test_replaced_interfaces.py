@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interfaces that are deleted and made anew under their names: whoever was bound to the old one follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
+from protocol.rail_world import TOKEN, World
+from system.namespaces import inside, ip, namespace, path_of
+from system.plane_network import PlaneNetwork, plane_network
+from system.steady_calls import steady_calls
+from system.test_rail_restarts import Apart
+
+from railweave._native.rails import Rails
+from railweave.topologies.faults import Step, Tool
+from railweave.topologies.model import Nic
+from railweave.topologies.namespaces import BRIDGE, interface_of_port
+
+RAILS = ("tcp", "rdma")
+EQUAL = {"tcp": 1, "rdma": 1}
+RANKS, HARMED = 3, 1
+OTHER_MAC = "02:00:00:aa:bb:cc"
+
+
+@pytest.fixture
+def network() -> Iterator[PlaneNetwork]:
+    """Hosts that ask who has an address, as on a network that nobody has written down."""
+    with plane_network(RANKS, RAILS) as made:
+        for rank, host in enumerate(made.topology.hosts):
+            lines = [f"neighbour flush dev {nic.interface} nud permanent" for nic in nics(made, rank)]
+            made.do([Step(host, Tool.IP, "\n".join(lines) + "\n")])
+        yield made
+
+
+def nics(network: PlaneNetwork, rank: int) -> list[Nic]:
+    host = network.topology.hosts[rank]
+    return [nic for plane in network.topology.planes for nic in plane.nics if nic.host == host]
+
+
+def delete(network: PlaneNetwork, nic: Nic) -> None:
+    network.do([Step(nic.host, Tool.IP, f"link delete {nic.interface}\n")])
+
+
+def make_anew(network: PlaneNetwork, nic: Nic, mac: str) -> None:
+    port = interface_of_port(nic.switch, nic.port)
+    host = network.at(network.topology.hosts.index(nic.host))
+    network.do(
+        [
+            Step(
+                nic.switch,
+                Tool.IP,
+                f"link add {port} type veth peer name {nic.interface} address {mac} netns {path_of(host)}\n"
+                f"link set {port} master {BRIDGE} up\n",
+            ),
+            Step(
+                nic.host,
+                Tool.IP,
+                f"link set {nic.interface} up\naddress add {nic.address}/24 dev {nic.interface}\n",
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize("same_mac", [True, False], ids=["same MAC", "another MAC"])
+@pytest.mark.parametrize("rail", RAILS)
+def test_a_rail_whose_interface_is_replaced_is_readmitted(
+    network: PlaneNetwork, rail: str, same_mac: bool
+) -> None:
+    """With its heartbeats, its listener and its peers' way to it."""
+    place = RAILS.index(rail)
+    nic = nics(network, HARMED)[place]
+    with steady_calls(network, shares=EQUAL) as calls:
+        calls.rounds(2)
+        delete(network, nic)
+        calls.all_see(rail, ("down", "recovering"))
+        make_anew(network, nic, nic.mac if same_mac else OTHER_MAC)
+        calls.all_see(rail, ("up",))
+        calls.used_again(rail)
+
+
+def test_a_rail_whose_interface_is_replaced_on_all_hosts_is_readmitted(network: PlaneNetwork) -> None:
+    """Nobody's MAC is what it was when the ranks met."""
+    replaced = [nics(network, rank)[RAILS.index("rdma")] for rank in range(RANKS)]
+    with steady_calls(network, shares=EQUAL) as calls:
+        calls.rounds(2)
+        for nic in replaced:
+            delete(network, nic)
+        calls.all_see("rdma", ("down", "recovering"))
+        for number, nic in enumerate(replaced):
+            make_anew(network, nic, f"02:00:00:aa:00:{number:02x}")
+        calls.all_see("rdma", ("up",))
+        calls.used_again("rdma")
+
+
+# ---------------------------------------------------------------- in-network
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two hosts on a bridge, in whose namespace the model switch runs."""
+
+    namespaces: tuple[int, ...]
+    switch: int
+
+    def address(self, rank: int) -> str:
+        return f"10.4.0.{rank + 1}"
+
+    def lay(self, rank: int) -> None:
+        with inside(self.switch):
+            peer = ("peer", "name", "eth0", "netns", path_of(self.namespaces[rank]))
+            ip("link", "add", f"port{rank}", "type", "veth", *peer)
+            ip("link", "set", f"port{rank}", "master", "bridge", "up")
+        with inside(self.namespaces[rank]):
+            ip("address", "add", f"{self.address(rank)}/24", "dev", "eth0")
+            ip("link", "set", "eth0", "up")
+
+
+SWITCH_ADDRESS = "10.4.0.100"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with ExitStack() as stack:
+        switch = stack.enter_context(namespace())
+        made = Place((stack.enter_context(namespace()), stack.enter_context(namespace())), switch)
+        with inside(switch):
+            ip("link", "add", "bridge", "type", "bridge")
+            ip("address", "add", f"{SWITCH_ADDRESS}/24", "dev", "bridge")
+            ip("link", "set", "bridge", "up")
+        for rank in range(2):
+            made.lay(rank)
+        yield made
+
+
+def test_an_in_network_rail_follows_its_interface(place: Place) -> None:
+    """Its socket to the switch and the listener of its control; the switch knows it by its old port."""
+    with inside(place.switch):
+        switch = LoopbackSwitch(SWITCH_ADDRESS, hosts=2)
+    try:
+        world = World(2, cast(Rails, Apart(place)), counts=(1, 100, 10_000))
+        members = [
+            (place.address(rank), world.rails.open_ina(rank, place.address(rank), "eth0"))
+            for rank in range(2)
+        ]
+        for rank in range(2):
+            world.rails.attach(rank, [(GROUP, SWITCH_ADDRESS)], SLOTS, LANES)
+            world.rails.connect_tcp(rank, TOKEN, members)
+        world.run(world.all_ready)
+        slices = world.new_slices()
+        for rank in range(2):
+            world.start(rank, slices)
+        world.finish(slices)
+        senders = dict(switch.children)
+        for rank in range(2):
+            world.halt(rank)
+        with inside(place.namespaces[1]):
+            ip("link", "delete", "eth0")
+        with pytest.raises(RuntimeError, match="eth0"):
+            world.rails.restart(1, 1, world.greatest_marks())
+        place.lay(1)
+        again = world.new_slices()
+        world.restart(2, again, world.greatest_marks())
+        world.finish(again)
+        assert switch.children == senders
+    finally:
+        switch.close()
