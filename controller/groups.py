@@ -110,8 +110,7 @@ class Groups:
             for other in forming.requests.values():
                 requests.agree(other, request)
         except InvalidRequest as error:
-            del self._forming[request.job]
-            forming.fail(error)
+            self._fail(forming, error)
             raise
         forming.requests[request.rank] = request
         return forming
@@ -119,7 +118,7 @@ class Groups:
     def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
         """A rank does not wait any longer: others may still come, unless the group is being made."""
         if not forming.missing:
-            forming.fail(Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
+            self._fail(forming, Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
         forming.requests.pop(request.rank, None)
         if not forming.requests and self._forming.get(forming.job) is forming:
             del self._forming[forming.job]
@@ -138,16 +137,20 @@ class Groups:
             if not forming.done.done():
                 self._start(group)
                 forming.done.set_result(group)
+                del self._forming[forming.job]
                 return
         except RequestError as error:
-            forming.fail(error)
+            self._fail(forming, error)
         except Exception as error:
             LOG.exception("forming job %s", forming.job)
-            forming.fail(Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
-        finally:
-            if self._forming.get(forming.job) is forming:
-                del self._forming[forming.job]
+            self._fail(forming, Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
         self._end(group)
+
+    def _fail(self, forming: Forming, error: RequestError) -> None:
+        """Tell all ranks that wait; whoever comes now, or comes again, begins anew."""
+        forming.fail(error)
+        if self._forming.get(forming.job) is forming:
+            del self._forming[forming.job]
 
     async def _place(self, group: Group, rail: pb.RailOffer) -> None:
         try:
@@ -163,10 +166,12 @@ class Groups:
             group.leases[rank] = self._leases[lease.number] = lease
             self._arm(lease)
 
-    def resume(self, number: int, message: pb.Resume, stream: object) -> Lease:
-        """Take a rank of an earlier controller's job in again, under its old lease."""
+    def resume(self, number: int, message: pb.Resume, stream: object, acknowledged: int) -> Lease:
+        """Take a rank of an earlier controller's job in again, under its old lease, after its last event."""
         if not self._resumable or number in self._leases or not 0 < number < 2**63:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        if acknowledged >= 2**63:
+            raise InvalidRequest(f"event {acknowledged}: expected the last one that the rank has had")
         request, claims = resuming.read(message, self.fabric.topology)
         if request.job in self._forming or (
             request.job in self._running and request.job not in self._resuming
@@ -174,8 +179,9 @@ class Groups:
             raise AlreadyJoined(f"job {request.job!r} has been formed anew")
         group, ranks = self._resuming.get(request.job) or self._begin_to_resume(request)
         ranks.present(request, claims)
-        lease = group.leases[request.rank] = self._leases[number] = Lease(number, request.rank, group)
-        lease.attach(stream)
+        lease = Lease(number, request.rank, group, acknowledged)
+        group.leases[request.rank] = self._leases[number] = lease
+        lease.attach(stream, acknowledged)
         if not ranks.missing:
             del self._resuming[request.job]
             for of_tree in ranks.trees():
@@ -229,18 +235,24 @@ class Groups:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
         return lease
 
-    def attach(self, number: int, stream: object) -> Lease:
-        """Let a stream renew a lease from now on."""
+    def attach(self, number: int, stream: object, acknowledged: int) -> Lease:
+        """Let a stream renew a lease from now on; it begins after the last event that the rank has had."""
         lease = self.lease(number)
-        lease.attach(stream)
+        lease.attach(stream, acknowledged)
+        if not lease.group.ended:
+            self.moves.ask_again(lease)
         return lease
 
     def detach(self, lease: Lease, stream: object, reason: str) -> None:
         """A stream has ended; if it was the lease's own, the rank is lost."""
-        if lease.stream is stream:
-            lease.stream = None
+        if lease.stream is not stream:
+            return
+        lease.stream = None
+        if lease.group.ended and not lease.left:  # its last events may have been lost with the stream
+            loop = asyncio.get_running_loop()
+            lease.timer = loop.call_later(self.lease_s, self._leases.pop, lease.number, None)
+        else:
             self.lost(lease, reason)
-            self._leases.pop(lease.number, None)
 
     def leave(self, number: int) -> None:
         """A rank ends its membership in good order; the last one ends the group."""
@@ -249,7 +261,7 @@ class Groups:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
         group = lease.group
         lease.left = True
-        lease.events.put_nowait(None)
+        lease.end()
         if lease.timer:
             lease.timer.cancel()
         if not group.ended:
@@ -281,7 +293,7 @@ class Groups:
             if tree.placed:
                 self.fabric.end(tree.placed.group)
         for lease in group.leases.values():
-            lease.events.put_nowait(None)
+            lease.end()
         self._soon(self._freed({tree.plane for tree in group.trees}))
 
     async def _freed(self, planes: Iterable[str]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,28 +15,53 @@ from railweave.v1 import controller_pb2 as pb
 
 
 class Lease:
-    """A rank's membership: its events until None, and a timer that runs while no stream renews it."""
+    """A rank's membership: what it has not acknowledged yet, and a timer that runs while no stream renews it.
 
-    def __init__(self, number: int, rank: int, group: Group) -> None:
-        """Make a lease that nobody watches yet."""
+    An event that was written into a stream that dies is lost with it, so it is kept until the rank says that
+    it has it; the next stream begins with what is kept.
+    """
+
+    def __init__(self, number: int, rank: int, group: Group, acknowledged: int = 0) -> None:
+        """Make a lease that nobody watches yet; its events are numbered from `acknowledged` + 1."""
         self.number = number
         self.rank = rank
         self.group = group
-        self.events: asyncio.Queue[pb.Event | None] = asyncio.Queue()
+        self.events: asyncio.Queue[pb.Event | None] = asyncio.Queue()  # for the stream, which ends with None
         self.timer: asyncio.TimerHandle | None = None
         self.stream: object | None = None  # the stream that renews it now
         self.left = False
         self.decisions: Sequence[pb.Decision] = ()  # what the rank says of its rails
+        self._kept: deque[pb.Event] = deque()  # not acknowledged
+        self._sequence = acknowledged  # of the last event
+        self._ended = False
 
-    def attach(self, stream: object) -> None:
-        """Let a stream renew the lease from now on; an older one ends, and what it has not said goes over."""
+    def send(self, event: pb.Event) -> None:
+        """Queue an event for the rank."""
+        self._sequence += 1
+        numbered = pb.Event(sequence=self._sequence)
+        numbered.MergeFrom(event)
+        self._kept.append(numbered)
+        self.events.put_nowait(numbered)
+
+    def end(self) -> None:
+        """Let streams end after the last event."""
+        self._ended = True
+        self.events.put_nowait(None)
+
+    def acknowledge(self, sequence: int) -> None:
+        """Keep only what comes after this event: the rank has all before, and it."""
+        while self._kept and self._kept[0].sequence <= sequence:
+            self._kept.popleft()
+
+    def attach(self, stream: object, acknowledged: int) -> None:
+        """Let a stream renew the lease from now on; an older one ends, and what the rank lacks follows."""
         if self.timer:
             self.timer.cancel()
-        if self.stream is not None:
-            old, self.events = self.events, asyncio.Queue()
-            while not old.empty():
-                self.events.put_nowait(old.get_nowait())
-            old.put_nowait(None)
+        self.acknowledge(acknowledged)
+        self.events.put_nowait(None)
+        self.events = asyncio.Queue()
+        for event in (*self._kept, None) if self._ended else self._kept:
+            self.events.put_nowait(event)
         self.stream = stream
 
 
@@ -96,7 +122,7 @@ class Group:
         """Queue an event for every rank that has not left."""
         for lease in self.leases.values():
             if not lease.left:
-                lease.events.put_nowait(event)
+                lease.send(event)
 
 
 class Forming:

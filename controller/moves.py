@@ -105,11 +105,16 @@ class Moves:
         tree.pause = Pause(reason)
         loop = asyncio.get_running_loop()
         tree.pause.timer = loop.call_later(self._deadline_s, self._overdue, group, tree.pause)
-        for rank, lease in group.leases.items():
-            paused = pb.GroupPaused(rail=tree.rail, tree=tree.index, group=tree.numbers[rank], reason=reason)
-            lease.events.put_nowait(pb.Event(group_paused=paused))
+        for lease in group.leases.values():
+            _ask(lease, tree, reason)
         if group.closing:
             self._down(group, tree, tree.pause, f"{reason}, and a rank has left already")
+
+    def ask_again(self, lease: Lease) -> None:
+        """A rank has a new stream: its answers may have been lost with the connection, too."""
+        for tree in lease.group.trees:
+            if tree.pause and lease.rank not in tree.pause.positions:
+                _ask(lease, tree, tree.pause.reason)
 
     def position(self, lease: Lease, number: int, position: int) -> None:
         """A rank says how far it is; the last one's answer sets the tree moving."""
@@ -188,7 +193,7 @@ class Moves:
         for rank, lease in group.leases.items():
             place = self._placement.message(tree, rank)
             moved = pb.GroupMoved(group=old[rank], place=place, resume_from=resume_from)
-            lease.events.put_nowait(pb.Event(group_moved=moved))
+            lease.send(pb.Event(group_moved=moved))
         still_down = any(t.pause and t.pause.down for t in group.trees if t.plane == tree.plane)
         if pause.down and not still_down:
             group.tell(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
@@ -200,3 +205,10 @@ class Moves:
             pause.down = True
             LOG.warning("job %s: plane %s is down: %s", group.job, tree.plane, reason)
             group.tell(pb.Event(plane_down=pb.PlaneDown(plane=tree.plane, reason=reason)))
+
+
+def _ask(lease: Lease, tree: RailTree, reason: str) -> None:
+    """Ask a rank how far it is on a tree that holds still."""
+    number = tree.numbers[lease.rank]
+    paused = pb.GroupPaused(rail=tree.rail, tree=tree.index, group=number, reason=reason)
+    lease.send(pb.Event(group_paused=paused))

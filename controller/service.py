@@ -86,11 +86,11 @@ class ControllerService(pb_grpc.ControllerServicer):
 
     def _attach(self, first: pb.Heartbeat, stream: object) -> Lease:
         try:
-            return self._groups.attach(first.lease, stream)
+            return self._groups.attach(first.lease, stream, first.acknowledged)
         except UnknownLease:
             if not first.HasField("resume"):
                 raise
-            return self._groups.resume(first.lease, first.resume, stream)
+            return self._groups.resume(first.lease, first.resume, stream, first.acknowledged)
 
     async def _renew(self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
         """Read heartbeats until they stop coming; then the rank is lost."""
@@ -98,9 +98,10 @@ class ControllerService(pb_grpc.ControllerServicer):
         try:
             while True:
                 async with asyncio.timeout(self._groups.lease_s):
-                    beat = await anext(heartbeats)
-                if beat.decisions:
-                    lease.decisions = beat.decisions[:MAX_DECISIONS]
+                    heartbeat = await anext(heartbeats)
+                lease.acknowledge(heartbeat.acknowledged)
+                if heartbeat.decisions:
+                    lease.decisions = heartbeat.decisions[:MAX_DECISIONS]
         except TimeoutError:
             reason = f"no heartbeat for {self._groups.lease_s:g} s"
         except (StopAsyncIteration, grpc.RpcError):

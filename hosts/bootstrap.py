@@ -171,6 +171,7 @@ class Membership:
         self._channel = channel
         self._stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         self._lease = response.lease
+        self._acknowledged = 0  # sequence number of the last event that was handled
         self._pause_s = response.lease_s / HEARTBEATS_PER_LEASE
         self._on_event = on_event
         self._decisions = decisions
@@ -237,8 +238,10 @@ class Membership:
             try:
                 for message in self._stub.Watch(self._heartbeats(broken := threading.Event())):
                     pause = FIRST_PAUSE_S
-                    self._note(message)
-                    self._on_event(_event(message))
+                    if message.sequence > self._acknowledged:  # else it came by an earlier stream as well
+                        self._note(message)
+                        self._on_event(_event(message))
+                        self._acknowledged = message.sequence
                 return
             except grpc.RpcError as error:
                 if self._left.is_set():
@@ -278,12 +281,12 @@ class Membership:
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:
         """What the stream sends; gRPC reads it in a thread of its own, which must end with the stream."""
         told: Sequence[Decision] = ()
-        yield pb.Heartbeat(lease=self._lease, resume=self._resume())
+        yield pb.Heartbeat(lease=self._lease, resume=self._resume(), acknowledged=self._acknowledged)
         while not (broken.wait(self._pause_s) or self._left.is_set()):
             decisions = self._decisions()
             changed = [] if decisions == told else _as_many_as_fit(decisions)
             told = decisions
-            yield pb.Heartbeat(lease=self._lease, decisions=changed)
+            yield pb.Heartbeat(lease=self._lease, decisions=changed, acknowledged=self._acknowledged)
 
 
 def _as_many_as_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:

@@ -107,14 +107,16 @@ class LeaveGroupResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("lease", "resume", "decisions")
+    __slots__ = ("lease", "resume", "decisions", "acknowledged")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     lease: int
     resume: Resume
     decisions: _containers.RepeatedCompositeFieldContainer[Decision]
-    def __init__(self, lease: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+    acknowledged: int
+    def __init__(self, lease: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("rail", "collective", "dtype", "op", "size_class", "used", "reason", "detail", "calls")
@@ -205,20 +207,22 @@ class GroupMoved(_message.Message):
     def __init__(self, group: _Optional[int] = ..., place: _Optional[_Union[InaGroup, _Mapping]] = ..., resume_from: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("member_lost", "plane_down", "plane_up", "member_left", "group_paused", "group_moved")
+    __slots__ = ("member_lost", "plane_down", "plane_up", "member_left", "group_paused", "group_moved", "sequence")
     MEMBER_LOST_FIELD_NUMBER: _ClassVar[int]
     PLANE_DOWN_FIELD_NUMBER: _ClassVar[int]
     PLANE_UP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_LEFT_FIELD_NUMBER: _ClassVar[int]
     GROUP_PAUSED_FIELD_NUMBER: _ClassVar[int]
     GROUP_MOVED_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     member_lost: MemberLost
     plane_down: PlaneDown
     plane_up: PlaneUp
     member_left: MemberLeft
     group_paused: GroupPaused
     group_moved: GroupMoved
-    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ..., member_left: _Optional[_Union[MemberLeft, _Mapping]] = ..., group_paused: _Optional[_Union[GroupPaused, _Mapping]] = ..., group_moved: _Optional[_Union[GroupMoved, _Mapping]] = ...) -> None: ...
+    sequence: int
+    def __init__(self, member_lost: _Optional[_Union[MemberLost, _Mapping]] = ..., plane_down: _Optional[_Union[PlaneDown, _Mapping]] = ..., plane_up: _Optional[_Union[PlaneUp, _Mapping]] = ..., member_left: _Optional[_Union[MemberLeft, _Mapping]] = ..., group_paused: _Optional[_Union[GroupPaused, _Mapping]] = ..., group_moved: _Optional[_Union[GroupMoved, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class ReportPositionRequest(_message.Message):
     __slots__ = ("lease", "group", "position")

@@ -95,7 +95,8 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request_iterator, context):
-        """Heartbeats up renew the lease; events come down. A stream that breaks without LeaveGroup is a lost rank.
+        """Heartbeats up renew the lease; events come down. A stream that breaks without LeaveGroup is a lost rank, unless
+        a new one has taken its place: that begins with all events that the rank has not acknowledged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -203,6 +203,72 @@ def test_memberships_outlive_ten_controllers(run) -> None:
     run(body())
 
 
+class Relay:
+    """Between an agent and the controller; it can lose what the controller says, and leave it half open."""
+
+    def __init__(self, port: int) -> None:
+        self.lossy = False
+        self._port = port
+        self._agents: list[asyncio.StreamWriter] = []
+        self._held: list[asyncio.StreamWriter] = []  # to the controller, which notices when one is dropped
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> int:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        down, up = await asyncio.open_connection("127.0.0.1", self._port)
+        self._agents.append(writer)
+        self._held.append(up)
+        self._tasks += [
+            asyncio.create_task(self._pass_on(reader, up, down=False)),
+            asyncio.create_task(self._pass_on(down, writer, down=True)),
+        ]
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, down: bool) -> None:
+        while data := await reader.read(65536):
+            if not (down and self.lossy):
+                writer.write(data)
+
+    def hang_up(self) -> None:
+        """End the connections with the agents; the controller notices nothing."""
+        while self._tasks:
+            self._tasks.pop().cancel()
+        while self._agents:
+            self._agents.pop().close()
+
+
+def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_next_one(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            relay, events = Relay(world.running.port), queue.Queue()
+            ports = [await relay.start(), world.running.port]
+            joins = [asyncio.to_thread(joiner(port, events), rank) for rank, port in enumerate(ports)]
+            memberships = await asyncio.gather(*joins)
+            await world.watched("job", 0, 1)
+            relay.lossy = True
+            await world.switch.restart(lose_state=True)
+            rank, event = await asyncio.to_thread(events.get, timeout=10)
+            assert rank == 1
+            assert isinstance(event, bootstrap.GroupPaused)
+            memberships[1].report_position(event.group, 7)
+            lease = world.running.groups.lease(memberships[0]._lease)
+            await world.settled(lease.events.empty)  # what was to be said has been said, into a void
+            relay.lossy = False
+            relay.hang_up()
+            assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0
+            memberships[0].report_position(event.group, 5)
+            moved = 0
+            while moved < 2:
+                _, event = await asyncio.to_thread(events.get, timeout=10)
+                moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
+            await leave_all(list(memberships))
+            relay.hang_up()
+
+    run(body())
+
+
 def test_leaving_a_controller_that_is_gone_is_quick_and_leaves_no_thread(run) -> None:
     async def body() -> None:
         async with new_world(hosts=1) as world:

@@ -138,6 +138,23 @@ def test_a_rank_that_goes_away_while_waiting_can_come_again(run) -> None:
     run(body())
 
 
+def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            (switch,) = world.running.fabric.switches()
+            async with switch._lock:  # so that the group is not made yet
+                first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
+                await world.waits("job", 0, 1)
+                second.cancel()
+                await refused(first, Status.DEADLINE_EXCEEDED, "rank 1 went away while the group was forming")
+                again = world.stub.JoinGroup(world.request(1, 2))
+                await world.waits("job", 1)
+            answers = [await world.stub.JoinGroup(world.request(0, 2)), await again]
+            assert {len(answer.ina) for answer in answers} == {1}
+
+    run(body())
+
+
 def test_hostile_requests_hurt_nobody(run) -> None:
     async def body() -> None:
         async with new_world() as world:

@@ -123,3 +123,68 @@ def test_a_second_stream_takes_the_first_ones_place(run) -> None:
             assert (await second.event()).member_lost.rank == 1
 
     run(body())
+
+
+def test_what_went_down_with_a_stream_comes_again_with_the_next(run) -> None:
+    """Each stream has got its event, but who knows whether the rank has."""
+
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            one, two = await watched(world, 2)
+            await world.switch.restart(lose_state=True)
+            asked = [await two.paused(9), (await one.event()).group_paused]
+            assert asked[0].group == asked[1].group
+            again = Watcher(world, one.answer)
+            assert (await again.event()).group_paused == asked[1]
+            await again.reports(asked[1].group, 7)
+            while not (event := await again.event()).HasField("group_moved"):
+                assert event.group_paused == asked[1]  # asked again, because its answer may be lost as well
+            assert event.group_moved.resume_from == 7
+            assert (await two.moved()).resume_from == 7
+            last = Watcher(world, one.answer, acknowledged=event.sequence - 1)
+            assert await last.event() == event
+            one.call.cancel()
+            two.call.cancel()
+            assert (await last.event()).member_lost.rank == 1
+
+    run(body())
+
+
+def test_an_answer_that_went_down_with_a_stream_is_asked_for_again(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            one, two = await watched(world, 2)
+            await world.switch.restart(lose_state=True)
+            await two.paused(9)
+            asked = await one.event()
+            again = Watcher(world, one.answer, acknowledged=asked.sequence)
+            await again.paused(7)
+            assert (await again.moved()).resume_from == 7
+
+    run(body())
+
+
+def test_the_last_events_of_a_group_come_again_too(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=2) as world:
+            one, two = await watched(world, 2)
+            two.call.cancel()
+            lost = await one.event()
+            assert lost.member_lost.rank == 1
+            await one.ended()
+            again = Watcher(world, one.answer)
+            assert await again.event() == lost
+            await again.ended()
+
+    run(body())
+
+
+def test_events_that_no_controller_can_have_sent_are_refused(run) -> None:
+    async def body() -> None:
+        async with new_world(hosts=1) as world:
+            resume = pb.Resume(job="job", size=1, rails=world.request(0, 1).rails)
+            liar = Watcher(world, pb.JoinGroupResponse(lease=7), resume, acknowledged=2**64 - 1)
+            with pytest.raises(grpc.aio.AioRpcError, match="event 18446744073709551615: expected the last"):
+                await liar.event()
+
+    run(body())

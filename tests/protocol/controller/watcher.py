@@ -13,12 +13,18 @@ from railweave.v1 import controller_pb2 as pb
 
 
 class Watcher:
-    """A rank that holds its stream; it beats when told to."""
+    """A rank that holds its stream; it sends heartbeats when told to."""
 
-    def __init__(self, world: World, answer: pb.JoinGroupResponse, resume: pb.Resume | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        answer: pb.JoinGroupResponse,
+        resume: pb.Resume | None = None,
+        acknowledged: int = 0,
+    ) -> None:
         self.beats: asyncio.Queue[pb.Heartbeat | None] = asyncio.Queue()
         self.answer, self.lease = answer, answer.lease
-        self.beats.put_nowait(pb.Heartbeat(lease=self.lease, resume=resume))
+        self.beats.put_nowait(pb.Heartbeat(lease=self.lease, resume=resume, acknowledged=acknowledged))
         self.call = world.stub.Watch(self._requests())
         self._stub = world.stub
 
