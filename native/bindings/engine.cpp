@@ -24,6 +24,8 @@ namespace {
 
 using Words = std::vector<std::uint64_t>;
 using RangeTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>;
+using RatePairs = std::vector<std::pair<double, std::uint64_t>>;
+using ReplicaPairs = std::vector<std::pair<std::uint16_t, std::uint16_t>>;
 using Count = std::pair<std::uint64_t, std::uint64_t>;
 
 Bytes as_bytes(const nb::bytes& bytes) {
@@ -95,14 +97,14 @@ Match make_match(Words value, Words mask, const std::vector<RangeTuple>& ranges,
   return match;
 }
 
-std::vector<MeterRate> make_rates(const std::vector<std::pair<double, std::uint64_t>>& rates) {
+std::vector<MeterRate> make_rates(const RatePairs& rates) {
   std::vector<MeterRate> result;
   for (const auto& [tokens, burst] : rates) result.push_back({tokens, burst});
   return result;
 }
 
-std::vector<Replica> make_replicas(const std::vector<std::pair<std::uint16_t, std::uint16_t>>& pairs) {
-  std::vector<Replica> replicas;
+Replicas make_replicas(const ReplicaPairs& pairs) {
+  Replicas replicas;
   for (const auto& [port, instance] : pairs) replicas.push_back({port, instance});
   return replicas;
 }
@@ -130,7 +132,7 @@ nb::list take_traces(Engine& engine) {
 
 /// [(message, [(words, negative)])], and the number of messages that found no room.
 nb::tuple take_log(Engine& engine) {
-  const auto [records, lost] = engine.take_log();
+  const auto [records, lost] = engine.control()->messages.take();
   nb::list list;
   for (const LogRecord& record : records) {
     list.append(nb::make_tuple(record.message, to_python(record.values)));
@@ -179,63 +181,111 @@ void bind_engine(nb::module_& parent) {
           [](Engine& self, std::uint32_t table, Words value, Words mask,
              const std::vector<RangeTuple>& ranges, std::int64_t priority, std::uint32_t action,
              Words parameters) {
-            return self.insert(table, make_match(std::move(value), std::move(mask), ranges, priority), action,
-                               std::move(parameters));
+            Match match = make_match(std::move(value), std::move(mask), ranges, priority);
+            return self.control()->insert(table, std::move(match), action, std::move(parameters));
           },
           "table"_a, "value"_a, "mask"_a, "ranges"_a, "priority"_a, "action"_a, "parameters"_a)
-      .def("modify", &Engine::modify, "table"_a, "handle"_a, "action"_a, "parameters"_a)
-      .def("remove", &Engine::remove, "table"_a, "handle"_a)
-      .def("set_default", &Engine::set_default, "table"_a, "action"_a, "parameters"_a)
-      .def("direct_counter", [](Engine& self, std::uint32_t table,
-                                std::uint64_t handle) { return pair_of(self.direct_counter(table, handle)); })
+      .def(
+          "modify",
+          [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint32_t action,
+             Words parameters) {
+            self.control()->table(table).modify(handle, action, std::move(parameters));
+          },
+          "table"_a, "handle"_a, "action"_a, "parameters"_a)
+      .def(
+          "remove",
+          [](Engine& self, std::uint32_t table, std::uint64_t handle) {
+            self.control()->table(table).remove(handle);
+          },
+          "table"_a, "handle"_a)
+      .def(
+          "set_default",
+          [](Engine& self, std::uint32_t table, std::uint32_t action, Words parameters) {
+            self.control()->table(table).set_default(action, std::move(parameters));
+          },
+          "table"_a, "action"_a, "parameters"_a)
+      .def("direct_counter",
+           [](Engine& self, std::uint32_t table, std::uint64_t handle) {
+             return pair_of(self.control()->table(table).entry(handle).counter);
+           })
       .def("set_direct_counter",
            [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t packets,
-              std::uint64_t bytes) { self.set_direct_counter(table, handle, {packets, bytes}); })
+              std::uint64_t bytes) { self.control()->table(table).entry(handle).counter = {packets, bytes}; })
       .def("set_direct_meter",
-           [](Engine& self, std::uint32_t table, std::uint64_t handle,
-              const std::vector<std::pair<double, std::uint64_t>>& rates) {
-             self.set_direct_meter(table, handle, make_rates(rates));
+           [](Engine& self, std::uint32_t table, std::uint64_t handle, const RatePairs& rates) {
+             self.control()->set_direct_meter(table, handle, make_rates(rates));
            })
-      .def("counter", [](Engine& self, std::uint32_t counter,
-                         std::uint64_t index) { return pair_of(self.counter(counter, index)); })
-      .def("set_counter", [](Engine& self, std::uint32_t counter, std::uint64_t index, std::uint64_t packets,
-                             std::uint64_t bytes) { self.set_counter(counter, index, {packets, bytes}); })
+      .def("counter",
+           [](Engine& self, std::uint32_t counter, std::uint64_t index) {
+             return pair_of(self.control()->cells.counters.at(counter).at(index));
+           })
+      .def("set_counter",
+           [](Engine& self, std::uint32_t counter, std::uint64_t index, std::uint64_t packets,
+              std::uint64_t bytes) {
+             self.control()->cells.counters.at(counter).at(index) = {packets, bytes};
+           })
       .def("set_meter",
-           [](Engine& self, std::uint32_t meter, std::uint64_t index,
-              const std::vector<std::pair<double, std::uint64_t>>& rates) {
-             self.set_meter(meter, index, make_rates(rates));
+           [](Engine& self, std::uint32_t meter, std::uint64_t index, const RatePairs& rates) {
+             const auto state = self.control();
+             state->cells.set_meter(meter, index, make_rates(rates), state->now_us);
            })
-      .def("read_register", &Engine::read_register, "array"_a, "index"_a)
-      .def("write_register", [](Engine& self, std::uint32_t array, std::uint64_t index,
-                                const Words& words) { self.write_register(array, index, words); })
+      .def(
+          "read_register",
+          [](Engine& self, std::uint32_t array, std::uint64_t index) {
+            return self.control()->cells.read_register(array, index);
+          },
+          "array"_a, "index"_a)
+      .def("write_register",
+           [](Engine& self, std::uint32_t array, std::uint64_t index, const Words& words) {
+             self.control()->cells.write_register(array, index, words);
+           })
       .def("set_multicast",
-           [](Engine& self, std::uint32_t group,
-              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas) {
-             self.set_multicast(group, make_replicas(replicas));
+           [](Engine& self, std::uint32_t group, const ReplicaPairs& replicas) {
+             self.control()->replication.set_group(group, make_replicas(replicas));
            })
-      .def("set_clone_session",
-           [](Engine& self, std::uint32_t session,
-              const std::vector<std::pair<std::uint16_t, std::uint16_t>>& replicas,
-              std::uint32_t packet_length) {
-             self.set_clone_session(session, make_replicas(replicas), packet_length);
-           })
+      .def(
+          "set_clone_session",
+          [](Engine& self, std::uint32_t session, const ReplicaPairs& replicas, std::uint32_t packet_length) {
+            self.control()->replication.set_session(session, {make_replicas(replicas), packet_length});
+          })
       .def("set_group",
            [](Engine& self, std::uint32_t table, std::uint32_t group,
               const std::vector<std::pair<std::uint32_t, Words>>& choices) {
              std::vector<Choice> made;
              for (const auto& [action, parameters] : choices) made.push_back({action, parameters});
-             self.set_group(table, group, std::move(made));
+             self.control()->table(table).set_group(group, std::move(made));
            })
-      .def("set_cpu_port", &Engine::set_cpu_port, "port"_a)
-      .def("has_notices", &Engine::has_notices)
-      .def("take_packets", [](Engine& self) { return to_python(self.take_packets()); })
-      .def("take_digests", [](Engine& self) { return to_python(self.take_digests()); })
-      .def("set_idle_timeout", &Engine::set_idle_timeout, "table"_a, "handle"_a, "timeout_us"_a, "now_us"_a)
-      .def("last_hit_us", &Engine::last_hit_us, "table"_a, "handle"_a)
-      .def("expired", &Engine::expired, "table"_a, "now_us"_a)
-      .def("now_us", &Engine::now_us)
-      .def("seed", &Engine::seed, "seed"_a)
-      .def("set_logging", &Engine::set_logging, "on"_a)
+      .def(
+          "set_cpu_port", [](Engine& self, std::uint32_t port) { self.control()->cpu_port = port; }, "port"_a)
+      .def("has_notices",
+           [](Engine& self) {
+             const auto state = self.control();
+             return !state->digests.empty() || !state->packets.empty();
+           })
+      .def("take_packets", [](Engine& self) { return to_python(self.control()->packets.take()); })
+      .def("take_digests", [](Engine& self) { return to_python(self.control()->digests.take()); })
+      .def(
+          "set_idle_timeout",
+          [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t timeout_us,
+             std::uint64_t now_us) {
+            self.control()->table(table).set_idle_timeout(handle, timeout_us, now_us);
+          },
+          "table"_a, "handle"_a, "timeout_us"_a, "now_us"_a)
+      .def("last_hit_us",
+           [](Engine& self, std::uint32_t table, std::uint64_t handle) {
+             return self.control()->table(table).entry(handle).last_hit_us;
+           })
+      .def(
+          "expired",
+          [](Engine& self, std::uint32_t table, std::uint64_t now_us) {
+            return self.control()->table(table).expired(now_us);
+          },
+          "table"_a, "now_us"_a)
+      .def("now_us", [](Engine& self) { return self.control()->now_us; })
+      .def(
+          "seed", [](Engine& self, std::uint64_t seed) { self.control()->random.seed(seed); }, "seed"_a)
+      .def(
+          "set_logging", [](Engine& self, bool on) { self.control()->messages.enabled = on; }, "on"_a)
       .def("take_log", &take_log)
       .def("freeze", &Engine::freeze, nb::call_guard<nb::gil_scoped_release>())
       .def("thaw", &Engine::thaw)
@@ -249,7 +299,7 @@ void bind_engine(nb::module_& parent) {
       .def("stop_trace", &Engine::stop_trace)
       .def("tracing", &Engine::tracing)
       .def("statistics", [](Engine& self) {
-        const Statistics s = self.statistics();
+        const Statistics s = self.control()->statistics;
         nb::dict result;
         result["received"] = s.received;
         result["emitted"] = s.emitted;

@@ -57,12 +57,12 @@ class BitString {
 
 /// The Internet checksum (RFC 1071) of inputs that are whole 16-bit words, read where they stand: a string of
 /// them would be loaded while its parts are still being stored. Nothing if there are others.
-std::optional<std::uint64_t> checksum_in_place(std::span<const InputPlan> inputs, const Pass& pass) {
+std::optional<std::uint64_t> checksum_in_place(std::span<const InputPlan> inputs, const Packet& packet) {
   std::uint64_t sum = 0;  // of words in the host's order, which is swapped once at the end
   for (const InputPlan& input : inputs) {
-    if (input.valid != kNone && pass.phv[input.valid] == std::byte{0}) continue;
+    if (input.valid != kNone && packet.phv[input.valid] == std::byte{0}) continue;
     if (input.kind != InputPlan::kBits || input.offset % 8 != 0 || input.width % 16 != 0) return std::nullopt;
-    const std::byte* at = &pass.phv[input.offset / 8];
+    const std::byte* at = &packet.phv[input.offset / 8];
     std::uint32_t left = input.width / 16;
     for (; left >= 2; left -= 2, at += 4) {
       std::uint32_t words;
@@ -81,19 +81,19 @@ std::optional<std::uint64_t> checksum_in_place(std::span<const InputPlan> inputs
 
 }  // namespace
 
-void gather(const Plan& plan, std::span<const InputPlan> inputs, const Pass& pass,
+void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& packet,
             std::vector<std::byte>& buffer) {
   BitString bits(buffer);
   bool with_payload = false;
   for (const InputPlan& input : inputs) {
-    if (input.valid != kNone && pass.phv[input.valid] == std::byte{0}) continue;
+    if (input.valid != kNone && packet.phv[input.valid] == std::byte{0}) continue;
     switch (input.kind) {
       case InputPlan::kBits:
-        bits.append(pass.phv.data(), input.offset, input.width);
+        bits.append(packet.phv.data(), input.offset, input.width);
         break;
       case InputPlan::kNative: {
         std::uint64_t value = 0;
-        std::memcpy(&value, &pass.phv[input.offset], input.width <= 32 ? 4 : 8);
+        std::memcpy(&value, &packet.phv[input.offset], input.width <= 32 ? 4 : 8);
         bits.append(value, input.width);
         break;
       }
@@ -102,8 +102,8 @@ void gather(const Plan& plan, std::span<const InputPlan> inputs, const Pass& pas
         break;
       case InputPlan::kVariable: {
         const VariablePlan& variable = plan.variables[input.offset];
-        bits.append(&pass.phv[variable.offset + VariablePlan::kLengthBytes], 0,
-                    8ull * variable_length(pass, variable));
+        bits.append(&packet.phv[variable.offset + VariablePlan::kLengthBytes], 0,
+                    8ull * variable_length(packet, variable));
         break;
       }
       case InputPlan::kPayload:
@@ -111,16 +111,16 @@ void gather(const Plan& plan, std::span<const InputPlan> inputs, const Pass& pas
         break;
     }
   }
-  if (with_payload) bits.append_payload(pass.payload_left());
+  if (with_payload) bits.append_payload(packet.payload_left());
 }
 
-std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Pass& pass,
+std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Packet& packet,
                         std::vector<std::byte>& buffer) {
   const auto algorithm = static_cast<Algorithm>(calculation.algorithm);
   if (algorithm == Algorithm::csum16) {
-    if (const auto checksum = checksum_in_place(calculation.inputs, pass)) return *checksum;
+    if (const auto checksum = checksum_in_place(calculation.inputs, packet)) return *checksum;
   }
-  gather(plan, calculation.inputs, pass, buffer);
+  gather(plan, calculation.inputs, packet, buffer);
   return compute(algorithm, buffer);
 }
 

@@ -2,6 +2,7 @@
 // Entries of match tables.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -32,6 +33,16 @@ struct Match {
   std::vector<KeyRange> ranges;
   std::int64_t priority = 0;  // greater wins; of an LPM table: the prefix length
 };
+
+/// Of the masked words of a key.
+inline std::uint64_t hash_key(const std::uint64_t* key, const std::uint64_t* mask, std::size_t words) {
+  std::uint64_t hash = 0x9e3779b97f4a7c15;
+  for (std::size_t i = 0; i < words; ++i) {
+    hash = (hash ^ (key[i] & mask[i])) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
 
 /// An action with its parameters, padded with zeros to the plan's parameter_words.
 struct Choice {

@@ -5,39 +5,39 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/pass.hpp"
+#include "engine/packet.hpp"
 #include "engine/plan.hpp"
 
 namespace railweave::engine {
 
 /// Bytes that the header takes in a packet, whether it is valid or not.
-std::size_t header_size(const Plan& plan, const Pass& pass, const HeaderPlan& header);
+std::size_t header_size(const Plan& plan, const Packet& packet, const HeaderPlan& header);
 
 /// Fills a header with a variable field of `bits` bits from the packet. kNoError: done.
-CoreError extract_variable(const Plan& plan, Pass& pass, const HeaderPlan& header, std::uint64_t bits);
+CoreError extract_variable(const Plan& plan, Packet& packet, const HeaderPlan& header, std::uint64_t bits);
 
 /// Writes a header with a variable field as it is in packets; gives the number of bytes.
-std::size_t emit_variable(const Plan& plan, const Pass& pass, const HeaderPlan& header, std::byte* to);
+std::size_t emit_variable(const Plan& plan, const Packet& packet, const HeaderPlan& header, std::byte* to);
 
 /// to = from: contents only if `from` is valid.
-void copy_header(const Plan& plan, Pass& pass, const HeaderPlan& to, const HeaderPlan& from);
+void copy_header(const Plan& plan, Packet& packet, const HeaderPlan& to, const HeaderPlan& from);
 
 /// Makes an invalid header valid, with all fields 0. (A variable field keeps its length, as in BMv2.)
-void add_header(const Plan& plan, Pass& pass, const HeaderPlan& header);
+void add_header(const Plan& plan, Packet& packet, const HeaderPlan& header);
 
 /// As BMv2 compares: an invalid header equals none, and leading zeros of variable fields do not count.
-bool equal_headers(const Plan& plan, const Pass& pass, const HeaderPlan& a, const HeaderPlan& b);
+bool equal_headers(const Plan& plan, const Packet& packet, const HeaderPlan& a, const HeaderPlan& b);
 
 /// Moves the elements of a stack by `count`, to higher or to lower indexes.
-void push(const Plan& plan, Pass& pass, const StackPlan& stack, std::uint64_t count);
-void pop(const Plan& plan, Pass& pass, const StackPlan& stack, std::uint64_t count);
+void push(const Plan& plan, Packet& packet, const StackPlan& stack, std::uint64_t count);
+void pop(const Plan& plan, Packet& packet, const StackPlan& stack, std::uint64_t count);
 
 /// to = from, with the count of extracted elements.
-void copy_stack(const Plan& plan, Pass& pass, const StackPlan& to, const StackPlan& from);
+void copy_stack(const Plan& plan, Packet& packet, const StackPlan& to, const StackPlan& from);
 
 /// Length of a variable field in bytes; its contents; to = from.
-std::uint32_t variable_length(const Pass& pass, const VariablePlan& variable);
-const unsigned char* variable_bytes(const Pass& pass, const VariablePlan& variable);
-void copy_variable(Pass& pass, const VariablePlan& to, const VariablePlan& from);
+std::uint32_t variable_length(const Packet& packet, const VariablePlan& variable);
+const unsigned char* variable_bytes(const Packet& packet, const VariablePlan& variable);
+void copy_variable(Packet& packet, const VariablePlan& to, const VariablePlan& from);
 
 }  // namespace railweave::engine

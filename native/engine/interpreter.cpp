@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/interpreter.hpp"
-
 #include <algorithm>
 #include <cstring>
 
 #include "engine/calculation.hpp"
-#include "engine/engine.hpp"
 #include "engine/headers.hpp"
-#include "engine/lanes.hpp"
-#include "engine/pass.hpp"
+#include "engine/machine.hpp"
+#include "engine/vectors.hpp"
 #include "engine/wide.hpp"
 
 namespace railweave::engine {
@@ -45,46 +42,45 @@ std::uint64_t saturate_signed(std::uint64_t value, std::uint32_t width) {
   return static_cast<std::uint64_t>(std::clamp(as_signed(value), -top - 1, top));
 }
 
-bool extract_fixed(Pass& pass, const HeaderPlan& header) {
-  const std::size_t left = pass.packet.size() - pass.cursor;
+bool extract_fixed(Packet& packet, const HeaderPlan& header) {
+  const std::size_t left = packet.bytes.size() - packet.cursor;
   if (left < header.bytes) return false;
-  const std::byte* from = pass.packet.data() + pass.cursor;
-  std::byte* to = &pass.phv[header.image];
+  const std::byte* from = packet.bytes.data() + packet.cursor;
+  std::byte* to = &packet.phv[header.image];
   if (header.room != 0 && left >= header.room) {
     for (std::uint32_t i = 0; i < header.room; i += 16) std::memcpy(to + i, from + i, 16);
   } else {
     std::memcpy(to, from, header.bytes);
   }
-  pass.byte(header.valid) = 1;
-  pass.cursor += header.bytes;
+  packet.byte(header.valid) = 1;
+  packet.cursor += header.bytes;
   return true;
 }
 
 }  // namespace
 
-// One function on purpose: what every instruction needs shall stay in machine registers, or at least in the
-// first-level cache. Everything that is more than a few lines is called, and what few instructions need lives
-// in the engine.
-bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
-  const Plan& plan = engine.plan_;
-  const Instruction* const code = engine.code_.data();
-  std::uint64_t* const r = engine.registers_.data();
-  std::byte* const phv = pass.phv.data();
-  std::uint64_t* const key = engine.key_.data();
+// One function on purpose: what every instruction needs shall stay in registers of the processor, or at least
+// in the first-level cache. Everything that is more than a few lines is called.
+bool Machine::run(Packet& packet, std::uint32_t pc) {
+  const Plan& plan = plan_;
+  const Instruction* const code = code_.data();
+  std::uint64_t* const r = registers_.data();
+  std::byte* const phv = packet.phv.data();
+  std::uint64_t* const key = key_.data();
   const std::size_t limbs = plan.limbs;
-  engine.frame_ = {nullptr, code, kMaxJumps};
-  auto& [parameters, back, jumps] = engine.frame_;
+  frame_ = {nullptr, code, kMaxJumps};
+  auto& [parameters, back, jumps] = frame_;
 
-  const auto wide = [&engine](std::uint32_t number) {
-    return engine.wides_.data() + number * std::size_t{engine.plan_.limbs};
+  const auto wide = [this](std::uint32_t number) {
+    return wides_.data() + number * std::size_t{plan_.limbs};
   };
-  const auto lane = [&engine](std::uint32_t number) {
-    return engine.vectors_.data() + number * std::size_t{engine.plan_.lanes};
+  const auto vector = [this](std::uint32_t number) {
+    return vectors_.data() + number * std::size_t{plan_.lanes};
   };
-  const auto fail = [&engine, &pass](CoreError error) {
-    pass.error = engine.plan_.errors[static_cast<std::size_t>(error)];
+  const auto fail = [this, &packet](CoreError error) {
+    packet.error = plan_.errors[static_cast<std::size_t>(error)];
   };
-  const auto extract = [&pass](const HeaderPlan& header) { return extract_fixed(pass, header); };
+  const auto extract = [&packet](const HeaderPlan& header) { return extract_fixed(packet, header); };
 
 #define BINARY(name, expression)                       \
   OP(name) {                                           \
@@ -92,10 +88,10 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     r[in->d] = static_cast<std::uint64_t>(expression); \
     NEXT;                                              \
   }
-#define LANES(name, operation)                                                            \
-  OP(name) {                                                                              \
-    lanes::apply(lanes::Binary::operation, lane(in->d), lane(in->a), lane(in->b), in->c); \
-    NEXT;                                                                                 \
+#define VECTOR(name, operation)                                                                     \
+  OP(name) {                                                                                        \
+    vectors::apply(vectors::Binary::operation, vector(in->d), vector(in->a), vector(in->b), in->c); \
+    NEXT;                                                                                           \
   }
 #define COMPARE(name, condition)                    \
   OP(name) {                                        \
@@ -143,7 +139,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   NEXT;
   OP(END) { return true; }
   OP(RET) {
-    if (pass.exited) return true;
+    if (packet.exited) return true;
     GO(back);
     NEXT;
   }
@@ -171,29 +167,28 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     NEXT;
   }
   OP(EXIT) {
-    pass.exited = true;
+    packet.exited = true;
     NEXT;
   }
   OP(TABLE) {
-    Table& table = *engine.tables_[in->a];
-    const TablePlan& shape = table.plan();
+    Table& table = *state_.tables[in->a];
+    const TablePlan& shape = plan.tables[in->a];
     Entry* hit = table.lookup(key);
     if (hit) {
       hit->counter.packets += 1;
-      hit->counter.bytes += pass.ingress_length;
-      if (shape.timeouts) hit->last_hit_us = engine.now_us_;
+      hit->counter.bytes += packet.ingress_length;
+      if (shape.timeouts) hit->last_hit_us = state_.now_us;
       if (shape.meter != kNone) {
-        auto& cell = engine.meters_[shape.meter].at(hit->slot);
-        store<std::uint32_t>(phv + shape.meter_result.offset,
-                             engine.execute_meter(cell, plan.meters[shape.meter], pass.ingress_length) &
-                                 low_bits(shape.meter_result.width));
+        const auto color =
+            state_.cells.execute_meter(shape.meter, hit->slot, packet.ingress_length, state_.now_us);
+        store<std::uint32_t>(phv + shape.meter_result.offset, color & low_bits(shape.meter_result.width));
       }
     }
     const Entry& entry = hit ? *hit : table.fallback();
     std::uint32_t action = entry.action;
     parameters = entry.parameters.data();
     if (action >= kGroup) [[unlikely]] {
-      const Choice* choice = action == kGroup ? engine.choose(table, parameters[0], pass) : nullptr;
+      const Choice* choice = action == kGroup ? choose(table, parameters[0], packet) : nullptr;
       if (choice == nullptr) {  // no default action, or an empty group
         JUMP(hit && shape.hit != kNone ? shape.hit : shape.miss);
         NEXT;
@@ -299,23 +294,23 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
   }
 #include "engine/ops_wide.inc"  // integers of more than 64 bits
   OP(V_LD_BE) {
-    lanes::load_be(lane(in->d), phv + in->a, in->c);
+    vectors::load_be(vector(in->d), phv + in->a, in->c);
     NEXT;
   }
   OP(V_ST_BE) {
-    lanes::store_be(phv + in->a, lane(in->d), in->c);
+    vectors::store_be(phv + in->a, vector(in->d), in->c);
     NEXT;
   }
   OP(V_LD_N) {
-    std::memcpy(lane(in->d), phv + in->a, 4 * std::size_t{in->c});
+    std::memcpy(vector(in->d), phv + in->a, 4 * std::size_t{in->c});
     NEXT;
   }
   OP(V_ST_N) {
-    std::memcpy(phv + in->a, lane(in->d), 4 * std::size_t{in->c});
+    std::memcpy(phv + in->a, vector(in->d), 4 * std::size_t{in->c});
     NEXT;
   }
   OP(V_BCAST) {
-    lanes::broadcast(lane(in->d), static_cast<std::uint32_t>(r[in->a]), in->c);
+    vectors::broadcast(vector(in->d), static_cast<std::uint32_t>(r[in->a]), in->c);
     NEXT;
   }
   OP(V_LD_REG) OP(V_ST_REG) {
@@ -326,61 +321,61 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
       if (in->op == Op::V_LD_REG) JUMP(in->c);
       NEXT;
     }
-    std::uint32_t* cells = engine.banks_[slice.bank].data() + std::size_t{row} * bank.words + slice.word;
+    std::uint32_t* cells = state_.cells.bank(slice.bank, row) + slice.word;
     if (in->op == Op::V_LD_REG) {
-      std::memcpy(lane(in->d), cells, 4 * std::size_t{slice.lanes});
+      std::memcpy(vector(in->d), cells, 4 * std::size_t{slice.lanes});
     } else {
-      std::memcpy(cells, lane(in->d), 4 * std::size_t{slice.lanes});
+      std::memcpy(cells, vector(in->d), 4 * std::size_t{slice.lanes});
     }
     NEXT;
   }
   OP(V_MOV) {
-    std::memmove(lane(in->d), lane(in->a), 4 * std::size_t{in->c});
+    std::memmove(vector(in->d), vector(in->a), 4 * std::size_t{in->c});
     NEXT;
   }
-  LANES(V_ADD, kAdd)
-  LANES(V_SUB, kSub)
-  LANES(V_MUL, kMul)
-  LANES(V_AND, kAnd)
-  LANES(V_OR, kOr)
-  LANES(V_XOR, kXor)
-  LANES(V_EQ, kEq)
-  LANES(V_LTU, kLtU)
-  LANES(V_LTS, kLtS)
-  LANES(V_MINU, kMinU)
-  LANES(V_MAXU, kMaxU)
-  LANES(V_MINS, kMinS)
-  LANES(V_MAXS, kMaxS)
-  LANES(V_ADDUS, kAddUS)
-  LANES(V_SUBUS, kSubUS)
-  LANES(V_ADDSS, kAddSS)
-  LANES(V_SUBSS, kSubSS)
+  VECTOR(V_ADD, kAdd)
+  VECTOR(V_SUB, kSub)
+  VECTOR(V_MUL, kMul)
+  VECTOR(V_AND, kAnd)
+  VECTOR(V_OR, kOr)
+  VECTOR(V_XOR, kXor)
+  VECTOR(V_EQ, kEq)
+  VECTOR(V_LTU, kLtU)
+  VECTOR(V_LTS, kLtS)
+  VECTOR(V_MINU, kMinU)
+  VECTOR(V_MAXU, kMaxU)
+  VECTOR(V_MINS, kMinS)
+  VECTOR(V_MAXS, kMaxS)
+  VECTOR(V_ADDUS, kAddUS)
+  VECTOR(V_SUBUS, kSubUS)
+  VECTOR(V_ADDSS, kAddSS)
+  VECTOR(V_SUBSS, kSubSS)
   OP(V_NOT) {
-    lanes::invert(lane(in->d), lane(in->a), in->c);
+    vectors::invert(vector(in->d), vector(in->a), in->c);
     NEXT;
   }
   OP(V_SHL) {
-    lanes::shift_left(lane(in->d), lane(in->a), in->b & 31, in->c);
+    vectors::shift_left(vector(in->d), vector(in->a), in->b & 31, in->c);
     NEXT;
   }
   OP(V_SHR) {
-    lanes::shift_right(lane(in->d), lane(in->a), in->b & 31, in->c);
+    vectors::shift_right(vector(in->d), vector(in->a), in->b & 31, in->c);
     NEXT;
   }
   OP(V_SAR) {
-    lanes::shift_right_signed(lane(in->d), lane(in->a), in->b & 31, in->c);
+    vectors::shift_right_signed(vector(in->d), vector(in->a), in->b & 31, in->c);
     NEXT;
   }
   OP(V_SELECT) {
-    lanes::select(lane(in->d), lane(in->a), lane(in->b), in->c);
+    vectors::select(vector(in->d), vector(in->a), vector(in->b), in->c);
     NEXT;
   }
   OP(V_LAST) {
-    r[in->d] = in->c ? lane(in->a)[in->c - 1] : 0;
+    r[in->d] = in->c ? vector(in->a)[in->c - 1] : 0;
     NEXT;
   }
-#include "engine/ops_headers.inc"  // headers and the parser
-#include "engine/ops_log.inc"      // messages and assertions
+#include "engine/ops_headers.inc"   // headers and the parser
+#include "engine/ops_messages.inc"  // messages and assertions
   FUSED_LOAD(LD_N32_JZ, load<std::uint32_t>(phv + in->a), if (a == 0) JUMP(in->a))
   FUSED_LOAD(LD_N32_JEQ, load<std::uint32_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_N32_JNE, load<std::uint32_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
@@ -420,7 +415,7 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
       JUMP(in->c);
       NEXT;
     }
-    const std::uint32_t* cell = engine.register_row(array, index);
+    const std::uint32_t* cell = state_.cells.cell(array, index);
     r[in->d] = array.width <= 32 ? cell[0] : cell[0] | std::uint64_t{cell[1]} << 32;
     NEXT;
   }
@@ -428,27 +423,27 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
     const RegisterPlan& array = plan.arrays[in->a];
     const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
     if (index >= array.size) NEXT;
-    std::uint32_t* cell = engine.register_row(array, index);
+    std::uint32_t* cell = state_.cells.cell(array, index);
     const std::uint64_t value = array.width < 64 ? r[in->d] & low_bits(array.width) : r[in->d];
     cell[0] = static_cast<std::uint32_t>(value);
     if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
     NEXT;
   }
   OP(COUNT) {
-    auto& cells = engine.counters_[in->a];
+    auto& cells = state_.cells.counters[in->a];
     const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
     if (index >= cells.size()) NEXT;
     cells[index].packets += 1;
-    cells[index].bytes += pass.ingress_length;
+    cells[index].bytes += packet.ingress_length;
     NEXT;
   }
   OP(METER) {
     const std::uint32_t index = static_cast<std::uint32_t>(r[in->b]);
-    if (index >= engine.meters_[in->a].size()) {
+    if (index >= state_.cells.meters[in->a].size()) {
       JUMP(in->c);
       NEXT;
     }
-    r[in->d] = engine.execute_meter(engine.meters_[in->a][index], plan.meters[in->a], pass.ingress_length);
+    r[in->d] = state_.cells.execute_meter(in->a, index, packet.ingress_length, state_.now_us);
     NEXT;
   }
   OP(RANDOM) {
@@ -457,43 +452,43 @@ bool Interpreter::run(Engine& engine, Pass& pass, std::uint32_t pc) {
       JUMP(in->c);
       NEXT;
     }
-    r[in->d] = std::uniform_int_distribution<std::uint64_t>(low, high)(engine.random_);
+    r[in->d] = std::uniform_int_distribution<std::uint64_t>(low, high)(state_.random);
     NEXT;
   }
   OP(HASH) {
     const std::uint64_t size = r[in->c];
-    const std::uint64_t hash = calculate(plan, plan.calculations[in->a], pass, engine.input_);
+    const std::uint64_t hash = calculate(plan, plan.calculations[in->a], packet, input_);
     r[in->d] = hash % (size ? size : 1) + r[in->b];
     NEXT;
   }
   OP(CHECKSUM) {
-    r[in->d] = calculate(plan, plan.calculations[in->a], pass, engine.input_);
+    r[in->d] = calculate(plan, plan.calculations[in->a], packet, input_);
     NEXT;
   }
   OP(DIGEST) {
-    pass.learn_list = r[in->a] & 0xffff;
+    packet.learn_list = r[in->a] & 0xffff;
     NEXT;
   }
   OP(CLONE) {
-    pass.clone_session = (r[in->a] & 0xffff) | kCloneRequested;
-    pass.clone_fields = r[in->b] & 0xffff;
+    packet.clone_session = (r[in->a] & 0xffff) | kCloneRequested;
+    packet.clone_fields = r[in->b] & 0xffff;
     NEXT;
   }
   OP(RESUBMIT) {
-    pass.resubmit_fields = r[in->a] & 0xffff;
+    packet.resubmit_fields = r[in->a] & 0xffff;
     NEXT;
   }
   OP(RECIRCULATE) {
-    pass.recirculate_fields = r[in->a] & 0xffff;
+    packet.recirculate_fields = r[in->a] & 0xffff;
     NEXT;
   }
   OP(TRUNCATE) {
-    pass.truncate = std::min<std::size_t>(pass.truncate, r[in->a]);
+    packet.truncate = std::min<std::size_t>(packet.truncate, r[in->a]);
     NEXT;
   }
 #undef BINARY
 #undef COMPARE
-#undef LANES
+#undef VECTOR
 #undef LOAD
 #undef BITS
 #undef PARAMETER

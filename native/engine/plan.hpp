@@ -88,6 +88,7 @@ struct StackPlan {
 struct BankPlan {
   std::uint32_t rows;
   std::uint32_t words;  // 32-bit words per row
+  bool operator==(const BankPlan&) const = default;
 };
 
 struct RegisterPlan {
@@ -95,6 +96,7 @@ struct RegisterPlan {
   std::uint32_t word;  // of the first 32-bit word in the row
   std::uint32_t size;
   std::uint32_t width;  // bits; 33..64 take two words, more take one per 32 bits
+  bool operator==(const RegisterPlan&) const = default;
 };
 
 struct SlicePlan {
@@ -107,6 +109,7 @@ struct MeterPlan {
   std::uint32_t size;
   std::uint32_t rates;
   std::uint32_t bytes;  // 1: counts bytes, 0: packets
+  bool operator==(const MeterPlan&) const = default;
 };
 
 enum class MatchKind : std::uint32_t { kExact, kLpm, kTernary };
@@ -173,6 +176,17 @@ struct Plan {
 
   /// Reads and checks; throws InvalidPlan.
   static Plan parse(Bytes bytes);
+
+  /// Whether the program has this field, and reads it.
+  bool uses(Intrinsic field) const { return intrinsics[static_cast<std::size_t>(field)].width != 0; }
+  bool uses_clock() const {
+    return uses(Intrinsic::kIngressTimestamp) || uses(Intrinsic::kEgressTimestamp) ||
+           uses(Intrinsic::kEnqueueTimestamp);
+  }
+  bool uses_backlog() const {
+    return uses(Intrinsic::kEgressTimestamp) || uses(Intrinsic::kEnqueueDepth) ||
+           uses(Intrinsic::kDequeueTimedelta) || uses(Intrinsic::kDequeueDepth);
+  }
 };
 
 }  // namespace railweave::engine

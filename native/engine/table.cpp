@@ -18,24 +18,19 @@ Table::Table(const TablePlan& plan, std::uint32_t parameter_words)
   default_.parameters.resize(parameter_words);
 }
 
-void Table::adopt(const TablePlan& plan, std::uint32_t parameter_words) {
-  plan_ = plan;
-  if (parameter_words <= parameter_words_) return;
-  parameter_words_ = parameter_words;
-  default_.parameters.resize(parameter_words);
-  for (auto& [handle, entry] : entries_) entry->parameters.resize(parameter_words);
+void Table::reserve_parameters(std::uint32_t words) {
+  if (words <= parameter_words_) return;
+  parameter_words_ = words;
+  default_.parameters.resize(words);
+  for (auto& [handle, entry] : entries_) entry->parameters.resize(words);
   for (auto& group : selectors_) {
-    for (Choice& choice : group) choice.parameters.resize(parameter_words);
+    for (Choice& choice : group) choice.parameters.resize(words);
   }
 }
 
-std::uint64_t Table::hash(std::span<const std::uint64_t> key, const std::uint64_t* mask) {
-  std::uint64_t hash = 0x9e3779b97f4a7c15;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    hash = (hash ^ (key[i] & mask[i])) * 0xff51afd7ed558ccd;
-    hash ^= hash >> 32;
-  }
-  return hash;
+/// Where the search for a key begins.
+std::size_t Table::slot_of(const Group& group, const std::uint64_t* key) const {
+  return hash_key(key, group.mask.data(), plan_.words) & (group.slots.size() - 1);
 }
 
 bool Table::matches(const Entry& entry, const std::uint64_t* key) const {
@@ -59,7 +54,7 @@ Entry* Table::scan(const std::uint64_t* key) const {
 
 Entry* Table::find(const Group& group, const std::uint64_t* key) const {
   const std::size_t last = group.slots.size() - 1;
-  for (std::size_t at = hash({key, plan_.words}, group.mask.data()) & last;; at = (at + 1) & last) {
+  for (std::size_t at = slot_of(group, key);; at = (at + 1) & last) {
     Entry* entry = group.slots[at];
     if (!entry || matches(*entry, key)) return entry;
   }
@@ -73,9 +68,9 @@ Entry* Table::lookup(const std::uint64_t* key) {
   return nullptr;
 }
 
-void Table::place(Group& group, Entry* entry) {
+void Table::place(Group& group, Entry* entry) const {
   const std::size_t last = group.slots.size() - 1;
-  std::size_t at = hash(entry->match.value, group.mask.data()) & last;
+  std::size_t at = slot_of(group, entry->match.value.data());
   while (group.slots[at]) at = (at + 1) & last;
   group.slots[at] = entry;
 }
@@ -103,14 +98,14 @@ void Table::remove_from_group(Entry* entry) {
   const auto group = std::find_if(groups_.begin(), groups_.end(),
                                   [&](const Group& other) { return other.mask == entry->match.mask; });
   const std::size_t last = group->slots.size() - 1;
-  std::size_t hole = hash(entry->match.value, group->mask.data()) & last;
+  std::size_t hole = slot_of(*group, entry->match.value.data());
   while (group->slots[hole] != entry) hole = (hole + 1) & last;
   // Close the gap: what probed past it must still be found (Knuth, TAOCP 3, 6.4, algorithm R).
   for (std::size_t at = hole;;) {
     at = (at + 1) & last;
     Entry* other = group->slots[at];
     if (!other) break;
-    const std::size_t home = hash(other->match.value, group->mask.data()) & last;
+    const std::size_t home = slot_of(*group, other->match.value.data());
     if (((at - home) & last) >= ((at - hole) & last)) {
       group->slots[hole] = other;
       hole = at;
@@ -226,6 +221,14 @@ void Table::set_group(std::uint32_t group, std::vector<Choice> choices) {
   }
   if (group >= selectors_.size()) selectors_.resize(group + 1u);
   selectors_[group] = std::move(choices);
+}
+
+void Table::set_idle_timeout(std::uint64_t handle, std::uint64_t timeout_us, std::uint64_t now_us) {
+  if (timeout_us && plan_.timeouts == 0) throw std::invalid_argument("table: no time-outs");
+  Entry& changed = entry(handle);
+  changed.timeout_us = timeout_us;
+  changed.last_hit_us = now_us;
+  changed.reported_us = ~0ull;
 }
 
 std::vector<std::uint64_t> Table::expired(std::uint64_t now_us) {

@@ -21,8 +21,8 @@ class Table {
  public:
   Table(const TablePlan& plan, std::uint32_t parameter_words);
 
-  /// Goes on with another plan of the same table: other code, perhaps more parameter words.
-  void adopt(const TablePlan& plan, std::uint32_t parameter_words);
+  /// Actions get at least this many words of parameters from now on.
+  void reserve_parameters(std::uint32_t words);
 
   /// The entry that matches the key of `plan().words` words, or nullptr.
   Entry* lookup(const std::uint64_t* key);
@@ -41,6 +41,8 @@ class Table {
     return &selectors_[group][hash % selectors_[group].size()];
   }
 
+  /// 0 us: the entry never expires. Throws std::invalid_argument if the table has no idle time-outs.
+  void set_idle_timeout(std::uint64_t handle, std::uint64_t timeout_us, std::uint64_t now_us);
   /// Entries idle for their time-out at `now_us`, each once until it is hit again.
   std::vector<std::uint64_t> expired(std::uint64_t now_us);
 
@@ -65,8 +67,8 @@ class Table {
   void add_ternary(Entry* entry);
   void remove_ternary(Entry* entry);
   void choose_way();
-  static std::uint64_t hash(std::span<const std::uint64_t> key, const std::uint64_t* mask);
-  static void place(Group& group, Entry* entry);
+  std::size_t slot_of(const Group& group, const std::uint64_t* key) const;
+  void place(Group& group, Entry* entry) const;
   void add_to_group(Entry* entry);
   void remove_from_group(Entry* entry);
   void check(std::uint32_t action, std::vector<std::uint64_t>& parameters) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet's way through the program, event by event. While a trace runs, the engine runs another plan of the
-// same program: not fused, and with instructions that tell what they do. Otherwise a trace costs nothing.
+// A packet's way through the program, event by event. Packets that are traced run another plan of the same
+// program: not fused, and with instructions that tell what they do. All others run as ever.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/plan.hpp"
+#include "engine/messages.hpp"
 
 namespace railweave::engine {
-
-/// A number of a message or a trace, least significant word first.
-struct NotedValue {
-  std::vector<std::uint64_t> words;
-  bool negative = false;
-};
 
 // X(name in Python, enumerator): what happened.
 // note: the program's plan says what (`what` is the note's number); lookup: a table (key, handle or 0, action
@@ -73,16 +67,16 @@ class Tracer {
   /// Records `packets` packets, from any port if there is none.
   Tracer(std::optional<std::uint16_t> port, std::uint32_t packets) : port_(port), left_(packets) {}
 
-  /// A packet came in; false: the trace had ended before it.
+  /// A packet comes in: whether it is to be recorded.
   bool begin(std::uint16_t port);
+  bool done() const { return left_ == 0; }
   void note(TraceKind kind, std::uint32_t what, std::vector<NotedValue> values);
-  void note(TraceKind kind, std::uint32_t what, std::initializer_list<std::uint64_t> values = {});
+  void note(TraceKind kind, std::uint32_t what, std::initializer_list<std::uint64_t> values);
   std::vector<PacketTrace> take() { return std::exchange(packets_, {}); }
 
  private:
   std::optional<std::uint16_t> port_;
   std::uint32_t left_;
-  bool recording_ = false;
   std::vector<PacketTrace> packets_;
 };
 

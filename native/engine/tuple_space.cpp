@@ -16,19 +16,10 @@ std::uint64_t next_random(std::uint64_t& state) {
 
 }  // namespace
 
-std::uint64_t TupleSpace::hash(const std::uint64_t* key, const std::uint64_t* mask) const {
-  std::uint64_t hash = 0x9e3779b97f4a7c15;
-  for (std::size_t i = 0; i < words_; ++i) {
-    hash = (hash ^ (key[i] & mask[i])) * 0xff51afd7ed558ccd;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 /// The slot of a masked value, or the empty one where it would go.
 std::size_t TupleSpace::slot_of(const Tuple& tuple, const std::uint64_t* value) const {
   const std::size_t last = tuple.slots.size() - 1;
-  for (std::size_t at = hash(value, tuple.mask) & last;; at = (at + 1) & last) {
+  for (std::size_t at = hash_key(value, tuple.mask, words_) & last;; at = (at + 1) & last) {
     if (tuple.slots[at] == nullptr) return at;
     const std::uint64_t* other = tuple.slots[at]->entry->match.value.data();
     std::uint64_t different = 0;
@@ -159,7 +150,7 @@ void TupleSpace::close_gap(Tuple& tuple, std::size_t hole) const {
     at = (at + 1) & last;
     Node* other = tuple.slots[at];
     if (other == nullptr) return;
-    const std::size_t home = hash(other->entry->match.value.data(), tuple.mask) & last;
+    const std::size_t home = hash_key(other->entry->match.value.data(), tuple.mask, words_) & last;
     if (((at - home) & last) >= ((at - hole) & last)) {
       tuple.slots[hole] = other;
       tuple.slots[at] = nullptr;

@@ -70,7 +70,6 @@ class TupleSpace {
   void rank(Tuple& tuple);
   void unrank(Tuple& tuple);
   std::size_t slot_of(const Tuple& tuple, const std::uint64_t* value) const;
-  std::uint64_t hash(const std::uint64_t* key, const std::uint64_t* mask) const;
   void grow(Tuple& tuple) const;
   void close_gap(Tuple& tuple, std::size_t hole) const;
 

@@ -45,8 +45,9 @@ std::unique_ptr<Engine> engine_of_environment() {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   auto engine = std::make_unique<Engine>(std::as_bytes(std::span(text)));
   for (std::uint16_t number = 1; number < 300; ++number) {  // so that copies are made, too
-    engine->set_multicast(number, {{1, 1}, {2, 2}});
-    engine->set_clone_session(number, {{3, 0}}, number & 64);
+    const auto state = engine->control();
+    state->replication.set_group(number, {{1, 1}, {2, 2}});
+    state->replication.set_session(number, {{{3, 0}}, number & 64u});
   }
   return engine;
 }

@@ -25,7 +25,7 @@ from railweave.switch.lowering.lanes import Fused, Fuser
 from railweave.switch.lowering.layout import Layout
 from railweave.switch.lowering.notes import Note
 from railweave.switch.lowering.parser import ChecksumLowering, ParserLowering, read_calculations
-from railweave.switch.lowering.plan import INTRINSICS, REQUIRED, PlanParts, assemble
+from railweave.switch.lowering.plan import ENGINE_READS, INTRINSICS, REQUIRED, PlanParts, assemble
 from railweave.switch.lowering.read import ExpressionReader, RuntimeParameter
 from railweave.switch.lowering.source import (
     MAX_BITS,
@@ -110,8 +110,6 @@ class _Lowering:
         self.actions = self._actions()
         self.intrinsics = [self.headers.find(*reference) for reference in INTRINSICS]
         self._check_intrinsics()
-        if not mentions([root.get(key) for key in ("actions", "parsers", "field_lists")], "priority"):
-            self.intrinsics[-1] = None  # always 0: nothing to look at
         for item in objects(root, "extern_instances"):
             raise unsupported(f"an extern of type {item.get('type')!r}", item, f"extern {item.get('name')!r}")
 
@@ -242,7 +240,6 @@ class _Lowering:
         for pipeline in pipelines:
             nodes += pipeline.reads()
         read: set[Field] = {member for members in self.field_lists for member in members}
-        read |= {member for member in self.intrinsics if member is not None}
         read |= {what for inputs in self.learn_lists for kind, what in inputs if kind == "sample"}
         for _, inputs in self.calculations:
             read |= {what for kind, what in inputs if kind == "field"}
@@ -299,7 +296,15 @@ class _Lowering:
         leftovers = Leftovers(self.root)
         reader = TableReader(self.expressions, descriptions, self._direct_meters(), self.profiles, leftovers)
         ingress, egress = find_pipelines(self.root, reader)
-        self._fuse(self._fields_read((ingress, egress)))
+        read = self._fields_read((ingress, egress))
+        if not mentions([self.root.get(key) for key in ("actions", "parsers", "field_lists")], "priority"):
+            self.intrinsics[-1] = None  # always 0: nothing to look at
+        # What the engine only tells the program, and the program does not look at, costs nothing.
+        self.intrinsics = [
+            member if member in read or reference in ENGINE_READS else None
+            for reference, member in zip(INTRINSICS, self.intrinsics, strict=True)
+        ]
+        self._fuse(read | {member for member in self.intrinsics if member is not None})
         self.layout.finish(self.headers, list(self.registers.values()))
 
         out = Emitter(self.graph, self.headers, self.layout, notes=self.notes)

@@ -37,6 +37,13 @@ INTRINSICS = (  # in the order of `Intrinsic` in plan.hpp
     ("standard_metadata", "checksum_error"),
     ("intrinsic_metadata", "priority"),
 )
+ENGINE_READS = {
+    ("standard_metadata", "egress_spec"),
+    ("standard_metadata", "instance_type"),
+    ("intrinsic_metadata", "mcast_grp"),
+    ("intrinsic_metadata", "egress_rid"),
+    ("intrinsic_metadata", "priority"),
+}
 REQUIRED = 5  # the first of these, without which simple_switch does not load a program
 
 CORE_ERRORS = ("NoError", "PacketTooShort", "StackOutOfBounds", "HeaderTooShort", "ParserInvalidArgument")

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/lanes.hpp"
+#include "engine/vectors.hpp"
 
 #include <algorithm>
 #include <limits>
 
 #include "core/simd.hpp"
 
-namespace railweave::engine::lanes {
+namespace railweave::engine::vectors {
 namespace {
 
 std::int32_t as_signed(std::uint32_t x) { return static_cast<std::int32_t>(x); }
@@ -124,4 +124,4 @@ RAILWEAVE_SIMD void shift_right_signed(std::uint32_t* to, const std::uint32_t* a
   for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::uint32_t>(as_signed(a[i]) >> count);
 }
 
-}  // namespace railweave::engine::lanes
+}  // namespace railweave::engine::vectors

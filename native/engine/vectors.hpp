@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace railweave::engine::lanes {
+namespace railweave::engine::vectors {
 
 enum class Binary {
   kAdd,
@@ -41,4 +41,4 @@ void shift_left(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::
 void shift_right(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::size_t n);
 void shift_right_signed(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::size_t n);
 
-}  // namespace railweave::engine::lanes
+}  // namespace railweave::engine::vectors

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registers, counters and meters: what packets count into, read and write, besides tables.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/entry.hpp"
+#include "engine/plan.hpp"
+
+namespace railweave::engine {
+
+/// One cell of a meter: BMv2's token buckets. Always green until it is configured.
+class Meter {
+ public:
+  /// The colour of a packet that costs this many tokens: 0 is green, the number of rates is red.
+  std::uint64_t execute(std::uint64_t cost, std::uint64_t now_us);
+  /// Slowest rate first; none: always green.
+  void configure(std::span<const MeterRate> rates, std::uint64_t now_us);
+
+ private:
+  struct Bucket {
+    MeterRate rate;
+    std::uint64_t tokens, last;
+  };
+  std::vector<Bucket> buckets_;  // fastest rate first
+};
+
+class Cells {
+ public:
+  explicit Cells(const Plan& plan);
+
+  // For packets: the caller has checked the indexes, but for those of meters.
+  std::uint32_t* bank(std::uint32_t bank, std::uint32_t row) {
+    return banks_[bank].data() + std::size_t{row} * bank_words_[bank];
+  }
+  std::uint32_t* cell(const RegisterPlan& array, std::uint32_t index) {
+    return bank(array.bank, index) + array.word;
+  }
+  std::uint64_t execute_meter(std::uint32_t meter, std::uint32_t index, std::uint64_t bytes,
+                              std::uint64_t now_us) {
+    return meters[meter].at(index).execute(meter_plans_[meter].bytes ? bytes : 1, now_us);
+  }
+
+  // For the control plane: a wrong number or index throws std::out_of_range, a wrong number of words or rates
+  // std::invalid_argument. A register's value is 64-bit words, least significant first.
+  std::vector<std::uint64_t> read_register(std::uint32_t array, std::uint64_t index);
+  void write_register(std::uint32_t array, std::uint64_t index, std::span<const std::uint64_t> words);
+  void set_meter(std::uint32_t meter, std::uint64_t index, std::span<const MeterRate> rates,
+                 std::uint64_t now_us);
+
+  std::vector<std::vector<CounterValue>> counters;
+  std::vector<std::vector<Meter>> meters;
+
+ private:
+  const RegisterPlan& checked(std::uint32_t array, std::uint64_t index) const;
+
+  std::vector<RegisterPlan> arrays_;
+  std::vector<MeterPlan> meter_plans_;
+  std::vector<std::uint32_t> bank_words_;  // of a row
+  std::vector<std::vector<std::uint32_t>> banks_;
+};
+
+}  // namespace railweave::engine

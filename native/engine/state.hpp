@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a switch remembers from one packet to the next, and what its control plane reads and writes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/cells.hpp"
+#include "engine/messages.hpp"
+#include "engine/notices.hpp"
+#include "engine/plan.hpp"
+#include "engine/replication.hpp"
+#include "engine/table.hpp"
+
+namespace railweave::engine {
+
+inline constexpr std::uint32_t kNoPort = 0x10000;
+
+/// Packets by their fate, since the engine was made.
+struct Statistics {
+  std::uint64_t received = 0;
+  std::uint64_t emitted = 0;
+  std::uint64_t dropped = 0;    // by the program: port 511, or an empty or unknown multicast group
+  std::uint64_t aborted = 0;    // by a limit (size, rounds, steps of the program) or a failed assertion
+  std::uint64_t unnoticed = 0;  // digests and packets to the CPU port that did not fit
+};
+
+struct State {
+  explicit State(const Plan& plan) : cells(plan) {
+    for (const auto& table : plan.tables) {
+      tables.push_back(std::make_unique<Table>(table, plan.parameter_words));
+    }
+  }
+
+  /// Throws std::out_of_range.
+  Table& table(std::uint32_t index) { return *tables.at(index); }
+
+  /// Adds an entry, whose direct meter is not configured; its handle. Throws what Table::insert throws.
+  std::uint64_t insert(std::uint32_t index, Match match, std::uint32_t action,
+                       std::vector<std::uint64_t> parameters) {
+    Table& into = table(index);
+    const std::uint64_t handle = into.insert(std::move(match), action, std::move(parameters));
+    if (const auto meter = into.plan().meter; meter != kNone) {
+      cells.set_meter(meter, into.entry(handle).slot, {}, now_us);
+    }
+    return handle;
+  }
+
+  void set_direct_meter(std::uint32_t index, std::uint64_t handle, std::span<const MeterRate> rates) {
+    Table& of = table(index);
+    if (of.plan().meter == kNone) throw std::invalid_argument("table: no direct meter");
+    cells.set_meter(of.plan().meter, of.entry(handle).slot, rates, now_us);
+  }
+
+  std::vector<std::unique_ptr<Table>> tables;
+  Cells cells;
+  Replication replication;
+  Messages messages;
+  Notices digests, packets;  // for the control plane
+  Statistics statistics;
+  std::mt19937_64 random;
+  std::uint32_t cpu_port = kNoPort;  // what goes there waits in `packets` in place of leaving
+  std::uint64_t now_us = 0;          // the time of the last packet
+  std::uint64_t start_us = 0;        // when the switch started: the program's timestamps count from here
+};
+
+}  // namespace railweave::engine

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What simple_switch does around the pipelines: resubmission, cloning, multicast, recirculation, learning.
+// Its queues become one: copies leave in the order in which BMv2 would have put them into the egress queue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "engine/machine.hpp"
+#include "engine/packet.hpp"
+#include "engine/state.hpp"
+#include "engine/trace.hpp"
+
+namespace railweave::engine {
+
+inline constexpr std::uint16_t kDropPort = 511;
+
+// BMv2 lets a packet recirculate and multiply for ever. Here one received packet ends: what it asks for
+// beyond these bounds is dropped and counted as aborted.
+inline constexpr int kMaxPasses = 4096;                       // through ingress or egress
+inline constexpr int kMaxRounds = 256;                        // resubmissions and recirculations
+inline constexpr std::size_t kMaxHeldBytes = 64u << 20;       // of packets that wait for ingress or egress
+inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, whatever their size
+
+/// What waits to leave by a port.
+struct OutputBacklog {
+  std::uint32_t packets = 0;
+  std::uint64_t wait_us = 0;  // until what is sent now would leave
+};
+
+/// Where packets go that leave the switch.
+struct OutputSink {
+  virtual ~OutputSink() = default;
+  /// `packet` is valid during the call only.
+  virtual void emit(std::uint16_t port, Bytes packet) = 0;
+  /// A digest or a packet for the control plane waits in the engine.
+  virtual void noticed() {}
+  virtual OutputBacklog backlog(std::uint16_t) const { return {}; }
+};
+
+class TrafficManager {
+ public:
+  TrafficManager(State& state, std::size_t phv_bytes);
+
+  /// Runs one packet to its end: everything that leaves is emitted before the call returns.
+  void process(Machine& machine, std::uint16_t port, Bytes bytes, OutputSink& sink);
+
+ private:
+  /// A packet in the egress queue; without replicas it goes to `port`.
+  struct Departure {
+    std::unique_ptr<Packet> packet;
+    std::span<const Replica> replicas;
+    std::uint16_t port = 0;
+  };
+  struct Recirculated {
+    std::unique_ptr<Packet> packet;
+    std::vector<std::byte> bytes;
+  };
+
+  void drop(Reason reason);
+  void abort(Reason reason);
+  bool spend_pass();
+  bool spend_round();
+
+  void ingress(Packet& packet);
+  bool resubmit(Packet& packet, std::uint64_t received_length);
+  void multicast(Packet& packet, std::uint64_t group);
+  void depart(Packet& packet, std::span<const Replica> replicas, std::uint16_t port);
+  void hold(const Packet& packet, std::span<const Replica> replicas, std::uint16_t port);
+  void drain();
+  void send_copies(Packet& packet, std::span<const Replica> replicas, std::uint16_t port);
+  const CloneSession* session(const Packet& packet);
+  void clone_ingress(const Packet& packet);
+  void clone_egress(const Packet& packet);
+  void learn(const Packet& packet);
+  void egress(Packet& packet, std::uint16_t port);
+  void note_queueing(Packet& packet, std::uint16_t port);
+  void recirculate(const Packet& packet, Bytes bytes);
+  void emit(std::uint16_t port, Bytes bytes);
+  void notify(Notices& notices, std::uint32_t list, Bytes bytes);
+
+  std::unique_ptr<Packet> take_packet();
+  void give_packet(std::unique_ptr<Packet> packet) { free_.push_back(std::move(packet)); }
+  void start(Packet& packet) const;
+  void keep_fields(const Packet& from, Packet& to, std::uint64_t list, std::uint64_t instance_type) const;
+  void set(Packet& packet, Intrinsic field, std::uint64_t value) const;
+  std::uint64_t get(const Packet& packet, Intrinsic field) const;
+
+  State& state_;
+  std::size_t phv_bytes_, held_limit_;
+  // Of the packet at hand.
+  Machine* machine_ = nullptr;
+  OutputSink* sink_ = nullptr;
+  int passes_left_ = 0, rounds_left_ = 0;
+  // Memory that is kept, so that no packet allocates.
+  std::vector<std::unique_ptr<Packet>> free_;
+  std::unique_ptr<Packet> arrival_;
+  std::vector<Departure> departures_;  // first in, first out, from `next_departure_` on
+  std::size_t next_departure_ = 0;
+  std::vector<Recirculated> recirculated_;
+  std::size_t recirculated_first_ = 0, recirculated_end_ = 0, recirculated_bytes_ = 0;
+};
+
+}  // namespace railweave::engine
