@@ -43,9 +43,12 @@ nb::list to_python(const std::deque<Notices::Item>& items) {
 
 Count pair_of(CounterValue value) { return {value.packets, value.bytes}; }
 
-/// Keeps what leaves, for tests and simulations.
+/// Keeps what leaves, for tests and simulations; every port has the same backlog.
 struct Collector : OutputSink {
+  OutputBacklog waiting;
   std::vector<std::pair<std::uint16_t, std::vector<std::byte>>> packets;
+  explicit Collector(OutputBacklog backlog) : waiting(backlog) {}
+  OutputBacklog backlog(std::uint16_t) const override { return waiting; }
   void emit(std::uint16_t port, Bytes packet) override {
     packets.emplace_back(port, std::vector<std::byte>(packet.begin(), packet.end()));
   }
@@ -57,8 +60,9 @@ struct Counter : OutputSink {
   void emit(std::uint16_t, Bytes) override { ++packets; }
 };
 
-nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us) {
-  Collector out;
+nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us,
+                std::pair<std::uint32_t, std::uint64_t> backlog) {
+  Collector out({backlog.first, backlog.second});
   {
     const nb::gil_scoped_release unlocked;  // a thread that has frozen the engine needs it to go on
     const auto guard = engine.traffic();
@@ -174,7 +178,8 @@ void bind_engine(nb::module_& parent) {
       .def(
           "__init__", [](Engine* self, const nb::bytes& plan) { new (self) Engine(as_bytes(plan)); },
           "plan"_a)
-      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0)
+      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0,
+           "backlog"_a = std::pair<std::uint32_t, std::uint64_t>())
       .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
       .def(
           "insert",
@@ -281,6 +286,10 @@ void bind_engine(nb::module_& parent) {
             return self.control()->table(table).expired(now_us);
           },
           "table"_a, "now_us"_a)
+      .def(
+          "set_start", [](Engine& self, std::uint64_t now_us) { self.control()->start_us = now_us; },
+          "now_us"_a, "Programs' timestamps count from here")
+      .def("uses_clock", &Engine::uses_clock, "Whether the program looks at the time of each packet")
       .def("now_us", [](Engine& self) { return self.control()->now_us; })
       .def(
           "seed", [](Engine& self, std::uint64_t seed) { self.control()->random.seed(seed); }, "seed"_a)

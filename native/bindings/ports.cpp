@@ -173,6 +173,8 @@ class BoundLink {
   nb::object deadline() const {
     return link_.deadline() == kNever ? nb::none() : nb::object(nb::int_(link_.deadline()));
   }
+  /// Packets that wait for their turn, and how long one that comes now would.
+  std::pair<std::size_t, Duration> backlog(Time now) const { return {link_.backlog(now), link_.wait(now)}; }
   nb::dict counts() const { return to_python(link_.counts()); }
 
  private:
@@ -216,6 +218,8 @@ void bind_ports(nb::module_& module) {
       .def("push", &BoundLink::push, nb::arg("packet"), nb::arg("now"))
       .def("pop", &BoundLink::pop, nb::arg("now"), "The next packet that is due, or None")
       .def("deadline", &BoundLink::deadline, "When there will be one, or None")
+      .def("backlog", &BoundLink::backlog, nb::arg("now"),
+           "Packets that wait for the link's rate, and how long one that comes now would")
       .def("counts", &BoundLink::counts);
   m.def("cut", &cut, nb::arg("frame"), nb::arg("offload"),
         "The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood");

@@ -107,4 +107,10 @@ Time ImpairedLink::deadline() const {
   return first;
 }
 
+std::size_t ImpairedLink::backlog(Time now) const {
+  const auto first = std::partition_point(
+      queue_.begin(), queue_.end(), [&](const Waiting& one) { return one.due - impairment_.delay <= now; });
+  return static_cast<std::size_t>(queue_.end() - first);
+}
+
 }  // namespace railweave::ports

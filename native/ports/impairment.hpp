@@ -3,6 +3,7 @@
 // and the time go in, packets and a deadline come out.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -48,6 +49,11 @@ class ImpairedLink {
 
   /// When `pop` will have the next packet.
   Time deadline() const;
+
+  /// Packets that wait for their turn at the link's rate.
+  std::size_t backlog(Time now) const;
+  /// How long a packet that comes now would wait for its turn.
+  Duration wait(Time now) const { return std::max<Duration>(free_at_ - kBurst - now, 0); }
 
   const Impairment& impairment() const { return impairment_; }
   const ImpairmentCounts& counts() const { return counts_; }

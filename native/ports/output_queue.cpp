@@ -33,6 +33,7 @@ bool OutputQueue::push(Bytes packet) {
     used_ += payload.size();
     frames_.back().size += payload.size();
     frames_.back().packets += 1;
+    ++packets_;
     return true;
   }
   if (frames_.size() == frames_.capacity()) return false;
@@ -43,6 +44,7 @@ bool OutputQueue::push(Bytes packet) {
   used_ += frame.size;
   frames_.push_back(frame);
   run_.start(packet);
+  ++packets_;
   return true;
 }
 
@@ -63,7 +65,7 @@ std::span<const OutputFrame> OutputQueue::frames() {
 }
 
 void OutputQueue::pop(std::size_t count) {
-  first_ += count;
+  for (; count > 0; --count) packets_ -= frames_[first_++].packets;
   if (empty()) {
     first_ = used_ = 0;
     frames_.clear();

@@ -47,6 +47,7 @@ class OutputQueue {
   void pop(std::size_t count);
 
   bool empty() const { return first_ == frames_.size(); }
+  std::uint32_t packets() const { return packets_; }
 
  private:
   void seal_last();
@@ -58,6 +59,7 @@ class OutputQueue {
   std::size_t used_ = 0;
   std::vector<OutputFrame> frames_;
   std::size_t first_ = 0;  // index of the oldest frame
+  std::uint32_t packets_ = 0;
   UdpRun run_;
 };
 

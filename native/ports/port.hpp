@@ -69,6 +69,7 @@ class Port {
   Change refresh();
 
   void emit(Bytes packet);
+  std::uint32_t waiting_packets() const { return queue_.packets(); }
 
   /// What became of a flush: all sent, the socket's buffer is full (it will turn writable), or a queue behind
   /// the socket is (which nobody announces: to be tried again a little later).

@@ -36,7 +36,8 @@ Descriptor checked(int fd, const char* what) {
 }  // namespace
 
 SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits)
-    : epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
+    : start_us_(now_us()),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
       wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       timer_(checked(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd")) {
   for (const auto& [number, name] : interfaces) {
@@ -86,6 +87,7 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
+  if (engine != nullptr) engine->control()->start_us = start_us_;
   engine_ = engine;
   notices_ = notices;
   injected_.clear();  // meant for the one before
@@ -150,6 +152,15 @@ void SwitchPorts::process(Port& port, Bytes packet, std::uint64_t now_us) {
   }
 }
 
+engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number) const {
+  const Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
+  if (port == nullptr) return {};
+  if (!port->out.link) return {port->waiting_packets(), 0};
+  const Time at = now<std::chrono::steady_clock>();
+  return {static_cast<std::uint32_t>(port->out.link->backlog(at)),
+          static_cast<std::uint64_t>(port->out.link->wait(at) / kMicrosecond)};
+}
+
 void SwitchPorts::noticed() {
   const std::uint64_t one = 1;
   if (notices_ >= 0) [[maybe_unused]]
@@ -197,7 +208,8 @@ void SwitchPorts::receive(Port& port) {
   if (count == ReceiveBatch::kFrames) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);
   const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
-  const std::uint64_t now = now_us();
+  std::uint64_t now = now_us();
+  const bool each = engine_ != nullptr && engine_->uses_clock();  // else one time for all is as good
   PortCounters& counters = port.counters;
   for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
     counters.rx_frames.add(1);
@@ -211,6 +223,7 @@ void SwitchPorts::receive(Port& port) {
     while (const auto packet = segments.next()) {
       counters.rx_packets.add(1);
       counters.rx_bytes.add(packet->size());
+      if (each) now = now_us();
       if (port.in.link) [[unlikely]] {
         port.in.link->push(*packet, static_cast<Time>(now) * kMicrosecond);
       } else {

@@ -68,6 +68,7 @@ class SwitchPorts final : private engine::OutputSink {
 
   void emit(std::uint16_t port, Bytes packet) override;
   void noticed() override;
+  engine::OutputBacklog backlog(std::uint16_t port) const override;
   void run();
   void wake() const;
   void run_injected();
@@ -80,6 +81,7 @@ class SwitchPorts final : private engine::OutputSink {
   void handle_links();
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
+  const std::uint64_t start_us_;  // programs' timestamps count from here
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<Port*> by_number_;
   ReceiveBatch batch_;

@@ -125,6 +125,16 @@ def test_rate_is_a_token_bucket_with_a_millisecond_of_burst() -> None:
     assert due == [10 * MS, 11 * MS, 12 * MS, 13 * MS, 14 * MS]
 
 
+def test_what_waits_for_the_rate_is_the_backlog() -> None:
+    bad = link("rate=8M,delay=100ms")  # 1,000 bytes a millisecond; on the wire nothing waits
+    assert bad.backlog(10 * MS) == (0, 0)
+    for _ in range(5):
+        bad.push(bytes(1000), 10 * MS)
+    assert bad.backlog(10 * MS) == (4, 4 * MS)
+    assert bad.backlog(12 * MS) == (2, 2 * MS)
+    assert bad.backlog(20 * MS) == (0, 0)
+
+
 def test_what_does_not_fit_is_dropped_and_counted() -> None:
     bad = link("delay=1s,queue=1K")
     for _ in range(5):

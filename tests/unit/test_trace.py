@@ -98,6 +98,19 @@ def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
     assert pipeline.take_traces() == []
 
 
+def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
+    """The trace's plan is of another program here, which shows which packets run it."""
+    pipeline = load("control")
+    pipeline.insert("hosts", [exact(1)], "forward", [7])
+    other = json.loads(case("control").json.read_text())
+    for action in other["actions"]:
+        if action["name"] == "forward":
+            action["primitives"][0]["parameters"][1] = {"type": "hexstr", "value": "0x5"}
+    pipeline.native.start_trace(lower_noting(json.dumps(other).encode())[0], 2, 2)
+    left = [[port for port, _ in pipeline.inject(port, packet(9, 1))] for port in (1, 2, 1, 2, 2)]
+    assert left == [[7], [5], [7], [5], [7]]
+
+
 def test_what_a_trace_may_be_asked() -> None:
     pipeline = load("control")
     for count in (0, -1, 10**6):
@@ -115,7 +128,7 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     pipeline.start_trace()
     pipeline.insert("hosts", [exact(2)], "forward", [8])
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
-    assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace ends in front of this one
+    assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace has ended behind the one before
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
 
 

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program sees of time and of queues: from the switch's start, in microseconds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from vectors.case import case
+
+from railweave.switch.pipeline import Pipeline, exact
+
+START_US = 1000
+
+
+def pipeline(**looks: str) -> Pipeline:
+    """The program with an action in front of egress that copies standard metadata into header fields."""
+    root = json.loads(case("control").json.read_text())
+    primitives = [
+        {
+            "op": "assign",
+            "parameters": [
+                {"type": "field", "value": ["h", member]},
+                {"type": "field", "value": ["standard_metadata", source]},
+            ],
+        }
+        for member, source in looks.items()
+    ]
+    root["actions"].append({"name": "look", "id": 99, "runtime_data": [], "primitives": primitives})
+    [egress] = [item for item in root["pipelines"] if item["name"] == "egress"]
+    egress["action_calls"] = [{"name": "look", "action_id": 99, "next_node": egress["init_table"]}]
+    egress["init_table"] = "look"
+    loaded = Pipeline.load(json.dumps(root).encode())
+    loaded.insert("hosts", [exact(1)], "forward", [7])
+    return loaded
+
+
+def seen(loaded: Pipeline, backlog: tuple[int, int] = (0, 0)) -> tuple[int, int, int]:
+    """Address, number and group of the header that leaves."""
+    packet = bytes([9]) + (1).to_bytes(4, "big") + bytes(3)
+    [(_, out)] = loaded.native.inject(1, packet, 5000, backlog)
+    return int.from_bytes(out[1:5], "big"), int.from_bytes(out[5:7], "big"), out[7]
+
+
+def test_the_output_queue_is_seen() -> None:
+    loaded = pipeline(address="deq_timedelta", number="enq_qdepth", group="deq_qdepth")
+    assert seen(loaded) == (0, 0, 0)
+    assert seen(loaded, (12, 3456)) == (3456, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "time_us"),
+    [("ingress_global_timestamp", 4000), ("enq_timestamp", 4000), ("egress_global_timestamp", 4300)],
+)
+def test_timestamps_count_from_the_start_of_the_switch(name: str, time_us: int) -> None:
+    loaded = pipeline(address=name)
+    loaded.native.set_start(START_US)
+    assert seen(loaded, (1, 300))[0] == time_us
+
+
+def test_only_programs_that_look_at_time_need_a_clock_for_every_packet() -> None:
+    assert not pipeline(address="deq_qdepth").native.uses_clock()
+    assert pipeline(address="enq_timestamp").native.uses_clock()
