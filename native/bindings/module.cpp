@@ -6,6 +6,7 @@ namespace railweave {
 void bind_agent(nanobind::module_& m);
 void bind_calls(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
+void bind_loop(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
 void bind_ina(nanobind::module_& m);
@@ -28,6 +29,7 @@ NB_MODULE(_native, m) {
   railweave::bind_collectives(m);
   railweave::bind_agent(m);
   railweave::bind_calls(m);
+  railweave::bind_loop(m);
   railweave::bind_rails(m);
   railweave::bind_ina(m);
   railweave::engine::bind_engine(m);

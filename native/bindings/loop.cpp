@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.loop: a shared loop without an agent above it, for tests.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loop/shared_loop.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave {
+namespace {
+
+using Task = std::function<void()>;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+
+// Threads wait for a number to be reached.
+class Counter final : private SharedLoop::Client {
+ public:
+  explicit Counter(Task on_failure) : on_failure_(std::move(on_failure)), shared_(loop_, mutex_, *this) {}
+
+  void run(const Task& task) {
+    shared_.run([&] { with_gil(task); });
+  }
+  Outcome wait(int until, double timeout_s) {
+    std::unique_lock lock(mutex_);
+    return shared_.wait(lock, [&] { return value_ >= until; }, after(timeout_s));
+  }
+  Outcome wait_leading(int until, double timeout_s) {
+    std::unique_lock lock(mutex_);
+    return shared_.wait_leading(lock, [&] { return value_ >= until; }, after(timeout_s));
+  }
+  void prompt() {
+    std::unique_lock lock(mutex_);
+    shared_.prompt(lock);
+  }
+  void close(const Task& task) {
+    shared_.close([&] { with_gil(task); });
+  }
+  void turn_until(int until, double timeout_s) {
+    shared_.turn_until([&] { return value_ >= until; }, after(timeout_s));
+  }
+
+  void set(int value) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+    shared_.notify();
+    loop_.wake();
+  }
+  void fail_next(std::string what) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(what);
+  }
+  std::vector<std::string> failures() {
+    const std::lock_guard lock(mutex_);
+    return failures_;
+  }
+
+ private:
+  static void with_gil(const Task& task) {
+    const nb::gil_scoped_acquire acquire;
+    task();
+  }
+  static Time after(double seconds) { return EventLoop::now() + static_cast<Duration>(seconds * kSecond); }
+
+  void before_turn() override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw std::runtime_error(std::exchange(failure_, {}));
+  }
+  void after_turn() override {}
+  void turn_failed(const std::exception& error) override {
+    std::unique_lock lock(mutex_);
+    failures_.emplace_back(error.what());
+    lock.unlock();
+    with_gil(on_failure_);
+  }
+  bool busy() const override { return false; }
+
+  const Task on_failure_;
+  EventLoop loop_;
+  std::mutex mutex_;
+  int value_ = 0;
+  std::string failure_;
+  std::vector<std::string> failures_;
+  SharedLoop shared_;
+};
+
+}  // namespace
+
+void bind_loop(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("loop", "The event loop that threads share, for tests");
+  nb::enum_<Outcome>(sub, "Outcome")
+      .value("DONE", Outcome::kDone)
+      .value("TIMEOUT", Outcome::kTimeout)
+      .value("INTERRUPTED", Outcome::kInterrupted);
+  nb::class_<Counter>(sub, "Counter", "A number that threads wait for on a shared loop")
+      .def(nb::init<Task>(), "on_failure"_a, "`on_failure` is called when a turn has thrown")
+      .def("run", &Counter::run, "task"_a, Release(), "Run on the loop")
+      .def("wait", &Counter::wait, "until"_a, "timeout_s"_a, Release())
+      .def("wait_leading", &Counter::wait_leading, "until"_a, "timeout_s"_a, Release())
+      .def("prompt", &Counter::prompt, Release())
+      .def("close", &Counter::close, "task"_a, Release(), "Run on the loop, at last")
+      .def("turn_until", &Counter::turn_until, "until"_a, "timeout_s"_a, Release(), "From inside of a task")
+      .def("set", &Counter::set, "value"_a, Release())
+      .def("fail_next", &Counter::fail_next, "what"_a, Release(), "Let what comes before the next turn throw")
+      .def("failures", &Counter::failures, Release(), "What turns have thrown");
+}
+
+}  // namespace railweave

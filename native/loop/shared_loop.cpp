@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/shared_loop.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+// A thread that has got its result comes back with the next call soon. For so long the loop is left to it:
+// fetching the loop back from the background thread would cost each call a hand-over. Peers wait at most so
+// long for an answer.
+constexpr Duration kForegroundGrace = 5 * kMillisecond;
+// A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
+constexpr Duration kWaitSlice = 100 * kMillisecond;
+
+auto chrono(Duration duration) { return std::chrono::nanoseconds(duration); }
+
+}  // namespace
+
+// A thread that wants to lead wakes the one that does, which makes room after its turn.
+class SharedLoop::Lead {
+ public:
+  Lead(SharedLoop& loop, std::unique_lock<std::mutex>& lock, Leader as = Leader::kForeground)
+      : loop_(loop), lock_(lock) {
+    ++loop.followers_;
+    if (loop.leader_ != Leader::kNone) loop.loop_.wake();
+    loop.changed_.wait(lock, [&loop] { return loop.leader_ == Leader::kNone; });
+    --loop.followers_;
+    loop.leader_ = as;
+  }
+  ~Lead() {
+    if (!lock_.owns_lock()) lock_.lock();
+    const bool foreground = std::exchange(loop_.leader_, Leader::kNone) == Leader::kForeground;
+    loop_.changed_.notify_all();
+    if (!foreground) return;
+    loop_.last_foreground_ = EventLoop::now();
+    if (loop_.client_.busy()) loop_.background_wanted_.notify_one();
+  }
+  Lead(const Lead&) = delete;
+  Lead& operator=(const Lead&) = delete;
+
+ private:
+  SharedLoop& loop_;
+  std::unique_lock<std::mutex>& lock_;
+};
+
+// Whoever leads is there by chance: what a turn throws is not that thread's, but ends the client.
+template <typename Step>
+void SharedLoop::guarded(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    client_.turn_failed(error);
+  }
+}
+
+SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client)
+    : loop_(loop), client_(client), mutex_(mutex) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
+  background_ = std::thread([this] { work_in_background(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+SharedLoop::~SharedLoop() {
+  close([] {});
+}
+
+void SharedLoop::run(const std::function<void()>& task) {
+  std::unique_lock lock(mutex_);
+  const Lead lead(*this, lock);
+  lock.unlock();
+  task();
+  guarded([this] { client_.after_turn(); });
+}
+
+void SharedLoop::prompt(std::unique_lock<std::mutex>& lock) {
+  if (leader_ != Leader::kNone) return loop_.wake();
+  const Lead lead(*this, lock);
+  lock.unlock();
+  guarded([this] { client_.before_turn(); });
+}
+
+Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
+  return wait(lock, reached, false, latest);
+}
+
+Outcome SharedLoop::wait_leading(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
+  return wait(lock, reached, true, latest);
+}
+
+Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader,
+                         Time latest) {
+  const auto known = [&] { return !as_leader && reached(); };
+  while (!known()) {
+    if (can_lead()) {
+      const Lead lead(*this, lock);
+      const Outcome outcome = drive(lock, reached, latest);
+      if (outcome != Outcome::kDone || reached()) return outcome;
+      continue;
+    }
+    const Duration left = std::min(kWaitSlice, latest - EventLoop::now());
+    if (!changed_.wait_for(lock, chrono(left), [&] { return known() || can_lead(); }))
+      return EventLoop::now() >= latest ? Outcome::kTimeout : Outcome::kInterrupted;
+  }
+  return Outcome::kDone;
+}
+
+// For at most a slice of time. kDone also means that another thread wants to lead.
+Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
+  const Time slice_end = EventLoop::now() + kWaitSlice;
+  while (!reached() && followers_ == 0) {
+    if (turn(lock, std::min(latest, slice_end))) return Outcome::kInterrupted;
+    const Time now = EventLoop::now();
+    if (!reached() && now >= latest) return Outcome::kTimeout;
+    if (!reached() && now >= slice_end) return Outcome::kInterrupted;
+  }
+  return Outcome::kDone;
+}
+
+void SharedLoop::turn_until(const Condition& reached, Time latest) {
+  std::unique_lock lock(mutex_);
+  while (!reached() && EventLoop::now() < latest) turn(lock, latest);
+}
+
+// True if a signal cut the turn short.
+bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, Time latest) {
+  lock.unlock();
+  bool interrupted = false;
+  guarded([&] {
+    client_.before_turn();
+    interrupted = loop_.run_once(latest);
+    client_.after_turn();
+  });
+  lock.lock();
+  return interrupted;
+}
+
+void SharedLoop::work_in_background() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const Duration grace = last_foreground_ + kForegroundGrace - EventLoop::now();
+    const bool wanted = client_.busy() || grace <= 0;
+    if (leader_ != Leader::kNone || followers_ > 0 || !wanted) {
+      background_wanted_.wait_for(lock, chrono(kForegroundGrace));
+      continue;
+    }
+    const Lead lead(*this, lock, Leader::kBackground);
+    while (!stopping_ && followers_ == 0) turn(lock, kNever);
+  }
+}
+
+void SharedLoop::close(const std::function<void()>& task) {
+  std::unique_lock lock(mutex_);
+  if (std::exchange(closing_, true)) return changed_.wait(lock, [this] { return closed_; });
+  {
+    const Lead lead(*this, lock);
+    lock.unlock();
+    guarded(task);
+    lock.lock();
+    stopping_ = true;
+  }
+  lock.unlock();
+  background_wanted_.notify_one();
+  background_.join();
+  lock.lock();
+  closed_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace railweave

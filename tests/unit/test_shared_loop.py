@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event loop that threads share: who leads it, and what ends a wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from railweave._native.loop import Counter, Outcome
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def patiently(wait: Callable[[int, float], Outcome], until: int) -> Outcome:
+    """Wait on, as callers do who have looked for signals."""
+    while (outcome := wait(until, DEADLINE_S)) is Outcome.INTERRUPTED:
+        pass
+    return outcome
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
+    pool: ThreadPoolExecutor, how: str
+) -> None:
+    counter = Counter(nothing)
+    waits = [pool.submit(patiently, getattr(counter, how), 1) for _ in range(2)]
+    for _ in range(200):
+        counter.run(nothing)
+        assert not any(wait.done() for wait in waits)
+    counter.set(1)
+    assert [wait.result(DEADLINE_S) for wait in waits] == [Outcome.DONE] * 2
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+def test_a_wait_ends_when_the_time_is_up(how: str) -> None:
+    assert getattr(Counter(nothing), how)(1, 0.0) is Outcome.TIMEOUT
+
+
+def test_a_task_has_what_it_throws() -> None:
+    counter = Counter(nothing)
+
+    def fail() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        counter.run(fail)
+    counter.run(nothing)
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(how: str) -> None:
+    counter = Counter(lambda: counter.set(1))
+    counter.fail_next("a rail has thrown")
+    assert patiently(getattr(counter, how), 1) is Outcome.DONE
+    assert counter.failures() == ["a rail has thrown"]
+    counter.run(nothing)
+
+
+def test_what_a_prompt_throws_is_the_clients() -> None:
+    counter = Counter(nothing)
+    counter.fail_next("a rail has thrown")
+    counter.prompt()
+    counter.run(nothing)
+    assert counter.failures() == ["a rail has thrown"]
+
+
+def test_the_thread_that_leads_while_nobody_waits_survives_what_a_turn_throws() -> None:
+    failed = threading.Event()
+    counter = Counter(failed.set)
+    for _ in range(2):
+        counter.fail_next("a rail has thrown")
+        counter.prompt()
+        assert failed.wait(DEADLINE_S)
+        failed.clear()
+    assert counter.failures() == ["a rail has thrown"] * 2
+
+
+def test_nobody_leads_between_the_steps_of_closing(pool: ThreadPoolExecutor) -> None:
+    counter = Counter(nothing)
+    order: list[str] = []
+    others: list[Future[None]] = []
+
+    def lead(reached: threading.Event) -> None:
+        reached.set()
+        counter.run(lambda: order.append("other"))
+
+    def close() -> None:
+        for _ in range(3):
+            reached = threading.Event()
+            others.append(pool.submit(lead, reached))
+            assert reached.wait(DEADLINE_S)
+            counter.turn_until(1, 0.01)
+        order.append("closed")
+
+    counter.close(close)
+    for other in others:
+        other.result(DEADLINE_S)
+    assert order == ["closed", "other", "other", "other"]
+
+
+def test_who_closes_second_waits_for_the_first(pool: ThreadPoolExecutor) -> None:
+    counter = Counter(nothing)
+    begun = threading.Event()
+
+    def close() -> None:
+        begun.set()
+        counter.turn_until(1, DEADLINE_S)
+
+    first = pool.submit(counter.close, close)
+    assert begun.wait(DEADLINE_S)
+    second = pool.submit(counter.close, lambda: pytest.fail("it is closed once"))
+    counter.set(1)
+    second.result(DEADLINE_S)
+    assert first.done() or first.result(DEADLINE_S) is None
