@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequence of calls that all ranks share: each call gets its place, is cut as agreed, and waited for."""
+"""The sequence of calls that all ranks share: each gets its index, is planned, submitted and waited for."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; 
 class CallSequence:
     """Submits this rank's calls, one at a time whatever the thread, and keeps their arrays until they end.
 
-    The cut of a call is a function of its index and of what the ranks have agreed upon before that index: the
-    changes of rails, and the results of surveys. So a call is planned for the place that it gets, again if a
-    change comes in between; surveys are submitted behind the calls after which all ranks do so, and a call
-    whose plan needs one waits for it.
+    The plan of a call is a function of its index and of what the ranks have agreed upon before that index:
+    the changes of rails, and the results of surveys. So a call is planned for the index that it gets, once
+    more only if the ranks meanwhile agree on a change from that index on; surveys are submitted behind the
+    calls after which all ranks do so, and a call whose plan needs one waits for it.
     """
 
     def __init__(self, agent: Agent, planner: Planner, health: Health, timeout_s: float) -> None:
@@ -44,7 +44,7 @@ class CallSequence:
         self._arrays: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
         self._surveys: dict[int, tuple[Array, Array]] = {}  # likewise: those whose result is not taken
         self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
-        self._survey_at: int | None = 0 if planner.opening else None  # the index that is a survey's
+        self._survey_at: int | None = 0 if planner.opening else None  # the index that a survey has
 
     def submit(
         self,
@@ -65,7 +65,7 @@ class CallSequence:
             return plan, source, target
 
         with self._lock:
-            self._let_go()
+            self._drop_ended()
             self._survey(start_now)  # what an interrupt has kept from being submitted
             op_index = self._place(prepare, self._arrays, start_now)
             self._survey(start_now)
@@ -97,41 +97,52 @@ class CallSequence:
         kept: dict[int, tuple[Array, Array]],
         start_now: bool,
     ) -> int:
-        """Plan and submit, each place once; where no rail can carry the call, again when that has changed.
+        """Plan and submit; where no rail can carry the call, again when that has changed.
 
         Returns the op index, or, once the communicator has failed, one that has the error.
         """
         end = self._end()
+        prepared: tuple[Plan, Array, Array] | None = None
+        planned_with = 0  # changes
         while True:
-            lost = self._take_surveys(self._agent.next_op(), end)
-            if lost is not None:
-                return lost
-            op_index = self._reserve(end)
+            failed = self._take_surveys(self._agent.next_op(), end)
+            if failed is not None:
+                return failed
+            op_index = self._plan_point(end)
             try:
-                plan, source, target = prepare(op_index)
+                # Planning moves the planner: where nothing has changed for this call, its plan holds.
+                if prepared is None or self._changed(op_index, planned_with):
+                    prepared, planned_with = prepare(op_index), len(self._changes)
+                plan, source, target = prepared
                 kept[op_index] = (source, target)
                 if plan.survey_after:
                     self._survey_at = op_index + 1
-                self._agent.submit(
+                submitted = self._agent.submit(
                     *(op_index, plan.call, as_bits(source), as_bits(target), plan.parts),
                     start_now=start_now,
                     expected_s=plan.expected_s,
                 )
             except RailDown as down:
-                self._agent.release_plan_point()
+                prepared = None
                 self._await_change(down, end)
                 continue
             except BaseException as error:
-                self._agent.release_plan_point()
                 kept.pop(op_index, None)
                 if isinstance(error, ValueError):
                     raise InvalidOption(str(error)) from None
                 raise
-            self._planner.submitted(op_index, plan)
-            return op_index
+            if submitted:
+                self._planner.submitted(op_index, plan)
+                return op_index
+            if plan.survey_after:
+                self._survey_at = None
 
-    def _reserve(self, end: float) -> int:
-        """Reserve the next call's place, once the ranks agree on their rails; its index."""
+    def _changed(self, op_index: int, known: int) -> bool:
+        """Whether one of the changes behind those `known` is in force for this call."""
+        return any(change.from_op <= op_index for change in self._changes[known:])
+
+    def _plan_point(self, end: float) -> int:
+        """Return the next call's index, once the ranks agree on their rails."""
         try:
             op_index, changes = self._agent.plan_point(_left_s(end))
         except TimeoutError:
@@ -161,7 +172,7 @@ class CallSequence:
             del self._surveys[survey]
         return None
 
-    def _let_go(self) -> None:
+    def _drop_ended(self) -> None:
         """Forget the arrays of calls that nobody has waited for and that have ended."""
         if len(self._arrays) > KEPT:
             for op_index in [index for index in list(self._arrays) if self._agent.done(index)]:

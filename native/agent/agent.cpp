@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's calls, and how it ends. Who drives its loop is in seat.cpp, what recovery means for it in
-// recovery.cpp.
+// The agent's calls, and how it ends. What recovery means for it is in recovery.cpp.
 #include "agent/agent.hpp"
-
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,18 +12,16 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kMaxStalls = 64;  // the oldest are forgotten
+// Results are copied by so much between two turns of the loop: less than a millisecond.
+constexpr std::size_t kCopiedPerTurn = std::size_t{2} << 20;
 
 }  // namespace
 
-Agent::Agent(int rank, int world_size) : rank_(rank), world_size_(world_size), calls_(rank, world_size) {
+Agent::Agent(int rank, int world_size)
+    : rank_(rank), world_size_(world_size), calls_(rank, world_size), shared_loop_(loop_, mutex_, *this) {
   if (world_size < 1 || rank < 0 || rank >= world_size)
     throw std::invalid_argument("rank is not in the world");
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Python's threads
-  background_ = std::thread([this] { work_in_background(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  on_loop([this] { loop_.add_timed(*this); });
 }
 
 Agent::~Agent() { close(0); }
@@ -54,6 +49,23 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
   return index;
 }
 
+// ---------------------------------------------------------------- the loop
+
+void Agent::on_loop(const std::function<void()>& task) { shared_loop_.run(task); }
+
+Outcome Agent::wait_until(const std::function<bool()>& reached, Time latest) {
+  std::unique_lock lock(mutex_);
+  return shared_loop_.wait_leading(lock, [&] { return failure_.has_value() || reached(); }, latest);
+}
+
+void Agent::after_turn() {
+  if (recovery_) recovery_->pump(EventLoop::now());
+}
+
+void Agent::turn_failed(const std::exception& error) {
+  end_all({.kind = FailureKind::kInternal, .rank = -1, .message = error.what()}, EventLoop::now());
+}
+
 // ---------------------------------------------------------------- submission
 
 void Agent::check(const Submission& submission, std::uint32_t op_index) const {
@@ -72,37 +84,34 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
 // deadlock.
 bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
 
-void Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
+bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
   std::unique_lock lock(mutex_);
   check(submission, op_index);
-  if (!reserved_ && !failure_)
-    throw std::logic_error("no plan point is reserved for call #" + std::to_string(op_index));
   Calls::Memory memory;
-  if (!failure_) memory = calls_.reserve(submission.call);
+  if (!failure_) {
+    if (!planned_from_) throw std::logic_error("call #" + std::to_string(op_index) + " has no plan point");
+    memory = calls_.reserve(submission.call);
+  }
   if (memory.input) {
     lock.unlock();
     calls_.fill(submission, memory);
     lock.lock();
   }
-  end_reservation();
   if (failure_) {
     failed_ops_.insert(op_index);
-    return calls_.skip();
+    calls_.skip();
+    return true;
   }
+  if (frozen_ || std::exchange(planned_from_, std::nullopt) != next_point()) return false;
   calls_.submit(submission, std::move(memory), EventLoop::now());
-  if (!start_now) return;
-  if (seat_ == Seat::kFree) {
-    take_seat(lock);
-    start_submitted(lock);
-    leave_seat();
-  } else {
-    loop_.wake();
-  }
+  if (start_now) shared_loop_.prompt(lock);
+  return true;
 }
 
 // Rails are told of calls in their order, of each call's slices first.
-void Agent::start_submitted(std::unique_lock<std::mutex>& lock) {
-  while (started_ops_ < calls_.next()) {
+void Agent::start_submitted() {
+  std::unique_lock lock(mutex_);
+  while (started_ops_ < calls_.next() && !closing_) {
     const std::uint32_t op_index = started_ops_;
     for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
       if (!in_use(rail)) continue;
@@ -146,6 +155,7 @@ std::optional<CallDescription> Agent::pending_call(ChannelId channel, std::uint3
 void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
   if (recovery_ && !channel.repair && recovery_->trial_done(channel.rail, id, now)) return;
   std::unique_lock lock(mutex_);
+  const bool delivering = calls_.delivering();
   const auto finished = calls_.finish(channel, id, now);
   if (!finished) return;
   records_.add({.op_index = finished->op_index,
@@ -154,25 +164,35 @@ void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
                 .end = now,
                 .bytes = finished->bytes,
                 .repair = channel.repair});
-  if (finished->last) hand_over(lock, *finished);
+  if (!finished->last) return;
+  shared_loop_.notify();
+  if (calls_.delivering() && !delivering) deliver(lock);  // else with the next turns
 }
 
-void Agent::hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished) {
-  if (const auto& delivery = finished.delivery) {
-    lock.unlock();
-    std::memcpy(delivery->to, delivery->from, delivery->bytes);
-    lock.lock();
-  }
-  const std::uint32_t before = calls_.completed();
-  calls_.complete(finished.op_index);
-  changed_.notify_all();
-  if (recovery_ && recovery_->enabled() && calls_.completed() != before)
-    recovery_->completed(calls_.completed());
+Time Agent::deadline() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.delivering() ? 0 : kNever;
+}
+
+void Agent::expire(Time) {
+  std::unique_lock lock(mutex_);
+  if (calls_.delivering()) deliver(lock);
+}
+
+void Agent::deliver(std::unique_lock<std::mutex>& lock) {
+  const Calls::Delivery part = calls_.next_delivery(kCopiedPerTurn);
+  lock.unlock();
+  std::memcpy(part.to, part.from, part.bytes);
+  lock.lock();
+  calls_.delivered(part);
+  if (calls_.pending(part.op_index)) return;
+  shared_loop_.notify();
+  recovery_->completed(calls_.completed());
 }
 
 Outcome Agent::wait(std::uint32_t op_index, Time latest) {
   std::unique_lock lock(mutex_);
-  return wait_for(lock, [this, op_index] { return !calls_.pending(op_index); }, latest);
+  return shared_loop_.wait(lock, [this, op_index] { return !calls_.pending(op_index); }, latest);
 }
 
 bool Agent::done(std::uint32_t op_index) const {
@@ -223,14 +243,14 @@ void Agent::stalled(std::size_t rail, const Stall& stall, Time now) {
   const std::lock_guard lock(mutex_);
   if (stalls_.size() == kMaxStalls) stalls_.pop_front();
   stalls_.emplace_back(rail, stall);
-  stall_told_.notify_all();
+  stall_reported_.notify_all();
 }
 
 std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
   std::unique_lock lock(mutex_);
-  const auto told = [this] { return !stalls_.empty() || stopping_; };
+  const auto reported = [this] { return !stalls_.empty() || closing_; };
   const Duration left = std::max<Duration>(0, latest - EventLoop::now());
-  if (!stall_told_.wait_for(lock, std::chrono::nanoseconds(left), told) || stalls_.empty())
+  if (!stall_reported_.wait_for(lock, std::chrono::nanoseconds(left), reported) || stalls_.empty())
     return std::nullopt;
   const auto stall = stalls_.front();
   stalls_.pop_front();
@@ -279,35 +299,43 @@ void Agent::end_all(const Failure& failure, Time now) {
     started_ops_ = calls_.next();
   }
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
-    if (in_use(rail)) rails_[rail]->announce(failure, now);
+    try {
+      if (in_use(rail)) rails_[rail]->announce(failure, now);
+    } catch (const std::exception&) {  // peers that are not told find out: the connections end
+    }
     rails_[rail]->abort();
   }
   if (recovery_) recovery_->end();
   // Only now are the callers' buffers free.
   const std::lock_guard lock(mutex_);
-  for (const std::uint32_t op_index : calls_.abandon()) failed_ops_.insert(op_index);
-  changed_.notify_all();
+  for (const std::uint32_t op_index : calls_.abort()) failed_ops_.insert(op_index);
+  shared_loop_.notify();
 }
 
 void Agent::close(Duration linger) {
-  if (!background_.joinable()) return;
   const Time latest = EventLoop::now() + linger;
-  on_loop([this] {
-    std::unique_lock lock(mutex_);
-    const std::size_t unfinished = calls_.pending_calls();
-    lock.unlock();
-    if (unfinished == 0) return;
+  shared_loop_.close([&] {
+    say_goodbye(latest);
+    end_all({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
+            EventLoop::now());
+  });
+}
+
+void Agent::say_goodbye(Time latest) {
+  std::unique_lock lock(mutex_);
+  closing_ = true;
+  stall_reported_.notify_all();
+  const std::size_t unfinished = calls_.pending_calls();
+  lock.unlock();
+  if (unfinished > 0) {
     end_all({.kind = FailureKind::kPeerLost,
              .rank = rank_,
              .message = "rank " + std::to_string(rank_) + " has closed its communicator with " +
                         std::to_string(unfinished) + " calls unfinished"},
             EventLoop::now());
-  });
-  std::unique_lock lock(mutex_);
-  take_seat(lock);
-  const auto nobody_needs_this = [this] { return failure_ || released_ >= calls_.next(); };
+  }
   if (recovery_ && recovery_->enabled()) {
-    linger_until(lock, nobody_needs_this, latest);
+    shared_loop_.turn_until([this] { return failure_ || released_ >= calls_.next(); }, latest);
     recovery_->leave(EventLoop::now());
     recovery_->pump(EventLoop::now());
   }
@@ -320,16 +348,7 @@ void Agent::close(Duration linger) {
     }
     return true;
   };
-  linger_until(lock, all_closed, latest);
-  leave_seat();
-  stopping_ = true;
-  lock.unlock();
-  stall_told_.notify_all();
-  background_wanted_.notify_all();
-  loop_.wake();
-  background_.join();
-  end_all({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
-          EventLoop::now());
+  shared_loop_.turn_until(all_closed, latest);
 }
 
 }  // namespace railweave

@@ -12,9 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "agent/calls.hpp"
@@ -23,17 +21,18 @@
 #include "agent/recovery_driver.hpp"
 #include "core/collective.hpp"
 #include "loop/event_loop.hpp"
+#include "loop/shared_loop.hpp"
 #include "rails/rail.hpp"
 #include "rails/socket.hpp"
 
 namespace railweave {
 
-enum class Outcome { kDone, kTimeout, kInterrupted };
-
 /// Where the next call stands in the sequence that all ranks share.
 struct PlanPoint {
   std::uint32_t op_index;
   std::size_t changes;  // so many are known; those from calls up to this one on are in force
+
+  bool operator==(const PlanPoint&) const = default;
 };
 
 /// From this call on, these rails carry calls.
@@ -53,12 +52,11 @@ struct RailState {
   Duration down = 0;              // how long they have done so, all in all
 };
 
-/// Any thread may call anything. One thread at a time drives the loop: a thread that waits drives it itself,
-/// so that a result needs no hand-over between threads; while nobody waits, a thread of the agent's own does.
+/// Any thread may call anything; the loop is shared among those that wait.
 ///
 /// Without recovery the first failure ends everything: rails let go of all buffers, peers are told, every
 /// pending call fails with it. With recovery that is so for the loss of a rank; rails may die and come back.
-class Agent final : private ChannelOwner, private RecoveryOwner {
+class Agent final : private ChannelOwner, private RecoveryOwner, private SharedLoop::Client, private Timed {
  public:
   Agent(int rank, int world_size);
   ~Agent() override;
@@ -73,8 +71,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
   /// Runs `task` on the loop's thread, and hands on what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);
-  /// Drives the loop until `reached`, which is asked on the loop's thread, or the first failure (kDone as
-  /// well).
+  /// Waits until `reached`, which is asked on the loop's thread, or the first failure (kDone as well).
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
 
   // ---- recovery, see docs/recovery.md
@@ -88,12 +85,10 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
                        Duration peer_timeout, std::size_t most_kept);
   /// The ports have been opened in vain: a rail that fails, or has failed, ends everything.
   void forgo_recovery();
-  /// Reserves the next call's place: waits while the ranks agree on which rails live, and while earlier calls
-  /// keep too much memory. Until it is taken by `submit` or released, nothing changes what the call's plan
-  /// depends on, so that each place is planned once. Others wait: only planning may happen in between. One
-  /// thread at a time. After a failure nothing is reserved.
+  /// What the next call is to be planned from: waits while the ranks agree on which rails live, and while
+  /// earlier calls keep too much memory. The ranks do not wait for the plan: a point that they overtake is
+  /// stale. At once after a failure.
   Outcome plan_point(PlanPoint& point, Time latest);
-  void release_plan_point();
   /// The next call's index.
   std::uint32_t next_op() const;
   std::vector<Change> changes(std::size_t since) const;
@@ -107,10 +102,10 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
 
   // ---- calls
 
-  /// The call at the plan point, which ends with it. Its arrays stay valid until it has completed or failed.
-  /// Without `start_now` it starts when somebody waits, which saves the waiter a hand-over. std::logic_error
-  /// if no point is reserved.
-  void submit(const Submission& submission, std::uint32_t op_index, bool start_now);
+  /// The call at the last plan point. Its arrays stay valid until it has completed or failed. Without
+  /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. False if the point is
+  /// stale: nothing has been submitted, the next point may be another. std::logic_error if there was none.
+  bool submit(const Submission& submission, std::uint32_t op_index, bool start_now);
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
@@ -142,10 +137,6 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
     LocalInterface at;
     std::uint64_t rate_bps;
   };
-  // Who drives the loop. A thread that wants the seat wakes the one that holds it, which makes room after its
-  // turn.
-  enum class Seat { kFree, kBackground, kForeground };
-
   // ChannelOwner
   void slice_done(ChannelId channel, std::uint64_t id, Time now) override;
   void rail_failed(ChannelId channel, const Failure& failure, Time now) override;
@@ -153,7 +144,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   std::optional<CallDescription> pending_call(ChannelId channel, std::uint32_t op_index) const override;
 
   // RecoveryOwner
-  bool freeze() override;
+  void freeze() override;
   recovery::Position position() const override;
   void commit(const recovery::Commit& commit) override;
   void start_repairs() override;
@@ -165,25 +156,27 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   std::optional<Calls::Front> front(ChannelId channel) const override;
   void peer_lost(int rank, const std::string& reason) override;
 
-  void work_in_background();
-  void take_seat(std::unique_lock<std::mutex>& lock);
-  void leave_seat();
-  using Reached = std::function<bool()>;  // asked with the lock held
-  Outcome wait_for(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
-  Outcome drive(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
-  void linger_until(std::unique_lock<std::mutex>& lock, const Reached& reached, Time latest);
-  bool turn(std::unique_lock<std::mutex>& lock, Time latest);
+  // Timed: due as long as a result is on its way to its caller.
+  Time deadline() const override;
+  void expire(Time now) override;
+
+  // SharedLoop::Client
+  void before_turn() override { start_submitted(); }
+  void after_turn() override;
+  void turn_failed(const std::exception& error) override;
+  bool busy() const override { return calls_.pending_calls() > 0; }
 
   void check(const Submission& submission, std::uint32_t op_index) const;
   bool has_room() const;
-  void end_reservation();
-  void start_submitted(std::unique_lock<std::mutex>& lock);
+  PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = changes_.size()}; }
+  void start_submitted();
   void start_on_repair_channels(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
-  void hand_over(std::unique_lock<std::mutex>& lock, const Calls::Finished& finished);
+  void deliver(std::unique_lock<std::mutex>& lock);
   void tell_early_failures(Time now);
   void judge(std::size_t rail, Failure& silence, Time now) const;
   void end_all(const Failure& failure, Time now);
+  void say_goodbye(Time latest);
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
 
   const int rank_;
@@ -199,18 +192,12 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   std::vector<std::pair<std::size_t, Slice>> to_start_;
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::condition_variable background_wanted_;
-  std::condition_variable stall_told_;  // apart: `changed_` wakes its waiters with every call
-  Seat seat_ = Seat::kFree;
-  int seat_wanted_ = 0;       // threads that wait for the seat
-  Time last_foreground_ = 0;  // when one left it
-  bool stopping_ = false;
+  std::condition_variable stall_reported_;
+  bool closing_ = false;
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
   std::size_t most_kept_ = 0;
-  bool reserved_ = false;      // by a plan point
-  bool freeze_waits_ = false;  // for the end of the reservation
+  std::optional<PlanPoint> planned_from_;
   bool frozen_ = false;
   std::vector<Change> changes_;
   std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
@@ -220,7 +207,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner {
   std::optional<Failure> failure_;
   Records records_;
 
-  std::thread background_;
+  SharedLoop shared_loop_;  // last: its thread uses all of the above
 };
 
 }  // namespace railweave

@@ -115,36 +115,53 @@ std::optional<Calls::Finished> Calls::finish(ChannelId id, std::uint64_t slice, 
   Finished finished{.op_index = call.description.op_index,
                     .bytes = tensor_bytes(call.description, piece.count, world_size_),
                     .start = std::max(call.submitted, std::exchange(on.free_since, now)),
-                    .last = last,
-                    .delivery = {}};
+                    .last = last};
   call.last_done = now;
-  if (last && call.memory.result) {
-    finished.delivery = {.to = call.caller,
-                         .from = call.output,
-                         .bytes = bytes_of(call.description, rank_, world_size_).output};
+  if (last) {
+    if (call.memory.result) {
+      deliveries_.push_back(finished.op_index);
+    } else {
+      complete(call);
+    }
   }
-  if (call.complete) let_go();
+  drop_finished();
   return finished;
 }
 
-void Calls::complete(std::uint32_t op_index) {
-  Call& call = *find(op_index);
-  if (std::exchange(call.complete, true)) return;
+Calls::Delivery Calls::next_delivery(std::size_t most) const {
+  const Call& call = *find(deliveries_.front());
+  const std::size_t left = bytes_of(call.description, rank_, world_size_).output - call.delivered;
+  return {.op_index = call.description.op_index,
+          .to = call.caller + call.delivered,
+          .from = call.output + call.delivered,
+          .bytes = std::min(left, most)};
+}
+
+void Calls::delivered(const Delivery& delivery) {
+  Call& call = *find(delivery.op_index);
+  call.delivered += delivery.bytes;
+  if (call.delivered < bytes_of(call.description, rank_, world_size_).output) return;
+  deliveries_.pop_front();
+  complete(call);
+  drop_finished();
+}
+
+void Calls::complete(Call& call) {
+  call.complete = true;
   --pending_;
   while (const Call* next = find(completed_)) {
     if (!next->complete) break;
     ++completed_;
   }
-  let_go();
 }
 
 void Calls::release(std::uint32_t op_index) {
   released_ = std::max(released_, op_index);
-  let_go();
+  drop_finished();
 }
 
 // A rank may have completed a call and still have a piece of it for the others: then its memory stays.
-void Calls::let_go() {
+void Calls::drop_finished() {
   while (!calls_.empty()) {
     const Call& front = calls_.front();
     if (!front.complete || (keeping_ && first_ >= released_)) return;
@@ -154,17 +171,18 @@ void Calls::let_go() {
   }
 }
 
-std::vector<std::uint32_t> Calls::abandon() {
-  std::vector<std::uint32_t> given_up;
+std::vector<std::uint32_t> Calls::abort() {
+  std::vector<std::uint32_t> pending;
   for (const Call& call : calls_) {
-    if (!call.complete) given_up.push_back(call.description.op_index);
+    if (!call.complete) pending.push_back(call.description.op_index);
   }
   for (std::size_t rail = 0; rail < main_.size(); ++rail) main_[rail] = repair_[rail] = {};
   calls_.clear();
+  deliveries_.clear();
   standing_.clear();
   first_ = next_;
   pending_ = 0;
-  return given_up;
+  return pending;
 }
 
 // ---------------------------------------------------------------- recovery
@@ -194,9 +212,11 @@ void Calls::apply(const recovery::Commit& commit) {
     if (call.description.op_index >= commit.boundary) break;
     call.pieces = recut(call.description, world_size_, call.parts, call.complete, call.pieces, commit);
     enqueue(call);
+    // What is done anew is written anew: the caller gets nothing of it until it is all there again.
+    if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;
   }
   if (commit.boundary > next_) standing_.push_back(commit);
-  let_go();
+  drop_finished();
 }
 
 // ---------------------------------------------------------------- questions

@@ -39,8 +39,9 @@ struct Submission {
 /// Bookkeeping without threads, sockets or a clock.
 ///
 /// With `keep`, rails write into memory of this table, so that a call whose rail has died can be repaired;
-/// the result is copied to the caller when it is complete, and kept until `release`. Of collectives that are
-/// done anew even when some ranks have completed them (all but all_reduce) the input is kept as well.
+/// the result is copied to the caller piece by piece when it is there, and kept until `release`. Of
+/// collectives that are done anew even when some ranks have completed them (all but all_reduce) the input is
+/// kept as well.
 class Calls {
  public:
   /// Memory that a call is given before it is submitted.
@@ -48,18 +49,18 @@ class Calls {
     BufferPool::Buffer result{};
     BufferPool::Buffer input{};
   };
-  /// A result on its way to the caller.
+  /// A part of a result on its way to the caller.
   struct Delivery {
+    std::uint32_t op_index;
     std::byte* to;
     const std::byte* from;
     std::size_t bytes;
   };
   struct Finished {
     std::uint32_t op_index;
-    std::uint64_t bytes;               // of the piece, as tensor_bytes
-    Time start;                        // when the channel was free for it
-    bool last;                         // the call's result is there: deliver it, then `complete`
-    std::optional<Delivery> delivery;  // with `last`, if the caller has not got it already
+    std::uint64_t bytes;  // of the piece, as tensor_bytes
+    Time start;           // when the channel was free for it
+    bool last;            // the call's result is there
   };
   struct Laggard {
     std::size_t rail;
@@ -98,8 +99,12 @@ class Calls {
   std::optional<Slice> take(ChannelId channel, std::uint32_t upto);
   /// The channel's slices end in the order in which they were taken. Nothing if this is not the one.
   std::optional<Finished> finish(ChannelId channel, std::uint64_t id, Time now);
-  /// The caller has the result.
-  void complete(std::uint32_t op_index);
+  /// Whether results are there that their callers have not got.
+  bool delivering() const { return !deliveries_.empty(); }
+  /// The next part of the oldest of these, to be copied without delay; at most so many bytes.
+  Delivery next_delivery(std::size_t most) const;
+  /// That part has been copied: with the last one, the call is complete.
+  void delivered(const Delivery& delivery);
 
   bool pending(std::uint32_t op_index) const;  // submitted and not complete
   std::optional<CallDescription> description(std::uint32_t op_index) const;
@@ -115,8 +120,8 @@ class Calls {
   std::uint32_t completed() const { return completed_; }
   /// No rank needs calls before this one.
   void release(std::uint32_t op_index);
-  /// Gives all calls up. The indices of those that were pending.
-  std::vector<std::uint32_t> abandon();
+  /// Drops all calls. The indices of those that were pending.
+  std::vector<std::uint32_t> abort();
 
   /// The oldest piece on the rail's main channel, if it is all that its call, which other rails carry too,
   /// waits for.
@@ -133,7 +138,8 @@ class Calls {
     Memory memory{};
     std::vector<Part> parts{};
     std::vector<Piece> pieces{};
-    std::size_t missing = 0;  // pieces that are needed and not done
+    std::size_t missing = 0;    // pieces that are needed and not done
+    std::size_t delivered = 0;  // bytes of the result that the caller has
     bool complete = false;
     Time submitted = 0;
     Time last_done = 0;
@@ -158,7 +164,8 @@ class Calls {
   std::uint32_t reached(const Channel& channel) const;
   void enqueue(Call& call);
   Slice slice_of(const Call& call, const Piece& piece) const;
-  void let_go();
+  void complete(Call& call);
+  void drop_finished();
 
   const int rank_;
   const int world_size_;
@@ -167,6 +174,7 @@ class Calls {
   std::vector<Channel> main_;
   std::vector<Channel> repair_;
   std::deque<Call> calls_;                  // from first_ on
+  std::deque<std::uint32_t> deliveries_;    // calls whose results are there, in that order
   std::vector<recovery::Commit> standing_;  // those that hold for calls that have not been submitted yet
   std::uint32_t first_ = 0;
   std::uint32_t next_ = 0;

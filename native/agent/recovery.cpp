@@ -61,25 +61,11 @@ void Agent::tell_early_failures(Time now) {
 
 Outcome Agent::plan_point(PlanPoint& point, Time latest) {
   std::unique_lock lock(mutex_);
-  const auto reached = [this] {
-    return failure_.has_value() || reserved_ || (!frozen_ && !freeze_waits_ && has_room());
-  };
-  const Outcome outcome = wait_for(lock, reached, latest);
-  if (outcome == Outcome::kDone) reserved_ = !failure_.has_value();
-  point = {.op_index = calls_.next(), .changes = changes_.size()};
+  const auto reached = [this] { return failure_.has_value() || (!frozen_ && has_room()); };
+  const Outcome outcome = shared_loop_.wait(lock, reached, latest);
+  point = next_point();
+  if (outcome == Outcome::kDone) planned_from_ = point;
   return outcome;
-}
-
-void Agent::release_plan_point() {
-  const std::lock_guard lock(mutex_);
-  end_reservation();
-}
-
-void Agent::end_reservation() {
-  reserved_ = false;
-  if (!freeze_waits_) return;
-  loop_.wake();
-  background_wanted_.notify_one();
 }
 
 std::uint32_t Agent::next_op() const {
@@ -95,7 +81,7 @@ std::vector<Change> Agent::changes(std::size_t since) const {
 
 Outcome Agent::wait_change(std::size_t since, Time latest) {
   std::unique_lock lock(mutex_);
-  return wait_for(lock, [&] { return changes_.size() > since || failure_.has_value(); }, latest);
+  return shared_loop_.wait(lock, [&] { return changes_.size() > since || failure_.has_value(); }, latest);
 }
 
 void Agent::set_obstacle(std::size_t rail, const std::string& reason) {
@@ -132,11 +118,9 @@ std::vector<RailState> Agent::rail_states() {
 
 // ---------------------------------------------------------------- told by the driver
 
-bool Agent::freeze() {
+void Agent::freeze() {
   const std::lock_guard lock(mutex_);
-  freeze_waits_ = reserved_;
-  frozen_ = frozen_ || !reserved_;
-  return !reserved_;
+  frozen_ = true;
 }
 
 recovery::Position Agent::position() const {
@@ -155,7 +139,7 @@ void Agent::commit(const recovery::Commit& commit) {
     change.reasons.push_back(alive ? "" : states_[rail].reason);
   }
   changes_.push_back(std::move(change));
-  changed_.notify_all();
+  shared_loop_.notify();
 }
 
 void Agent::start_repairs() {
@@ -177,7 +161,7 @@ void Agent::all_completed(std::uint32_t op_index) {
   const std::lock_guard lock(mutex_);
   released_ = op_index;
   calls_.release(op_index);
-  changed_.notify_all();
+  shared_loop_.notify();
 }
 
 void Agent::rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) {

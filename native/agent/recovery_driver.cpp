@@ -248,7 +248,7 @@ void RecoveryDriver::expire(Time now) {
 }
 
 void RecoveryDriver::pump(Time now) {
-  if (!std::exchange(told_, false) && !freeze_) return;
+  if (!std::exchange(told_, false)) return;
   for (bool idle = false; !idle && !ended_;) {
     idle = true;
     while (next_event(now)) idle = false;
@@ -261,13 +261,8 @@ void RecoveryDriver::pump(Time now) {
   }
 }
 
-// Events are carried out in order: behind a freeze that waits, the others do.
 bool RecoveryDriver::next_event(Time now) {
   if (ended_) return false;
-  if (freeze_) {
-    apply(*std::exchange(freeze_, std::nullopt), now);
-    return !freeze_;
-  }
   const auto event = machine_->poll();
   if (!event) return false;
   std::visit([&](const auto& what) { apply(what, now); }, *event);
@@ -275,10 +270,7 @@ bool RecoveryDriver::next_event(Time now) {
 }
 
 void RecoveryDriver::apply(const recovery::Freeze& freeze, Time now) {
-  if (!owner_.freeze()) {
-    freeze_ = freeze;
-    return;
-  }
+  owner_.freeze();
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     if (!recovery::has(freeze.alive, rail)) halt_main(rail, now);
   }

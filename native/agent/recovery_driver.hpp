@@ -27,7 +27,7 @@ namespace railweave {
 class RecoveryOwner {
  public:
   virtual ~RecoveryOwner() = default;
-  virtual bool freeze() = 0;  // submit nothing until `commit`; false: not yet, ask again
+  virtual void freeze() = 0;  // submit nothing until `commit`
   virtual recovery::Position position() const = 0;
   virtual void commit(const recovery::Commit& commit) = 0;
   virtual void start_repairs() = 0;  // repair channels are open
@@ -151,9 +151,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   bool repairing_ = false;           // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
-  std::uint32_t all_submitted_ = 0;         // all ranks have, calls before this one
-  std::optional<recovery::Freeze> freeze_;  // that waits for a call to be submitted
-  bool told_ = false;                       // something that the machine has not been asked about since
+  std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
+  bool told_ = false;                // something that the machine has not been asked about since
   bool ended_ = false;
   Time last_turn_ = 0;
   Time awake_since_ = 0;  // no rank's process has stood still since

@@ -186,7 +186,7 @@ class PythonAgent {
                                  deadline_after(timeout_s));
   }
 
-  void submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
+  bool submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
               const OutputArray& output, const Parts& parts, bool start_now, double expected_s) {
     std::vector<Part> native;
     for (const auto& [rail, offset, count] : parts)
@@ -198,7 +198,7 @@ class PythonAgent {
                                 .expected = static_cast<Duration>(expected_s * kSecond)};
     check_arrays(submission, input.nbytes(), output.nbytes());
     const nb::gil_scoped_release release;
-    agent_.submit(submission, op_index, start_now);
+    return agent_.submit(submission, op_index, start_now);
   }
 
   // False: the time is up. A failure is for the caller to ask for.
@@ -314,10 +314,8 @@ void bind_agent(nb::module_& m) {
           "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),
           "The ports have been opened in vain: a rail that fails, or has failed, ends everything")
       .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
-           "(op index of the next call, number of changes known). Reserves the place: plan it by these, then "
-           "submit, or release it; others wait meanwhile. Waits while the ranks agree on which rails live, "
-           "and "
-           "for earlier calls' memory. TimeoutError")
+           "(op index of the next call, number of changes known), to plan it by. Waits while the ranks agree "
+           "on which rails live, and for earlier calls' memory. TimeoutError")
       .def(
           "changes", [](PythonAgent& self, std::size_t since) { return self.agent().changes(since); },
           nb::arg("since") = 0, "The changes after so many, in order")
@@ -344,12 +342,9 @@ void bind_agent(nb::module_& m) {
            nb::arg("output"), nb::arg("parts"), nb::arg("start_now") = true, nb::arg("expected_s") = 0.0,
            "Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for "
            "reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it "
-           "starts "
-           "with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. "
-           "RuntimeError if no plan point is reserved")
-      .def(
-          "release_plan_point", [](PythonAgent& self) { self.agent().release_plan_point(); },
-          "Give the plan point up: no call is submitted at it now")
+           "starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as "
+           "dead. False if the ranks have agreed on other rails since the plan point: take another. "
+           "RuntimeError if there was none")
       .def(
           "next_op", [](PythonAgent& self) { return self.agent().next_op(); }, "The next call's op index")
       .def("wait", &PythonAgent::wait, nb::arg("op_index"), nb::arg("timeout_s") = nb::none(),

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <limits>
 #include <tuple>
 
 #include "agent/recovery_driver.hpp"
@@ -37,7 +38,7 @@ View view(const Slice& slice, const std::byte* from, std::size_t shard) {
   return View(data, {slice.count * item}, nb::handle());
 }
 
-// A rank's calls, delivered to their callers as an agent does.
+// A rank's calls; results are delivered to their callers as soon as they are there, or where a test says so.
 class PythonCalls {
  public:
   PythonCalls(int rank, int world_size, std::size_t rails) : calls_(rank, world_size) {
@@ -64,13 +65,18 @@ class PythonCalls {
     return calls_.take({.rail = rail, .repair = repair}, calls_.next());
   }
 
-  bool finish(std::size_t rail, bool repair, std::uint64_t id, Time now) {
+  bool finish(std::size_t rail, bool repair, std::uint64_t id, Time now, bool deliver) {
     const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, now);
     if (!finished) throw std::invalid_argument("not the channel's first slice");
-    if (!finished->last) return false;
-    std::memcpy(finished->delivery->to, finished->delivery->from, finished->delivery->bytes);
-    calls_.complete(finished->op_index);
-    return true;
+    while (deliver && calls_.delivering()) this->deliver(std::numeric_limits<std::size_t>::max());
+    return finished->last;
+  }
+
+  std::uint32_t deliver(std::size_t most) {
+    const Calls::Delivery part = calls_.next_delivery(most);
+    std::memcpy(part.to, part.from, part.bytes);
+    calls_.delivered(part);
+    return part.op_index;
   }
 
   Calls& calls() { return calls_; }
@@ -147,7 +153,10 @@ void bind_calls(nb::module_& m) {
            nb::keep_alive<1, 4>(), "The call's op index")
       .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The channel's next slice")
       .def("finish", &PythonCalls::finish, nb::arg("rail"), nb::arg("repair"), nb::arg("id"),
-           nb::arg("now_ns") = 0, "Whether that completes its call")
+           nb::arg("now_ns") = 0, nb::arg("deliver") = true, "Whether the call's result is there now")
+      .def("deliver", &PythonCalls::deliver, nb::arg("most"),
+           "Copy at most so many bytes of the oldest result to its caller; the call's op index")
+      .def_prop_ro("delivering", [](PythonCalls& self) { return self.calls().delivering(); })
       .def(
           "laggard", [](PythonCalls& self, std::size_t rail) { return self.calls().laggard(rail); },
           nb::arg("rail"))

@@ -53,14 +53,15 @@ class Rank:
         return [(rail, edges[i], edges[i + 1] - edges[i]) for i, rail in enumerate(rails)]
 
     def submit(self, call: Call, x: NDArray[Any], out: NDArray[Any], *, start_now: bool = True) -> int:
-        op, _ = self.agent.plan_point(DEADLINE_S)
-        self.agent.submit(op, call, x, out, self.parts(op, call.count), start_now)
-        return int(op)
+        while True:
+            op, _ = self.agent.plan_point(DEADLINE_S)
+            if self.agent.submit(op, call, x, out, self.parts(op, call.count), start_now):
+                return int(op)
 
     def submit_at(self, parts: Parts, call: Call, x: NDArray[Any], out: NDArray[Any]) -> int:
         """Submit a call with a cut of its own."""
         op, _ = self.agent.plan_point(DEADLINE_S)
-        self.agent.submit(op, call, x, out, parts)
+        assert self.agent.submit(op, call, x, out, parts), "the rails have changed"
         return int(op)
 
     def wait(self, op: int) -> None:

@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with Job(2) as job:
         agent = job.ranks[0].agent
         x = np.ones(4, np.float32)
-        with pytest.raises(RuntimeError, match="no plan point is reserved for call #0"):
+        with pytest.raises(RuntimeError, match="call #0 has no plan point"):
             agent.submit(0, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="call #3 is not the next one, which is #0"):
             agent.submit(3, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
@@ -125,25 +125,41 @@ def test_what_makes_no_sense_is_refused() -> None:
         assert agent.wait_change(0, 0.0) is False
 
 
-def test_nothing_changes_while_a_place_is_reserved() -> None:
+def test_the_ranks_do_not_wait_for_a_rank_that_plans() -> None:
+    """As where a thread keeps the interpreter while a rail dies."""
     with Job(2) as job:
         planning, other = job.ranks
         op, known = planning.agent.plan_point(DEADLINE_S)
         other.agent.set_obstacle(1, "in the middle of planning")
-        assert planning.agent.wait_change(0, 0.2) is False
+        other.until(lambda: other.alive(op) == [0])
+        planning.until(lambda: planning.alive(op) == [0])
         x, out = np.ones(4, np.float32), np.empty(4, np.float32)
         call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert not planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
+        assert planning.agent.submit(op, call, x, out, [(0, 0, 4)])
+        other.wait(other.submit_at([(0, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
+        planning.wait(op)
+        assert (out == 2).all()
+
+
+def test_a_call_that_others_have_submitted_keeps_its_plan_although_the_rails_have_changed() -> None:
+    with Job(2) as job:
+        planning, other = job.ranks
+        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
+        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
+        op, known = planning.agent.plan_point(DEADLINE_S)
+        ahead = other.submit_at([(1, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32))
+        other.agent.set_obstacle(1, "in the middle of planning")
         planning.until(lambda: planning.alive(1 << 30) == [0])
         (change,) = planning.agent.changes(known)
         assert change.from_op == op + 1
-        other.wait(other.submit_at([(1, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
+        assert not planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
+        assert planning.agent.submit(op, call, x, out, [(1, 0, 4)])
         planning.wait(op)
+        other.wait(ahead)
         assert (out == 2).all()
-        planning.agent.plan_point(DEADLINE_S)
-        planning.agent.release_plan_point()
-        other.agent.set_obstacle(1, "")
-        job.run(lambda rank: rank.until(lambda: rank.alive(1 << 30) == [0, 1]))
 
 
 def test_recovery_is_refused_where_it_cannot_be() -> None:

@@ -24,18 +24,18 @@ def step(world: World, rank: int, random: Random) -> bool:
     calls = world.calls[rank]
     channels = [(rail, repair) for rail in range(world.rails) for repair in (False, True)]
     random.shuffle(channels)
-    choices = ["submit", "take", "finish", "finish", "decide", "release"]
+    choices = ["submit", "take", "finish", "finish", "deliver", "decide", "release"]
     random.shuffle(choices)
     for choice in choices:
         if choice == "submit" and world.may_submit(rank) and calls.next < CALLS:
             world.submit(rank)
             return True
+        if choice == "deliver" and world.deliver(rank):
+            return True
         if choice == "decide" and world.next_alive is not None:
-            if len(world.commits) > world.applied[rank]:
-                world.apply(rank)
-                return True
-            if world.may_freeze(rank):
-                world.freeze(rank)
+            decided = len(world.commits) > world.applied[rank]
+            if decided or world.may_freeze(rank):
+                (world.apply if decided else world.freeze)(rank)
                 return True
         if choice == "release" and world.completed() > 0 and random.random() < 0.2:
             calls.release(random.randint(0, world.completed()))
@@ -84,6 +84,26 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     for calls in world.calls:
         calls.release(CALLS)
         assert (calls.kept_calls, calls.kept_bytes) == (0, 0)
+
+
+def test_a_result_reaches_its_caller_a_part_at_a_time() -> None:
+    calls = Calls(0, 2, 2)
+    x, out = np.ones(100, np.int32), np.zeros(100, np.int32)
+    calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, out, [(0, 0, 100)])
+    piece = calls.take(0, False)
+    assert piece is not None
+    piece.output().view(np.int32)[:] = 2
+    assert calls.finish(0, False, piece.id, deliver=False)
+    for copied in (40, 80):
+        calls.deliver(160)
+        assert calls.pending(0)
+        assert calls.completed == 0
+        assert (out[:copied] == 2).all()
+        assert (out[copied:] == 0).all()
+    calls.deliver(160)
+    assert not calls.pending(0)
+    assert calls.completed == 1
+    assert (out == 2).all()
 
 
 def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:

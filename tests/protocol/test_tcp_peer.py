@@ -107,6 +107,17 @@ def test_strangers_are_closed_and_counted_and_the_peer_still_gets_in(host: Host,
         assert host.agent.stats()[0].malformed == 1
 
 
+def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -> None:
+    places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
+    with ThreadPoolExecutor(1) as pool:
+        missing = pool.submit(host.agent.connect_tcp, host.rail, TOKEN, places, DEADLINE_S)
+        for _ in range(100):
+            host.agent.stats()
+            assert not missing.done(), missing.result()
+        with host.dial(hello(1)):
+            assert missing.result(DEADLINE_S) == []
+
+
 def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
     with host.connect(), host.dial(hello(1)) as second:
         with contextlib.suppress(ConnectionResetError):

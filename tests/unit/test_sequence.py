@@ -23,6 +23,11 @@ CALL = Call(DType.INT32, ReduceOp.SUM, 4)
 
 
 @dataclass(frozen=True)
+class FakeChange:
+    from_op: int
+
+
+@dataclass(frozen=True)
 class FakePlan:
     call: Call = CALL
     parts: Sequence[tuple[int, int, int]] = ((0, 0, 4),)
@@ -32,14 +37,14 @@ class FakePlan:
 
 
 class FakeAgent:
-    """Takes calls in order, each at a place that is reserved first."""
+    """Takes calls in order, each from the last plan point unless that is stale."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.waited: list[int] = []
         self.failed: Failure | None = None
-        self.all_changes: list[str] = []
-        self.reserved = False
+        self.all_changes: list[FakeChange] = []
+        self.planned_from: tuple[int, int] | None = None
         self.stuck = False
         self.refuse_with: Exception | None = None
         self.before_submit: Callable[[], None] = lambda: None
@@ -48,38 +53,36 @@ class FakeAgent:
     def plan_point(self, timeout_s: float) -> tuple[int, int]:
         if self.stuck:
             raise TimeoutError
-        self.reserved = True
-        return len(self.taken), len(self.all_changes)
-
-    def release_plan_point(self) -> None:
-        self.reserved = False
+        self.planned_from = (len(self.taken), len(self.all_changes))
+        return self.planned_from
 
     def next_op(self) -> int:
         return len(self.taken)
 
-    def changes(self, since: int) -> list[str]:
+    def changes(self, since: int) -> list[FakeChange]:
         return self.all_changes[since:]
 
-    def change(self, what: str) -> None:
-        self.all_changes.append(what)
+    def change(self, from_op: int) -> None:
+        self.all_changes.append(FakeChange(from_op))
         self.changed.set()
 
     def wait_change(self, since: int, timeout_s: float) -> bool:
-        assert not self.reserved, "nothing changes while a place is reserved"
         return self.changed.wait(timeout_s) and len(self.all_changes) > since
 
-    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> None:
+    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> bool:
         self.before_submit()
         if self.refuse_with:
             raise self.refuse_with
-        assert self.reserved
+        planned_from, self.planned_from = self.planned_from, None
+        assert planned_from is not None
         assert op_index == len(self.taken)
-        self.reserved = False
+        if planned_from[1] != len(self.all_changes):
+            return False
         self.taken.append(op_index)
         np.copyto(target, source)
+        return True
 
     def wait(self, op_index: int, timeout_s: float) -> bool:
-        assert not self.reserved, "others wait meanwhile"
         self.waited.append(op_index)
         return not self.stuck
 
@@ -188,12 +191,51 @@ def test_the_ranks_compare_before_the_first_call() -> None:
 def test_each_place_is_planned_once_with_all_changes_before_it() -> None:
     world = World(period=1)
     world.call()
-    world.agent.change("a rail is lost")
+    world.agent.change(2)
     world.call()
     assert world.did("plan", "survey", "submitted") == [
         *(("plan", 0, 0), ("submitted", 0), ("survey", 1, 0), ("submitted", 1)),
         *(("plan", 2, 1), ("submitted", 2), ("survey", 3, 1), ("submitted", 3)),
     ]
+
+
+def interrupted_by_a_change(world: World, from_op: int, then: Callable[[], None] = lambda: None) -> None:
+    """Let the ranks agree on a change between the next call's plan and its submission."""
+
+    def change() -> None:
+        world.agent.before_submit = lambda: None
+        world.agent.change(from_op)
+        then()
+
+    world.agent.before_submit = change
+
+
+def test_the_plan_of_a_call_before_a_change_holds_although_the_change_is_known() -> None:
+    """Other ranks have submitted that call, planned once: planning it twice would move this planner alone."""
+    world = World(period=1)
+    interrupted_by_a_change(world, 1)
+    assert world.call() == 0
+    assert world.did("plan", "submitted") == [("plan", 0, 0), ("submitted", 0), ("submitted", 1)]
+    assert world.did("survey") == [("survey", 1, 1)]
+
+
+def test_a_call_from_which_a_change_is_in_force_is_planned_again() -> None:
+    world = World()
+    interrupted_by_a_change(world, 0)
+    assert world.call() == 0
+    assert world.did("plan", "submitted") == [("plan", 0, 0), ("plan", 0, 1), ("submitted", 0)]
+
+
+def test_a_survey_is_submitted_only_behind_the_plan_that_holds() -> None:
+    world = World(period=1)
+
+    def no_more_surveys() -> None:
+        world.planner.period = 0
+
+    interrupted_by_a_change(world, 0, no_more_surveys)
+    assert world.call() == 0
+    assert world.call() == 1
+    assert world.did("survey") == []
 
 
 def test_an_interrupt_between_a_call_and_its_survey_leaves_the_survey_its_place() -> None:
@@ -225,7 +267,6 @@ def test_what_the_agent_refuses_takes_no_place() -> None:
     with pytest.raises(InvalidOption, match="overlaps"):
         world.call()
     world.agent.refuse_with = None
-    assert not world.agent.reserved
     assert world.call() == 0
     assert world.did("survey") == [("survey", 1, 0)]
 
@@ -233,7 +274,7 @@ def test_what_the_agent_refuses_takes_no_place() -> None:
 def test_a_call_that_no_living_rail_can_carry_waits_for_one() -> None:
     world = World()
     world.planner.without_rails = 1
-    timer = threading.Timer(0.05, world.agent.change, ["tcp is back"])
+    timer = threading.Timer(0.05, world.agent.change, [0])
     timer.start()
     assert world.call() == 0
     timer.join()
