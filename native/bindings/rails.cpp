@@ -9,10 +9,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "arrays.hpp"
@@ -21,6 +24,7 @@
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
+#include "rails/tcp_reader.hpp"
 #include "rails/tcp_transport.hpp"
 
 namespace nb = nanobind;
@@ -207,6 +211,67 @@ class Datagrams {
   DatagramSocket socket_;
 };
 
+/// A reader whose messages go to memory of its own.
+class StreamReader {
+ public:
+  /// Stops at a message until `place`.
+  nb::list feed(const nb::bytes& bytes) {
+    const auto* from = reinterpret_cast<const std::byte*>(bytes.data());
+    nb::list events;
+    for (std::size_t fed = 0; fed < bytes.size();) {
+      std::size_t size = 0;
+      for (const MutableBytes room : reader_.room()) {
+        const std::size_t part = std::min(room.size(), bytes.size() - fed - size);
+        std::copy_n(from + fed + size, part, room.begin());
+        size += part;
+      }
+      if (size == 0) throw std::length_error("a message waits for its place");
+      reader_.filled(size);
+      fed += size;
+      take(events);
+    }
+    return events;
+  }
+  nb::list place(bool wanted) {
+    message_.assign(wanted ? size_ : 0, std::byte{});
+    reader_.place(message_);
+    nb::list events;
+    take(events);
+    return events;
+  }
+  void discard() {
+    reader_.discard();
+    message_.clear();
+  }
+
+ private:
+  void take(nb::list& events) {
+    while (const auto event = reader_.next()) {
+      if (const auto* begins = std::get_if<TcpReader::MessageBegins>(&*event)) {
+        size_ = begins->size;
+        events.append(nb::make_tuple("begins", describe(begins->label), size_));
+        return;
+      }
+      if (std::holds_alternative<TcpReader::MessageEnds>(*event)) {
+        events.append(nb::make_tuple("ends", nb::bytes(message_.data(), message_.size())));
+      } else if (const auto* heartbeat = std::get_if<TcpReader::Heartbeat>(&*event)) {
+        events.append(nb::make_tuple("heartbeat", describe(heartbeat->awaited)));
+      } else if (const auto* failed = std::get_if<TcpReader::PeerFailed>(&*event)) {
+        events.append(nb::make_tuple("failed", failed->failure ? failed->failure->message : ""));
+      } else if (std::holds_alternative<TcpReader::Goodbye>(*event)) {
+        events.append(nb::make_tuple("goodbye"));
+      } else {
+        events.append(nb::make_tuple("malformed"));
+        return;
+      }
+    }
+  }
+
+  TcpReader reader_;
+  std::size_t size_ = 0;
+  std::vector<std::byte> message_;
+};
+
 }  // namespace
 
 void bind_rails(nb::module_& m) {
@@ -242,6 +307,13 @@ void bind_rails(nb::module_& m) {
       .def("done", &RankRails::done, "rank"_a, "The slices completed, in order")
       .def("failures", &RankRails::failures, "rank"_a)
       .def("stats", &RankRails::stats, "rank"_a);
+  nb::class_<StreamReader>(sub, "StreamReader", "What a peer's TCP stream says, as a list of events")
+      .def(nb::init<>())
+      .def("feed", &StreamReader::feed, "bytes"_a,
+           "The events up to a message that begins; ValueError if one waits and its bytes have no room")
+      .def("place", &StreamReader::place, "wanted"_a,
+           "Take or throw away the message that begins; what follows")
+      .def("discard", &StreamReader::discard, "Throw away the rest of the message that comes in");
   nb::class_<DatagramCounts>(sub, "DatagramCounts")
       .def_ro("datagrams_sent", &DatagramCounts::datagrams_sent)
       .def_ro("dropped", &DatagramCounts::dropped)

@@ -5,9 +5,11 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 namespace railweave {
 namespace {
@@ -165,8 +167,9 @@ void TcpConnection::abort() {
   drop_sends();
   aborted_ = true;
   posted_.clear();
-  into_ = nullptr;
-  parked_ = paused_ = false;
+  reader_.discard();
+  parked_.reset();
+  paused_ = false;
   set_interest();
 }
 
@@ -174,7 +177,7 @@ void TcpConnection::halt() {
   dead_ = aborted_ = true;
   out_.clear();
   posted_.clear();
-  into_ = nullptr;
+  reader_.discard();
   if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
   reset_on_close(socket_);
 }
@@ -188,9 +191,9 @@ void TcpConnection::begin(const MessageLabel& label, Time now) {
 }
 
 void TcpConnection::pass_over(const CallDescription& call, Time now) {
-  if (!parked_ || header_->label.call.op_index != call.op_index) return;
-  parked_ = false;
-  fail(mismatch(rank_, {.call = call, .slice_count = 0}, peer_, header_->label), now);
+  if (!parked_ || parked_->call.op_index != call.op_index) return;
+  const MessageLabel theirs = *std::exchange(parked_, std::nullopt);
+  fail(mismatch(rank_, {.call = call, .slice_count = 0}, peer_, theirs), now);
 }
 
 void TcpConnection::post_receive(MutableBytes into, Time now) {
@@ -204,12 +207,12 @@ void TcpConnection::post_receive(MutableBytes into, Time now) {
 void TcpConnection::receive(Time now) {
   receiving_ = true;
   std::size_t total = 0;
-  while (parse(now) && (total < kBytesPerTurn || !watched_)) {
+  while (take_events(now) && (total < kBytesPerTurn || !watched_)) {
     std::size_t asked = 0;
     const std::size_t size = read_some(&asked, now);
     total += size;
     if (size == 0 || (size < asked && watched_)) {  // a short read has emptied the socket
-      parse(now);
+      take_events(now);
       break;
     }
   }
@@ -220,85 +223,99 @@ void TcpConnection::receive(Time now) {
 }
 
 std::size_t TcpConnection::read_some(std::size_t* asked, Time now) {
-  if (staged_begin_ > 0) {
-    std::copy(staging_.begin() + staged_begin_, staging_.begin() + staged_end_, staging_.begin());
-    staged_end_ -= std::exchange(staged_begin_, 0);
+  std::array<iovec, 2> parts;
+  std::size_t used = 0;
+  *asked = 0;
+  for (const MutableBytes room : reader_.room()) {
+    if (!room.empty()) parts[used++] = {.iov_base = room.data(), .iov_len = room.size()};
+    *asked += room.size();
   }
-  const std::size_t direct = into_ != nullptr ? payload_left_ : 0;
-  std::array<iovec, 2> parts{{{into_, direct}, {staging_.data() + staged_end_, kStaging - staged_end_}}};
   msghdr message{};
-  message.msg_iov = parts.data() + (direct == 0);
-  message.msg_iovlen = direct == 0 ? 1 : 2;
-  *asked = direct + kStaging - staged_end_;
+  message.msg_iov = parts.data();
+  message.msg_iovlen = used;
   const ssize_t size = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
   if (size == 0) end_of_stream(now);
   if (size < 0 && errno != EAGAIN && errno != EINTR) fail_with(errno, now);
   if (size <= 0) return 0;
   heard_at_ = now;
-  std::size_t left = static_cast<std::size_t>(size);
-  const std::size_t placed = consume(left, direct);
-  if (direct > 0) {
-    into_ += placed;
-    payload_left_ -= placed;
-  }
-  staged_end_ += left;
+  reader_.filled(static_cast<std::size_t>(size));
   return static_cast<std::size_t>(size);
 }
 
-// Goes through what is staged. True: more bytes are wanted.
-bool TcpConnection::parse(Time now) {
-  for (parked_ = false; !dead_;) {
-    if (!header_) {
-      if (staged_end_ - staged_begin_ < kFrameHeaderSize) return !peer_left_ || watched_;
-      if (!parse_header(now)) return false;
-    }
-    if (!in_payload_ && !begin_payload(now)) return false;
-    take_staged();
-    if (payload_left_ > 0) return true;
-    end_frame(now);
+// True: more bytes are wanted.
+bool TcpConnection::take_events(Time now) {
+  parked_.reset();
+  while (!dead_) {
+    const auto event = reader_.next();
+    if (!event) return !peer_left_ || watched_;
+    if (!std::visit([&](const auto& what) { return take(what, now); }, *event)) return false;
   }
   return false;
 }
 
-bool TcpConnection::parse_header(Time now) {
-  header_ = decode_frame_header(staging_.data() + staged_begin_);
-  staged_begin_ += kFrameHeaderSize;
-  if (header_ && !peer_left_) return true;
-  fail(FailureKind::kRailDown, "sends what is no frame of this protocol", now);
-  return false;
-}
-
-// Finds the place of a frame's payload. False: there is none, now or ever.
-bool TcpConnection::begin_payload(Time now) {
-  payload_left_ = header_->length;
-  into_ = nullptr;
-  if (header_->type == FrameType::kAbort) {
-    farewell_.resize(header_->length);
-    into_ = farewell_.data();
+// False: the message has no place, now or ever.
+bool TcpConnection::take(const TcpReader::MessageBegins& message, Time now) {
+  if (aborted_) {
+    reader_.place({});
+    return true;
   }
-  in_payload_ = header_->type != FrameType::kData || aborted_;
-  if (in_payload_) return true;
-  const MessageLabel& theirs = header_->label;
+  const MessageLabel& theirs = message.label;
   if (posted_.empty()) {
     const auto own = own_label(key_of(theirs));
-    parked_ = !own || *own == theirs;
-    if (!parked_) fail(mismatch(rank_, *own, peer_, theirs), now);
+    if (own && *own != theirs) {
+      fail(mismatch(rank_, *own, peer_, theirs), now);
+    } else {
+      parked_ = theirs;
+    }
     return false;
   }
   const Receive& receive = posted_.front();
-  if (theirs != receive.label || header_->length != receive.into.size()) {
+  if (theirs != receive.label || message.size != receive.into.size()) {
     Failure failure = mismatch(rank_, counterpart(receive.label, theirs), peer_, theirs);
     if (theirs == receive.label) {
-      failure.message = name_ + " sends " + std::to_string(header_->length) +
-                        " bytes where this rank expects " + std::to_string(receive.into.size()) +
-                        ": all ranks must use the same options";
+      failure.message = name_ + " sends " + std::to_string(message.size) + " bytes where this rank expects " +
+                        std::to_string(receive.into.size()) + ": all ranks must use the same options";
     }
     fail(failure, now);
     return false;
   }
-  into_ = receive.into.data();
-  in_payload_ = true;
+  reader_.place(receive.into);
   return true;
+}
+
+bool TcpConnection::take(const TcpReader::MessageEnds&, Time now) {
+  if (aborted_) return true;
+  posted_.pop_front();
+  listener_.received(peer_, now);
+  return true;
+}
+
+bool TcpConnection::take(const TcpReader::Heartbeat& heartbeat, Time now) {
+  const MessageLabel& awaited = heartbeat.awaited;
+  if (awaited.slice_count == 0) return true;
+  const auto own = own_label(key_of(awaited));
+  if (own && *own != awaited) fail(mismatch(rank_, *own, peer_, awaited), now);
+  return true;
+}
+
+bool TcpConnection::take(const TcpReader::PeerFailed& failed, Time now) {
+  if (failed.failure) {
+    fail(*failed.failure, now);
+  } else {
+    fail(FailureKind::kRailDown, "gives up without a reason", now);
+  }
+  return true;
+}
+
+bool TcpConnection::take(const TcpReader::Goodbye&, Time now) {
+  peer_left_ = true;
+  listener_.left(peer_, now);
+  return true;
+}
+
+bool TcpConnection::take(const TcpReader::Malformed&, Time now) {
+  fail(FailureKind::kRailDown, "sends what is no frame of this protocol", now);
+  return false;
 }
 
 // Of this rank's calls the one of the same index, which says more than the one that the message has met.
@@ -310,40 +327,6 @@ MessageLabel TcpConnection::counterpart(const MessageLabel& met, const MessageLa
 
 std::optional<MessageLabel> TcpConnection::own_label(const SliceKey& key) const {
   return begun_ && key_of(label_) == key ? label_ : listener_.pending_label(key);
-}
-
-void TcpConnection::take_staged() {
-  const std::size_t size = std::min(staged_end_ - staged_begin_, payload_left_);
-  if (into_ != nullptr && size > 0) {
-    std::memcpy(into_, staging_.data() + staged_begin_, size);
-    into_ += size;
-  }
-  staged_begin_ += size;
-  payload_left_ -= size;
-}
-
-void TcpConnection::end_frame(Time now) {
-  const FrameType type = header_->type;
-  const MessageLabel label = header_->label;
-  header_.reset();
-  in_payload_ = false;
-  into_ = nullptr;
-  switch (type) {
-    case FrameType::kData:
-      if (aborted_) return;
-      posted_.pop_front();
-      return listener_.received(peer_, now);
-    case FrameType::kAbort: {
-      const auto failure = decode_failure(farewell_);
-      if (failure) return fail(*failure, now);
-      return fail(FailureKind::kRailDown, "gives up without a reason", now);
-    }
-    case FrameType::kGoodbye:
-      peer_left_ = true;
-      return listener_.left(peer_, now);
-    case FrameType::kHeartbeat:
-      return take_heartbeat(label, now);
-  }
 }
 
 // ---------------------------------------------------------------- failure

@@ -2,7 +2,6 @@
 // One peer's stream of frames: messages leave from where they lie and arrive where they belong.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "loop/event_loop.hpp"
 #include "rails/socket.hpp"
 #include "rails/tcp_frame.hpp"
+#include "rails/tcp_reader.hpp"
 
 namespace railweave {
 
@@ -62,25 +62,24 @@ class TcpConnection final : public ReadyHandler {
 
   void receive(Time now);
   std::size_t read_some(std::size_t* asked, Time now);
-  bool parse(Time now);
-  bool parse_header(Time now);
-  bool begin_payload(Time now);
+  bool take_events(Time now);
+  bool take(const TcpReader::MessageBegins& message, Time now);
+  bool take(const TcpReader::MessageEnds&, Time now);
+  bool take(const TcpReader::Heartbeat& heartbeat, Time now);
+  bool take(const TcpReader::PeerFailed& failed, Time now);
+  bool take(const TcpReader::Goodbye&, Time now);
+  bool take(const TcpReader::Malformed&, Time now);
   MessageLabel counterpart(const MessageLabel& met, const MessageLabel& theirs) const;
   std::optional<MessageLabel> own_label(const SliceKey& key) const;
-  void end_frame(Time now);
-  void take_staged();
 
   bool beats() const;
   void beat(Time now);
-  void take_heartbeat(const MessageLabel& awaited, Time now);
   void end_of_stream(Time now);
   void fail_with(int error, Time now);
   void set_interest();
   void fail(FailureKind kind, const std::string& message, Time now);
   void fail_silent(bool by_peer, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
-
-  static constexpr std::size_t kStaging = 16 * 1024;
 
   EventLoop& loop_;
   const int rank_;
@@ -100,17 +99,10 @@ class TcpConnection final : public ReadyHandler {
   bool sent_goodbye_ = false;
 
   std::deque<Receive> posted_;
-  std::array<std::byte, kStaging> staging_;
-  std::size_t staged_begin_ = 0;
-  std::size_t staged_end_ = 0;
-  std::optional<FrameHeader> header_;  // of the frame that is being received
-  bool in_payload_ = false;            // its place is known
-  std::byte* into_ = nullptr;          // where the rest of its payload goes; nullptr: nowhere
-  std::size_t payload_left_ = 0;
-  std::vector<std::byte> farewell_;  // payload of an abort frame
+  TcpReader reader_;
   bool receiving_ = false;
-  bool parked_ = false;  // a message waits for its receive to be posted
-  bool paused_ = false;  // and more has come behind it
+  std::optional<MessageLabel> parked_;  // of a message that waits for its receive to be posted
+  bool paused_ = false;                 // and more has come behind it
 
   bool watched_ = true;
   std::uint32_t interest_ = EPOLLIN;

@@ -35,12 +35,6 @@ void TcpConnection::beat(Time now) {
   enqueue(FrameType::kHeartbeat, {}, now, posted_.empty() ? MessageLabel{} : posted_.front().label);
 }
 
-void TcpConnection::take_heartbeat(const MessageLabel& awaited, Time now) {
-  if (awaited.slice_count == 0) return;
-  const auto own = own_label(key_of(awaited));
-  if (own && *own != awaited) fail(mismatch(rank_, *own, peer_, awaited), now);
-}
-
 bool TcpConnection::hears(Time now) const { return beats() && now - heard_at_ < 2 * liveness_.interval; }
 
 }  // namespace railweave

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader of a TCP rail's stream against hostile bytes. The first byte seeds how the rest is cut; however
+// that is, the same is understood, and messages are what the stream held. Their memory is of the heap, so
+// that the sanitizer sees a step outside.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "rails/tcp_reader.hpp"
+
+namespace {
+
+using namespace railweave;
+
+constexpr std::size_t kLargest = 4096;  // larger messages are thrown away
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+/// What a stream was understood to say.
+struct Heard {
+  std::vector<std::string> events;
+  std::vector<std::vector<std::byte>> messages;
+
+  bool operator==(const Heard&) const = default;
+};
+
+class Listener {
+ public:
+  /// Takes at most so many of the bytes; how many it was.
+  std::size_t feed(Bytes bytes, std::size_t most) {
+    std::size_t fed = 0;
+    for (const MutableBytes room : reader_.room()) {
+      const std::size_t size = std::min({room.size(), bytes.size() - fed, most - fed});
+      std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(fed), size, room.begin());
+      fed += size;
+    }
+    check(fed > 0);
+    reader_.filled(fed);
+    while (!malformed_) {
+      const auto event = reader_.next();
+      if (!event) break;
+      std::visit([this](const auto& what) { take(what); }, *event);
+    }
+    return fed;
+  }
+  bool malformed() const { return malformed_; }
+  const Heard& heard() const { return heard_; }
+
+ private:
+  void take(const TcpReader::MessageBegins& message) {
+    const auto again = reader_.next();  // until it is placed
+    check(again && std::holds_alternative<TcpReader::MessageBegins>(*again));
+    check(message.size > 0);
+    heard_.events.push_back("begins " + describe(message.label) + " " + std::to_string(message.size));
+    kept_ = message.size <= kLargest;
+    message_ = std::make_unique<std::vector<std::byte>>(kept_ ? message.size : 0);
+    reader_.place(*message_);
+  }
+  void take(const TcpReader::MessageEnds&) {
+    heard_.events.push_back("ends");
+    if (kept_) heard_.messages.push_back(*message_);
+    message_.reset();
+  }
+  void take(const TcpReader::Heartbeat& heartbeat) { heard_.events.push_back(describe(heartbeat.awaited)); }
+  void take(const TcpReader::PeerFailed& failed) {
+    heard_.events.push_back(failed.failure ? failed.failure->rail + failed.failure->message : "failed");
+  }
+  void take(const TcpReader::Goodbye&) { heard_.events.push_back("goodbye"); }
+  void take(const TcpReader::Malformed&) {
+    heard_.events.push_back("malformed");
+    malformed_ = true;
+  }
+
+  TcpReader reader_;
+  Heard heard_;
+  std::unique_ptr<std::vector<std::byte>> message_;
+  bool kept_ = false;
+  bool malformed_ = false;
+};
+
+template <typename Cut>
+Heard listen(Bytes stream, const Cut& cut) {
+  Listener listener;
+  while (!stream.empty() && !listener.malformed()) stream = stream.subspan(listener.feed(stream, cut()));
+  return listener.heard();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Bytes input(reinterpret_cast<const std::byte*>(data), size);
+  if (size < 1 + kHelloSize) return 0;
+  decode_hello(input.data() + 1);
+  const Bytes stream = input.subspan(1);
+  std::minstd_rand random(data[0]);
+  const Heard whole = listen(stream, [] { return ~std::size_t{0}; });
+  const Heard cut = listen(stream, [&] { return 1 + random() % (data[0] + 1u); });
+  check(whole == cut);
+  return 0;
+}
