@@ -31,7 +31,7 @@ ROUNDS_PER_S = 200  # of the driver without libFuzzer, at least
 
 def build() -> bool:
     """Compile with the sanitizers; whether libFuzzer is in it."""
-    clang = shutil.which("clang++")
+    clang = shutil.which("clang++") or shutil.which("clang++-14")  # as Debian has it without its default
     configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", "-DRAILWEAVE_FUZZ=ON"]
     configure += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
     if clang:

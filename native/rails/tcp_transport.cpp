@@ -113,6 +113,7 @@ void TcpTransport::try_again(int peer, const std::string& message, Time now) {
   if (patient()) {
     Redial& redial = redials_[peer];
     redial.at = now + redial.pause;
+    bring_forward(redial.at);
     redial.pause = std::min(2 * redial.pause, kMaxPause);
     return;
   }
@@ -124,6 +125,7 @@ void TcpTransport::on_ready(std::uint32_t, Time now) {
     auto [socket, exhausted] = accept_from(listening_);
     if (exhausted) {  // the listener would stay readable, and the loop never sleep
       accept_again_at_ = now + kAcceptPause;
+      bring_forward(accept_again_at_);
       loop_.rewatch(listening_.fd(), 0, *this);
     }
     if (!socket) return;
@@ -140,6 +142,7 @@ void TcpTransport::add_handshake(Socket socket, int peer, std::uint32_t events, 
   auto& handshake =
       handshakes_.emplace_back(std::make_unique<TcpHandshake>(owner, std::move(socket), peer, deadline));
   loop_.watch(handshake->socket().fd(), events, *handshake);
+  bring_forward(deadline);
 }
 
 Socket TcpTransport::remove_handshake(TcpHandshake& handshake) {
@@ -211,6 +214,7 @@ void TcpTransport::adopt(int peer, Socket socket, Time now) {
   TransportListener& listener = *this;
   connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
                                                        listener, options_.liveness);
+  bring_forward(connections_[peer]->deadline());
   if (!missing().empty() || failed_) return;
   joined_ = true;
   if (listener_ != nullptr) listener_->joined(now);
@@ -230,7 +234,7 @@ void TcpTransport::post_receive(int peer, MutableBytes into, Time now) {
   if (const auto& connection = connections_[peer]) connection->post_receive(into, now);
 }
 
-Time TcpTransport::deadline() const {
+Time TcpTransport::next_deadline() const {
   if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
   Time next = accept_again_at_;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
@@ -258,6 +262,7 @@ void TcpTransport::expire(Time now) {
   for (const auto& connection : connections_) {
     if (connection && connection->deadline() <= now) connection->expire(now);
   }
+  deadline_ = next_deadline();
 }
 
 void TcpTransport::begin(const MessageLabel& label, Time now) {
@@ -312,6 +317,7 @@ void TcpTransport::halt(Time) {
     connection->add_counts(past_);
     halted_.push_back(std::move(connection));
   }
+  bring_forward(next_deadline());
 }
 
 void TcpTransport::close(Time now) {

@@ -2,6 +2,7 @@
 // Transport over TCP: one connection per pair of ranks, all on one interface.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,7 +56,8 @@ class TcpTransport final : public Transport,
   bool hears(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
-  Time deadline() const override;
+  /// Never late; early where bytes that came or went have put a sign of life off.
+  Time deadline() const override { return deadline_; }
   void expire(Time now) override;
   void announce(const Failure& failure, Time now) override;
   void abort() override;
@@ -88,6 +90,8 @@ class TcpTransport final : public Transport,
     std::uint32_t incarnation;
   };
 
+  Time next_deadline() const;
+  void bring_forward(Time deadline) { deadline_ = std::min(deadline_, deadline); }
   void follow_interface();
   void join(std::uint32_t incarnation, Time now);
   void dial_peer(int peer, Time now);
@@ -118,6 +122,7 @@ class TcpTransport final : public Transport,
   RailStats past_{};                                         // of connections that are no more
   std::uint64_t strangers_ = 0;
   Time accept_again_at_ = kNever;
+  Time deadline_ = kNever;
   bool running_ = false;  // not before `connect` or `restart`, nor after `halt`
   bool joined_ = false;
   bool failed_ = false;
