@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <stdexcept>
 #include <vector>
 
 #include "ina/endpoint.hpp"
