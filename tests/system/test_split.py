@@ -7,7 +7,8 @@ import asyncio
 from pathlib import Path
 
 from railweave.experiments.hosts import JobOptions, environment_of
-from railweave.topologies.lab import Lab, LabOptions
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 120.0
