@@ -63,7 +63,7 @@ void Agent::after_turn() {
 }
 
 void Agent::turn_failed(const std::exception& error) {
-  end_all({.kind = FailureKind::kInternal, .rank = -1, .message = error.what()}, EventLoop::now());
+  abort({.kind = FailureKind::kInternal, .rank = -1, .message = error.what()}, EventLoop::now());
 }
 
 // ---------------------------------------------------------------- submission
@@ -80,7 +80,7 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
   }
 }
 
-// Calls before the ones that ranks wait here with are submitted everywhere, so they end and let go: no
+// All calls before the one that waits here are submitted on all ranks, so they end and free their memory: no
 // deadlock.
 bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
 
@@ -108,7 +108,7 @@ bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool st
   return true;
 }
 
-// Rails are told of calls in their order, of each call's slices first.
+// Rails learn of calls in order, of each call's slices first.
 void Agent::start_submitted() {
   std::unique_lock lock(mutex_);
   while (started_ops_ < calls_.next() && !closing_) {
@@ -142,8 +142,7 @@ void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index
 }
 
 std::optional<CallDescription> Agent::pending_call(ChannelId channel, std::uint32_t op_index) const {
-  if (channel.repair || !in_use(channel.rail))
-    return std::nullopt;  // these carry other things than users' calls
+  if (channel.repair || !in_use(channel.rail)) return std::nullopt;  // these do not carry users' calls
   const std::lock_guard lock(mutex_);
   // A rail that has a part knows of it itself, until it is past it.
   if (op_index >= started_ops_ || calls_.has_part(op_index, channel.rail)) return std::nullopt;
@@ -269,12 +268,12 @@ void Agent::rail_failed(ChannelId channel, const Failure& failure, Time now) {
   }
   Failure located = failure;
   if (located.rail.empty()) located.rail = places_[channel.rail].name;
-  if (located.kind == FailureKind::kSilent) judge(channel.rail, located, now);
-  end_all(located, now);
+  if (located.kind == FailureKind::kSilent) explain_silence(channel.rail, located, now);
+  abort(located, now);
 }
 
-// A peer that is silent here and heard on another rail has lost its path, not its life.
-void Agent::judge(std::size_t rail, Failure& silence, Time now) const {
+// A peer that is silent on this rail and heard on another one is alive: the path to it is down.
+void Agent::explain_silence(std::size_t rail, Failure& silence, Time now) const {
   if (silence.by_peer || silence.rank < 0) {
     silence.kind = silence.by_peer ? FailureKind::kPeerLost : FailureKind::kRailDown;
     return;
@@ -288,10 +287,10 @@ void Agent::judge(std::size_t rail, Failure& silence, Time now) const {
 }
 
 void Agent::fail(const Failure& failure) {
-  on_loop([&] { end_all(failure, EventLoop::now()); });
+  on_loop([&] { abort(failure, EventLoop::now()); });
 }
 
-void Agent::end_all(const Failure& failure, Time now) {
+void Agent::abort(const Failure& failure, Time now) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -301,7 +300,7 @@ void Agent::end_all(const Failure& failure, Time now) {
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     try {
       if (in_use(rail)) rails_[rail]->announce(failure, now);
-    } catch (const std::exception&) {  // peers that are not told find out: the connections end
+    } catch (const std::exception&) {  // peers notice without: the connections end
     }
     rails_[rail]->abort();
   }
@@ -316,8 +315,8 @@ void Agent::close(Duration linger) {
   const Time latest = EventLoop::now() + linger;
   shared_loop_.close([&] {
     say_goodbye(latest);
-    end_all({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
-            EventLoop::now());
+    abort({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
+          EventLoop::now());
   });
 }
 
@@ -328,11 +327,11 @@ void Agent::say_goodbye(Time latest) {
   const std::size_t unfinished = calls_.pending_calls();
   lock.unlock();
   if (unfinished > 0) {
-    end_all({.kind = FailureKind::kPeerLost,
-             .rank = rank_,
-             .message = "rank " + std::to_string(rank_) + " has closed its communicator with " +
-                        std::to_string(unfinished) + " calls unfinished"},
-            EventLoop::now());
+    abort({.kind = FailureKind::kPeerLost,
+           .rank = rank_,
+           .message = "rank " + std::to_string(rank_) + " has closed its communicator with " +
+                      std::to_string(unfinished) + " calls unfinished"},
+          EventLoop::now());
   }
   if (recovery_ && recovery_->enabled()) {
     shared_loop_.turn_until([this] { return failure_ || released_ >= calls_.next(); }, latest);

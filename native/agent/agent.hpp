@@ -44,18 +44,19 @@ struct Change {
 
 struct RailState {
   recovery::State state = recovery::State::kUp;
-  std::string reason{};  // why it is not up, or what is wrong with it although it is: the last one is kept
+  std::string reason{};  // the last one why it was not up, or what is wrong with it although it is
   Time since = 0;
   std::uint32_t epoch = 0;        // of the last decision
-  std::uint32_t incarnation = 0;  // how often the main channel has been started anew, counting failed trials
-  std::uint64_t failures = 0;     // how often the ranks have agreed to do without it
-  Duration down = 0;              // how long they have done so, all in all
+  std::uint32_t incarnation = 0;  // restarts of the main channel, failed trials included
+  std::uint64_t failures = 0;     // how often the ranks have agreed to exclude it
+  Duration down = 0;              // for how long in total
 };
 
 /// Any thread may call anything; the loop is shared among those that wait.
 ///
-/// Without recovery the first failure ends everything: rails let go of all buffers, peers are told, every
-/// pending call fails with it. With recovery that is so for the loss of a rank; rails may die and come back.
+/// Without recovery the first failure ends the communicator: rails drop all buffers, peers are notified,
+/// every pending call fails with it. With recovery only the loss of a rank does; rails may fail and come
+/// back.
 class Agent final : private ChannelOwner, private RecoveryOwner, private SharedLoop::Client, private Timed {
  public:
   Agent(int rank, int world_size);
@@ -69,7 +70,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// Makes a rail that reports to the listener.
   using RailFactory = std::function<std::unique_ptr<Rail>(EventLoop&, RailListener&)>;
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
-  /// Runs `task` on the loop's thread, and hands on what it throws. Not from inside the loop.
+  /// Runs `task` on the loop's thread and rethrows what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);
   /// Waits until `reached`, which is asked on the loop's thread, or the first failure (kDone as well).
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
@@ -78,12 +79,13 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
   std::uint16_t open_control(std::size_t rail);
-  /// Once, when all rails are connected and before the first call: from now on rails may die and come back.
+  /// Once, when all rails are connected and before the first call: from now on rails may fail and come back.
   /// `members`: by rail and rank. A call waits while earlier ones keep more than `most_kept` bytes for other
   /// ranks, but for one. std::logic_error if it cannot be.
   void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
                        Duration peer_timeout, std::size_t most_kept);
-  /// The ports have been opened in vain: a rail that fails, or has failed, ends everything.
+  /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
+  /// communicator.
   void forgo_recovery();
   /// What the next call is to be planned from: waits while the ranks agree on which rails live, and while
   /// earlier calls keep too much memory. The ranks do not wait for the plan: a point that they overtake is
@@ -94,9 +96,9 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::vector<Change> changes(std::size_t since) const;
   /// Waits until there are more than so many changes, or the first failure.
   Outcome wait_change(std::size_t since, Time latest);
-  /// Something stands in the way of a rail, until it is cleared by "". Means nothing without recovery.
+  /// Why this rank cannot use a rail, until it is cleared by "". Without recovery it has no effect.
   void set_obstacle(std::size_t rail, const std::string& reason);
-  /// A rail cannot go on by itself: it is done without until it has been joined anew. Only with recovery.
+  /// A rail cannot go on by itself: it is excluded until it has been restarted. Only with recovery.
   void suspect(std::size_t rail, const std::string& reason);
   std::vector<RailState> rail_states();
 
@@ -116,13 +118,13 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::optional<Failure> failure_of(std::uint32_t op_index) const;
   std::optional<Failure> failure() const;
 
-  /// Ends everything, as if a rail had reported it.
+  /// Ends the communicator, as if a rail had reported this.
   void fail(const Failure& failure);
-  /// Says goodbye on all rails and gives the peers up to `linger` to be done with this rank; then nothing
-  /// runs any more.
+  /// Says goodbye on all rails and gives the peers up to `linger` to need nothing more of this rank; then
+  /// stops.
   void close(Duration linger);
 
-  /// The next stall that a rail tells of, in order; nothing if none comes until `latest` or the agent is
+  /// The next stall that a rail reports, in order; nothing if none comes until `latest` or the agent is
   /// closed.
   std::optional<std::pair<std::size_t, Stall>> next_stall(Time latest);
 
@@ -173,9 +175,9 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   void start_on_repair_channels(std::unique_lock<std::mutex>& lock);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
   void deliver(std::unique_lock<std::mutex>& lock);
-  void tell_early_failures(Time now);
-  void judge(std::size_t rail, Failure& silence, Time now) const;
-  void end_all(const Failure& failure, Time now);
+  void report_early_failures(Time now);
+  void explain_silence(std::size_t rail, Failure& silence, Time now) const;
+  void abort(const Failure& failure, Time now);
   void say_goodbye(Time latest);
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
 
@@ -186,7 +188,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::deque<ChannelListener> listeners_;  // by rail; their addresses stay
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<Place> places_;
-  bool undecided_ = false;                           // whether rails can be done without
+  bool undecided_ = false;                           // whether rails may be excluded
   std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known
   std::unique_ptr<RecoveryDriver> recovery_;         // made by the first `open_control`
   std::vector<std::pair<std::size_t, Slice>> to_start_;

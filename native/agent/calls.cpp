@@ -16,7 +16,7 @@ void Calls::add_rail() {
 
 void Calls::keep() { keeping_ = true; }
 
-// An all_reduce is done anew only while it is complete nowhere: then the caller's input is still there.
+// An all_reduce is repeated only while no rank has completed it: then the caller's input is still there.
 std::size_t Calls::kept_input(const CallDescription& call) const {
   return call.collective == Collective::kAllReduce ? 0 : bytes_of(call, rank_, world_size_).input;
 }
@@ -160,7 +160,7 @@ void Calls::release(std::uint32_t op_index) {
   drop_finished();
 }
 
-// A rank may have completed a call and still have a piece of it for the others: then its memory stays.
+// A rank that has completed a call may still have a piece of it that others need: then its memory stays.
 void Calls::drop_finished() {
   while (!calls_.empty()) {
     const Call& front = calls_.front();
@@ -187,7 +187,7 @@ std::vector<std::uint32_t> Calls::abort() {
 
 // ---------------------------------------------------------------- recovery
 
-// What is on a channel for the others' sake alone does not count: this rank has it already.
+// Pieces that only the other ranks need do not count: this rank has their results already.
 std::uint32_t Calls::reached(const Channel& channel) const {
   const auto needed =
       std::find_if(channel.queue.begin(), channel.queue.end(), [](const Place& p) { return p.needed; });
@@ -212,7 +212,7 @@ void Calls::apply(const recovery::Commit& commit) {
     if (call.description.op_index >= commit.boundary) break;
     call.pieces = recut(call.description, world_size_, call.parts, call.complete, call.pieces, commit);
     enqueue(call);
-    // What is done anew is written anew: the caller gets nothing of it until it is all there again.
+    // What is repeated overwrites the result: it is delivered from the start when it is there again.
     if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;
   }
   if (commit.boundary > next_) standing_.push_back(commit);

@@ -40,7 +40,7 @@ struct Submission {
 ///
 /// With `keep`, rails write into memory of this table, so that a call whose rail has died can be repaired;
 /// the result is copied to the caller piece by piece when it is there, and kept until `release`. Of
-/// collectives that are done anew even when some ranks have completed them (all but all_reduce) the input is
+/// collectives that are repeated even when some ranks have completed them (all but all_reduce) the input is
 /// kept as well.
 class Calls {
  public:
@@ -93,7 +93,7 @@ class Calls {
   void fill(const Submission& submission, const Memory& memory) const;
   /// Takes the next call; cuts it as the commits say that came before it and hold for it.
   void submit(const Submission& submission, Memory memory, Time now);
-  /// Lets the next call's index pass without a call: it has failed before it began.
+  /// Uses up the next index without a call, which has failed before it began.
   void skip();
   /// The next slice of a call that this channel may start, in order; at most of `upto`.
   std::optional<Slice> take(ChannelId channel, std::uint32_t upto);
@@ -114,7 +114,7 @@ class Calls {
 
   /// How far this rank is: per channel, it has all that it needs of calls before that one.
   recovery::Position position() const;
-  /// Calls before the boundary are cut anew; the pieces on channels that have ended are gone from them.
+  /// Calls before the boundary are cut again, without their pieces on channels that have ended.
   void apply(const recovery::Commit& commit);
   /// Calls before this one are complete here.
   std::uint32_t completed() const { return completed_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recovery means for an agent's calls.
+// What the decisions of recovery do to an agent's calls.
 #include <stdexcept>
 #include <utility>
 
@@ -45,15 +45,15 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
       for (RailState& state : states_) state.since = now;
     }
     recovery_->enable(std::move(rails), token, members, peer_timeout, now);
-    tell_early_failures(now);
+    report_early_failures(now);
   });
 }
 
 void Agent::forgo_recovery() {
-  on_loop([this] { tell_early_failures(EventLoop::now()); });
+  on_loop([this] { report_early_failures(EventLoop::now()); });
 }
 
-void Agent::tell_early_failures(Time now) {
+void Agent::report_early_failures(Time now) {
   undecided_ = false;
   for (const auto& [rail, failure] : std::exchange(early_failures_, {}))
     rail_failed({.rail = rail, .repair = false}, failure, now);
@@ -94,7 +94,8 @@ void Agent::set_obstacle(std::size_t rail, const std::string& reason) {
 void Agent::suspect(std::size_t rail, const std::string& reason) {
   on_loop([&] {
     if (rail >= rails_.size()) throw std::invalid_argument("no rail " + std::to_string(rail));
-    if (!recovery_ || !recovery_->enabled()) throw std::logic_error("no rail can be done without");
+    if (!recovery_ || !recovery_->enabled())
+      throw std::logic_error("without recovery no rail can be excluded");
     const Failure failure{.kind = FailureKind::kSilent, .rank = -1, .message = reason};
     recovery_->rail_failed({.rail = rail, .repair = false}, failure, EventLoop::now());
   });
@@ -116,7 +117,7 @@ std::vector<RailState> Agent::rail_states() {
   return states;
 }
 
-// ---------------------------------------------------------------- told by the driver
+// ---------------------------------------------------------------- reported by the driver
 
 void Agent::freeze() {
   const std::lock_guard lock(mutex_);
@@ -201,7 +202,7 @@ std::optional<Calls::Front> Agent::front(ChannelId channel) const {
 }
 
 void Agent::peer_lost(int rank, const std::string& reason) {
-  end_all({.kind = FailureKind::kPeerLost, .rank = rank, .message = reason}, EventLoop::now());
+  abort({.kind = FailureKind::kPeerLost, .rank = rank, .message = reason}, EventLoop::now());
 }
 
 }  // namespace railweave

@@ -176,7 +176,8 @@ class PythonAgent {
     const nb::gil_scoped_release release;
     if (!wait_checking_signals([&](Time latest) { return agent_.plan_point(point, latest); },
                                deadline_after(timeout_s)))
-      raise_timeout("the ranks have not agreed on the rails that live, or let go of earlier calls, in time");
+      raise_timeout(
+          "the ranks have not agreed on the rails that are up, or completed earlier calls, in time");
     return {point.op_index, point.changes};
   }
 
@@ -312,7 +313,7 @@ void bind_agent(nb::module_& m) {
            "Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks")
       .def(
           "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),
-          "The ports have been opened in vain: a rail that fails, or has failed, ends everything")
+          "Recovery will not be enabled: a rail that fails, or has failed, ends the communicator")
       .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
            "(op index of the next call, number of changes known), to plan it by. Waits while the ranks agree "
            "on which rails live, and for earlier calls' memory. TimeoutError")
@@ -334,7 +335,7 @@ void bind_agent(nb::module_& m) {
             self.agent().suspect(rail, reason);
           },
           nb::arg("rail"), nb::arg("reason"), Release(),
-          "A rail cannot go on by itself: with recovery, it is done without until it has been joined anew")
+          "A rail cannot go on by itself: with recovery, it is excluded until it has been restarted")
       .def(
           "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); }, Release(),
           "RailState of every rail")
@@ -364,7 +365,7 @@ void bind_agent(nb::module_& m) {
       .def(
           "fail", [](PythonAgent& self, const Failure& failure) { self.agent().fail(failure); },
           nb::arg("failure"), Release(),
-          "End everything with this failure, here and, where a rail can tell them, on the peers")
+          "End the communicator with this failure, here and, where a rail can notify them, on the peers")
       .def(
           "close",
           [](PythonAgent& self, double linger_s) {

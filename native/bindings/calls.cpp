@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.calls: the table of an agent's calls, and how they are cut anew, for tests.
+// railweave._native.calls: the table of an agent's calls, and how they are cut again, for tests.
 #include "agent/calls.hpp"
 
 #include <nanobind/nanobind.h>
@@ -126,7 +126,8 @@ void bind_pieces(nb::module_& sub) {
 }  // namespace
 
 void bind_calls(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("calls", "The calls of a rank, and how they are cut anew");
+  nb::module_ sub =
+      m.def_submodule("calls", "The calls of a rank, and how they are cut again after a rail has failed");
   bind_pieces(sub);
   nb::class_<Slice>(sub, "Slice", "What a rail would be given; the views show its memory, and do not keep it")
       .def_ro("id", &Slice::id)

@@ -100,7 +100,7 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
         outs = [np.empty_like(x) for _ in range(3)]
         for out in outs[:2]:
             first.submit(call, x, out)
-        with pytest.raises(TimeoutError, match="let go of earlier calls"):
+        with pytest.raises(TimeoutError, match="completed earlier calls"):
             first.agent.plan_point(0.05)
 
         def rest(rank: Rank) -> None:
