@@ -164,8 +164,8 @@ void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
                 .bytes = finished->bytes,
                 .repair = channel.repair});
   if (!finished->last) return;
-  shared_loop_.notify();
-  if (calls_.delivering() && !delivering) deliver(lock);  // else with the next turns
+  if (!calls_.delivering()) return shared_loop_.notify();
+  if (!delivering) deliver(lock);  // else with the next turns
 }
 
 Time Agent::deadline() const {
