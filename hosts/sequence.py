@@ -127,7 +127,10 @@ class CallSequence:
                 self._await_change(down, end)
                 continue
             except BaseException as error:
-                kept.pop(op_index, None)
+                if self._agent.next_op() > op_index:  # an interrupt came right behind the submission
+                    self._planner.submitted(op_index, plan)
+                else:
+                    kept.pop(op_index, None)
                 if isinstance(error, ValueError):
                     raise InvalidOption(str(error)) from None
                 raise

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -48,6 +50,7 @@ class FakeAgent:
         self.stuck = False
         self.refuse_with: Exception | None = None
         self.before_submit: Callable[[], None] = lambda: None
+        self.after_submit: Callable[[], None] = lambda: None
         self.changed = threading.Event()
 
     def plan_point(self, timeout_s: float) -> tuple[int, int]:
@@ -80,6 +83,7 @@ class FakeAgent:
             return False
         self.taken.append(op_index)
         np.copyto(target, source)
+        self.after_submit()
         return True
 
     def wait(self, op_index: int, timeout_s: float) -> bool:
@@ -251,6 +255,25 @@ def test_an_interrupt_between_a_call_and_its_survey_leaves_the_survey_its_place(
         world.call()
     assert world.call() == 2
     assert [entry[1] for entry in world.did("submitted")] == [0, 1, 2, 3]
+
+
+def test_an_interrupt_right_behind_a_submission_leaves_the_rails_their_arrays() -> None:
+    world = World()
+
+    def interrupt() -> None:
+        world.agent.after_submit = lambda: None
+        raise KeyboardInterrupt
+
+    world.agent.after_submit = interrupt
+    x = np.ones(4, np.int32)
+    used = weakref.ref(x)
+    with pytest.raises(KeyboardInterrupt):
+        world.calls.submit(*(Collective.ALL_REDUCE, x, x), op=ReduceOp.SUM, root=0, count=4, start_now=False)
+    del x
+    gc.collect()
+    assert used() is not None, "the rails write into memory that is free"
+    assert world.did("submitted") == [("submitted", 0)]
+    assert world.call() == 1
 
 
 def test_threads_submit_one_after_the_other() -> None:
