@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import networkx as nx
 
 from railweave.controller import tables
 from railweave.controller.addresses import endpoint
+from railweave.controller.routes import Routes
 from railweave.controller.slots import Serials, SlotRange
 from railweave.controller.state import Entry, Multicast, SwitchState
 from railweave.controller.tables import Endpoint
 from railweave.controller.tree import Contributor, Node, Tree
-from railweave.controller.trees import Link, graph
-from railweave.topologies.model import Plane
-
-DETOUR = 10_000  # more than any way around
 
 
 @dataclass(frozen=True)
@@ -50,30 +45,10 @@ def merge(parts: Iterable[SwitchState]) -> SwitchState:
     return SwitchState(frozenset(entries), frozenset(multicasts))
 
 
-def forwarding(
-    plane: Plane, switch: str, own: Endpoint, dead: Collection[str] = (), avoid: Collection[Link] = ()
-) -> SwitchState:
-    """What a switch needs without any group: where every NIC is, where to flood, and its own address.
-
-    Frames keep off `dead` switches and links to `avoid` where they can. All switches together forward without
-    loops: unicast always comes nearer to its switch, and floods stay within one spanning tree.
-    """
-    switches = graph(plane)
-    for one, other in switches.edges:
-        shunned = one in dead or other in dead or frozenset({one, other}) in avoid
-        switches.edges[one, other]["weight"] = DETOUR if shunned else 1
-    entries = {tables.virtual_addresses(own.ip)}
-    for nic in plane.nics:
-        if nic.switch == switch:
-            entries.add(tables.mac_table(tables.mac_number(nic.mac), nic.port))
-        elif nx.has_path(switches, switch, nic.switch):
-            hop = nx.dijkstra_path(switches, switch, nic.switch)[1]
-            port = switches.edges[switch, hop]["ports"][switch]
-            entries.add(tables.mac_table(tables.mac_number(nic.mac), port))
-    ports = {nic.port for nic in plane.nics if nic.switch == switch}
-    for _, _, edge in nx.minimum_spanning_tree(switches).edges(switch, data=True):
-        ports.add(edge["ports"][switch])
-    return SwitchState(frozenset(entries), frozenset({tables.flood(frozenset(ports))}))
+def forwarding(routes: Routes, own: Endpoint, flooding: frozenset[int]) -> SwitchState:
+    """What a switch needs without any group: where every NIC is, where to flood, and its own address."""
+    flood = tables.flood(routes.nics | flooding)
+    return SwitchState(routes.entries | {tables.virtual_addresses(own.ip)}, frozenset({flood}))
 
 
 def aggregation(

@@ -14,6 +14,7 @@ from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
+from railweave.controller.forwarding import Forwarding
 from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
 from railweave.controller.slots import MIN_SLOTS
@@ -65,9 +66,10 @@ class Fabric:
         self.health = Health(suspect_s, self._changed)
         self._addresses: dict[str, AddressPlan] = {}
         self._switches: dict[str, ManagedSwitch] = {}
+        self._forwarding: dict[str, Forwarding] = {}  # by plane
         self._groups: dict[int, Aggregation] = {}
         self._last_group = 0  # of those that ranks tell of
-        self._ending: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
         for plane in topology.planes:
             if any(switch.p4runtime for switch in plane.switches):
@@ -81,6 +83,8 @@ class Fabric:
                     plane, switch, addresses, artifact, self._connected, self._unreachable
                 )
                 self._switches[switch.name] = managed
+        members = {switch.name: switch for switch in self.switches(plane.name)}
+        self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
         """The P4 switches of a plane, or all."""
@@ -103,6 +107,7 @@ class Fabric:
             async with asyncio.timeout(deadline_s):
                 for switch in self._switches.values():
                     await switch.ready.wait()
+                await self.settled()
         except TimeoutError:
             missing = [
                 f"{s.name} at {s.link.address} ({s.link.problem})"
@@ -122,7 +127,7 @@ class Fabric:
         members = self.switches(plane_name)
         if not members:
             raise Refused(f"plane {plane_name!r} has no P4 switch")
-        usable = [switch.name for switch in members if switch.link.up and switch.ready.is_set()]
+        usable = [switch.name for switch in members if switch.usable]
         self._require_leaves(hosts.values(), usable)
         load = {switch.name: len(switch.groups) for switch in members}
         suspects = self.health.suspects(plane_name)
@@ -160,8 +165,9 @@ class Fabric:
         ) and not links & self.health.suspects(group.plane)
 
     async def settled(self) -> None:
-        """Wait until what ended groups have held is free again, where the switches can be reached."""
-        await asyncio.gather(*self._ending)
+        """Wait until all switches that can be reached hold what they should, and no more."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way)
 
     def _require_leaves(self, hosts: Iterable[Host], usable: list[str]) -> None:
         for name in sorted({host.nic.switch for host in hosts}):
@@ -230,7 +236,7 @@ class Fabric:
         if switch.orphans:
             LOG.warning("switch %s: nobody has claimed groups %s", switch.name, sorted(switch.orphans))
             switch.orphans.clear()
-            self._clean_soon(switch)
+            self._reconcile_soon(switch)
 
     def end(self, number: int) -> None:
         """End a group. A switch that cannot be reached now is cleaned when it is back."""
@@ -240,18 +246,19 @@ class Fabric:
         for node in group.tree.nodes:
             switch = self._switches[node.switch]
             switch.groups.pop(number, None)
-            self._clean_soon(switch)
+            self._reconcile_soon(switch)
 
-    def _clean_soon(self, switch: ManagedSwitch) -> None:
-        task = asyncio.create_task(self._clean(switch), name=f"clean {switch.name}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def _reconcile_soon(self, switch: ManagedSwitch) -> None:
+        task = asyncio.create_task(self._reconcile(switch), name=f"reconcile {switch.name}")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
-    async def _clean(self, switch: ManagedSwitch) -> None:
+    async def _reconcile(self, switch: ManagedSwitch) -> None:
         try:
             await switch.reconcile()
         except SwitchUnavailable as unavailable:
-            LOG.warning("cleaning is put off: %s", unavailable)
+            LOG.warning("put off: %s", unavailable)
+        self._forwarding[switch.plane.name].widen()
 
     async def set_loss(self, plane: str, name: str, port: int, direction: str, probability: float) -> None:
         """Drop frames with a probability at a port (0: all) of a switch ('': all) from now on."""
@@ -320,9 +327,7 @@ class Fabric:
 
     def _forward_anew(self, plane: str) -> None:
         """Let ordinary frames keep off what is dead as well."""
-        for switch in self.switches(plane):
-            if switch.keep_off(self.health.dead, self.health.suspects(plane)) and switch.ready.is_set():
-                self._clean_soon(switch)
+        self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:

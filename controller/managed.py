@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
+from railweave.controller.routes import Routes, trunk_ends
 from railweave.controller.slots import SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference
-from railweave.controller.trees import Link
 from railweave.controller.wire import decode_entry
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
@@ -33,8 +33,9 @@ OUTCOMES = {
 
 
 class ManagedSwitch:
-    """What the controller wants of one switch is computed from `groups`, `losses` and `slots`; `reconcile`
-    makes it so. What it must remember beyond its own life is in the switch (`tables.members_serials`).
+    """What the controller wants of one switch is computed from its routes, `flooding`, `groups`, `losses` and
+    `slots`; `reconcile` makes it so. What it must remember beyond its own life is in the switch
+    (`tables.members_serials`).
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class ManagedSwitch:
         self._counted_from: dict[int, dict[int, int]] = {}  # a new group's counts begin at its predecessors'
         self.ready = asyncio.Event()
         self._addresses = addresses
-        self._forwarding = SwitchState()
-        self.keep_off((), ())
+        self._routes = Routes()
+        self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
+        self.flooding: frozenset[int] = frozenset()  # trunk ports that broadcasts are to leave by
+        self.may_flood: frozenset[int] = frozenset()  # by which they may, until the switch has confirmed
         self._changed = changed
         self._gone: set[int] = set()  # groups that the switch has lost, until that is told
         self._known = False  # whether the switch's memory has been read in this life of the controller
@@ -70,17 +73,23 @@ class ManagedSwitch:
     @property
     def ports(self) -> frozenset[int]:
         """The ports that lead somewhere."""
-        ends = [(nic.switch, nic.port) for nic in self.plane.nics]
-        for trunk in self.plane.trunks:
-            ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
-        return frozenset(port for switch, port in ends if switch == self.name)
+        return self._trunks | self._routes.nics
 
-    def keep_off(self, dead: Collection[str], avoid: Collection[Link]) -> bool:
-        """Let frames keep off switches and links, from the next reconciliation on; whether that is new."""
-        own = self._addresses.switches[self.name]
-        wanted = desired.forwarding(self.plane, self.name, own, dead, avoid)
-        if changes := wanted != self._forwarding:
-            self._forwarding = wanted
+    @property
+    def known(self) -> bool:
+        """Whether it has been reconciled in this life of the controller."""
+        return self.ready.is_set()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it does what it is told now."""
+        return self.link.up and self.known
+
+    def follow(self, routes: Routes) -> bool:
+        """Take new routes, and flood to no port that they lack any more; whether that changes anything."""
+        changes = self._routes.entries != routes.entries or not self.flooding <= routes.tree
+        self._routes = routes
+        self.flooding &= routes.tree
         return changes
 
     def take_over(self, group: Aggregation) -> None:
@@ -98,7 +107,9 @@ class ManagedSwitch:
         groups = (self.would_hold(group) for group in self.groups.values())
         memory = desired.memory(self.slots.serials(), self.last_group)
         losses = desired.losses(self.losses.values())
-        return desired.merge([self._forwarding, *groups, *self.orphans.values(), losses, memory])
+        own = self._addresses.switches[self.name]
+        forwarding = desired.forwarding(self._routes, own, self.flooding)
+        return desired.merge([forwarding, *groups, *self.orphans.values(), losses, memory])
 
     async def reconcile(self) -> list[Update]:
         """Read back, compare, write; returns what was written. SwitchUnavailable if that cannot be done."""
@@ -108,6 +119,7 @@ class ManagedSwitch:
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
+            self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
             if lost := self.link.wiped or not actual.entries:
                 self._lose()
             elif not self._known:
@@ -129,11 +141,18 @@ class ManagedSwitch:
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         await self._retire(actual)
-        updates = difference(actual, self.wanted())
+        wanted, flooding = self.wanted(), self.flooding
+        self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
+        updates = difference(actual, wanted)
         await self.link.write(updates)
+        self.may_flood = flooding
         for group in self.groups.keys() - self._counted_from.keys():
             self._counted_from[group] = await self._cells(group)
         return updates
+
+    def _flooded(self, state: SwitchState) -> frozenset[int]:
+        """The trunk ports to which a switch of this state floods."""
+        return self._trunks & tables.flooded(state.multicasts)
 
     async def outcomes(self, group: int) -> dict[str, int]:
         """What has become of the packets of a group's members here, by outcome.

@@ -6,6 +6,7 @@ Tables, keys, actions and parameters are named as in `p4src/stages`; finsy check
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -172,6 +173,11 @@ def results(group: int, ports: dict[int, int]) -> Multicast:
 def flood(ports: frozenset[int]) -> Multicast:
     """The multicast group of frames for everybody."""
     return Multicast(FLOOD_GROUP, frozenset((port, 0) for port in ports))
+
+
+def flooded(multicasts: Iterable[Multicast]) -> frozenset[int]:
+    """Undo `flood`: the ports of frames for everybody."""
+    return frozenset(port for m in multicasts if m.group == FLOOD_GROUP for port, _ in m.replicas)
 
 
 def ip_number(text: str) -> int:

@@ -15,6 +15,7 @@ from railweave.controller import desired, tables, wire
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import Refused
+from railweave.controller.routes import routes
 from railweave.controller.slots import Serials, SlotRange, SlotSpace, newer
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, difference, fields
 from railweave.controller.tables import Endpoint, mac_number
@@ -125,7 +126,8 @@ def test_a_leaf_passes_sums_up_and_results_down() -> None:
 
 def test_forwarding_reaches_every_nic_and_floods_along_a_tree() -> None:
     plane, _, plan = two_levels()
-    state = desired.forwarding(plane, "leaf1", plan.switches["leaf1"])
+    way = routes(plane)["leaf1"]
+    state = desired.forwarding(way, plan.switches["leaf1"], way.tree)
     ports = {match["destination"]: params["port"] for match, _, params in rows(state, "mac_table")}
     assert ports == {0x020000010001: 1, 0x020000010002: 2, 0x020000010003: 9, 0x020000010004: 9}
     assert state.multicasts == {Multicast(tables.FLOOD_GROUP, frozenset({(1, 0), (2, 0), (9, 0)}))}
@@ -151,7 +153,7 @@ def test_every_entry_passes_p4info_and_comes_back_equal(lanes: int) -> None:
     plane, group, plan = two_levels()
     state = desired.merge(
         [
-            desired.forwarding(plane, "leaf1", plan.switches["leaf1"]),
+            desired.forwarding(routes(plane)["leaf1"], plan.switches["leaf1"], frozenset({9})),
             desired.aggregation(group, "leaf1", SlotRange(16, 16, 2**32 - 1), plan.switches),
             desired.losses([Loss(1, "ingress", 0.01), Loss(2, "egress", 1.0)]),
             desired.memory([Serials(64, 32, 77)], last_group=3),

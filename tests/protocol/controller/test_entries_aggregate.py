@@ -20,6 +20,7 @@ from controller_world import checksum
 from railweave.controller import desired
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation
+from railweave.controller.routes import routes
 from railweave.controller.slots import SlotRange
 from railweave.controller.tables import Endpoint, ip_number, mac_number, virtual_mac
 from railweave.controller.trees import build
@@ -84,8 +85,10 @@ class Network:
         self.group = Aggregation(GROUP, plane.name, build(plane, self.ranks, names), virtual, hosts)
         self.engines = {name: Pipeline(*program()) for name in names}
         self.inboxes: dict[int, list[bytes]] = {rank: [] for rank in self.ranks}
+        ways = routes(plane)
         for name, engine in self.engines.items():
-            parts = [desired.forwarding(plane, name, self.addresses.switches[name])]
+            way = ways[name]
+            parts = [desired.forwarding(way, self.addresses.switches[name], way.tree)]
             if any(node.switch == name for node in self.group.tree.nodes):
                 slots = SlotRange(32, SLOTS, starts.get(name, 1))
                 parts.append(desired.aggregation(self.group, name, slots, self.addresses.switches))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the switches of a plane forwarding over what works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from railweave.controller.managed import ManagedSwitch
+from railweave.controller.routes import Routes, comes_back, routes, trunk_ends
+from railweave.controller.trees import Link
+from railweave.topologies.model import Plane
+
+
+class Forwarding:
+    """Keeps a plane's switches forwarding over what works, so that at no moment a broadcast can loop.
+
+    Frames have no hop count: in a loop a broadcast multiplies until the links are full. Switches change one
+    at a time and some not at all, so what counts is where each of them may flood to until it has confirmed
+    something else. A port that leaves the flood tree is removed at once. One that joins it waits until no
+    frame that leaves by it can come back: links are broken before others are made. Between the two a
+    broadcast does not reach everybody, and who asks by broadcast (ARP) asks again. A known address is never
+    without a way: its entry is modified in place.
+    """
+
+    def __init__(
+        self, plane: Plane, switches: Mapping[str, ManagedSwitch], write: Callable[[ManagedSwitch], None]
+    ) -> None:
+        """Give `switches` their first routes; `write` makes one of them do soon what it is to do."""
+        self._switches = switches
+        self._plane = plane
+        self._write = write
+        self._ends = trunk_ends(plane)
+        self._shunned: tuple[Collection[str], Collection[Link]] = frozenset(), frozenset()
+        self._routes = routes(plane)
+        for name, switch in switches.items():
+            switch.follow(self._routes[name])
+
+    def keep_off(self, dead: Collection[str], avoid: Collection[Link]) -> None:
+        """Lead frames around dead switches and links to avoid from now on."""
+        shunned = frozenset(dead) & self._routes.keys(), frozenset(avoid)
+        if shunned != self._shunned:
+            self._shunned = shunned
+            self._routes = self._without_traps(routes(self._plane, *shunned), dead)
+            for name, switch in self._switches.items():
+                if switch.follow(self._routes[name]) and switch.usable:
+                    self._write(switch)
+        self.widen()
+
+    def _without_traps(self, found: Mapping[str, Routes], dead: Collection[str]) -> dict[str, Routes]:
+        """Leave out the ways to dead switches that may flood on to others: they cannot be told to stop it.
+
+        NICs behind such a switch hear no broadcast until it answers again.
+        """
+        traps = {
+            end
+            for end, (far, entered) in self._ends.items()
+            if far in dead and self._switches[far].may_flood - {entered}
+        }
+        return {
+            name: replace(of, tree=frozenset(port for port in of.tree if (name, port) not in traps))
+            for name, of in found.items()
+        }
+
+    def widen(self) -> None:
+        """Flood to those ports of the flood tree that can make no loop any more."""
+        if not all(switch.known for switch in self._switches.values()):
+            return
+        floods = {name: set[int]() for name in self._routes}
+        for name, port in self._ends:  # switches that are not ours flood everywhere
+            floods[name].add(port)
+        for name, switch in self._switches.items():
+            floods[name] = set(switch.may_flood | switch.flooding)
+        for name, switch in self._switches.items():
+            before = switch.flooding
+            for port in sorted(self._routes[name].tree - before) if switch.usable else ():
+                if not comes_back(self._ends, floods, (name, port)):
+                    floods[name].add(port)
+                    switch.flooding |= {port}
+            if switch.flooding != before:
+                self._write(switch)
