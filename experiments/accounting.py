@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from railweave.experiments.messages import RailCounts
+from railweave.hosts.reports import SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.model import Plane
 
 BYTES_TOLERANCE = 0.01
+BYTE_CLASSES = tuple(field.name for field in fields(SentBytes))
 RULE = (
     "Counts agree when the interfaces have sent what the agents say they sent, headers from Ethernet up "
     f"included, within {BYTES_TOLERANCE:.0%} (ARP and handshakes are the kernel's own), "
-    "and when the switch has formed exactly one result per chunk (unless the rail has been out in between)."
+    "and when the switch has formed exactly one result per chunk. A rail that has failed in between may have "
+    "been given bytes that its link never took, and has left chunks half done."
 )
 
 
@@ -26,18 +29,27 @@ class RailAccount:
     kind: str
     payload_bytes: int  # of the tensors, that this rail has reduced, on each host
     agent_bytes: int  # sent, as the agents count
+    sent: Mapping[str, int]  # of these, by class, as `railweave.hosts.reports.SentBytes` names them
     interface_bytes: int  # sent, as the kernel counts
     goodput_bps: float  # tensor bits reduced per second while the rail was busy
     share: float  # of all tensor bytes
     retransmissions: int
     switch_results: int | None = None  # formed by the switch, as its P4 counters say
     expected_results: int | None = None  # chunks that the rail has had reduced
-    failures: int = 0  # how often any rank has done without the rail
+    failures: int = 0  # how often the ranks have excluded it
+
+    @property
+    def unexplained_bytes(self) -> int:
+        """What has left the interfaces beyond what the agents count; negative: never left."""
+        return self.interface_bytes - self.agent_bytes
 
     @property
     def bytes_agree(self) -> bool:
-        """Whether agents and kernel agree, by the rule."""
-        return abs(self.interface_bytes - self.agent_bytes) <= BYTES_TOLERANCE * max(self.agent_bytes, 1)
+        """Whether the classes explain what has left the interfaces, by the rule."""
+        if min(self.sent.values()) < 0 or sum(self.sent.values()) != self.agent_bytes:
+            return False
+        never_left = self.failures > 0 and self.unexplained_bytes < 0
+        return never_left or abs(self.unexplained_bytes) <= BYTES_TOLERANCE * max(self.agent_bytes, 1)
 
     @property
     def results_agree(self) -> bool:
@@ -66,6 +78,7 @@ def account(
                 kind=plane.kind,
                 payload_bytes=rail.payload_bytes // max(len(counts), 1),
                 agent_bytes=rail.bytes_sent,
+                sent={name: getattr(rail, f"sent_{name}") for name in BYTE_CLASSES},
                 interface_bytes=sum(interface.bytes_sent for interface in interfaces[plane.name].values()),
                 goodput_bps=rail.payload_bytes * 8 / rail.busy_s if rail.busy_s else 0.0,
                 share=rail.payload_bytes / total_payload if total_payload else 0.0,

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import railweave
@@ -24,7 +24,14 @@ class RailCounts:
     retransmissions: int = 0
     slices: int = 0
     busy_s: float = 0.0
-    failures: int = 0  # how often the ranks have done without it
+    failures: int = 0  # how often the ranks have excluded it
+    # Of bytes_sent, as `railweave.hosts.reports.SentBytes` has them.
+    sent_payload: int = 0
+    sent_headers: int = 0
+    sent_resends: int = 0
+    sent_recovery: int = 0
+    sent_heartbeats: int = 0
+    sent_control: int = 0
 
     def __sub__(self, other: RailCounts) -> RailCounts:
         """Return what has happened since `other`."""
@@ -46,6 +53,7 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
             slices=rail.slices,
             busy_s=rail.busy_s,
             failures=rail.failures,
+            **{f"sent_{name}": count for name, count in asdict(rail.sent).items()},
         )
         for rail in comm.stats().rails
     }

@@ -36,6 +36,18 @@ class GroupReport:
 
 
 @dataclass(frozen=True)
+class SentBytes:
+    """What a rail's interface has been given to send, by why; together `bytes_sent` of its report."""
+
+    payload: int  # data of slices, the first time, in the rail's own format
+    headers: int  # around it, and acknowledgements
+    resends: int  # packets sent again, whole, as are all that follow
+    recovery: int  # repair channels, and trials of a rail that was restarted
+    heartbeats: int  # signs of life
+    control: int  # what ranks agree by, and probes
+
+
+@dataclass(frozen=True)
 class RailReport:
     """A rail's counts since it was opened. Bytes on the wire include Ethernet headers."""
 
@@ -45,6 +57,7 @@ class RailReport:
     slices: int
     payload_bytes: int  # of the tensors, as far as this rail has reduced them
     bytes_sent: int
+    sent: SentBytes
     bytes_received: int
     packets_sent: int
     packets_received: int
@@ -77,6 +90,7 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
         slices=native.slices,
         payload_bytes=native.payload_bytes,
         bytes_sent=native.bytes_sent,
+        sent=sent_bytes(native),
         bytes_received=native.bytes_received,
         packets_sent=native.packets_sent,
         packets_received=native.packets_received,
@@ -92,6 +106,12 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
         incarnation=state.incarnation,
         groups=tuple(group_report(group) for group in groups),
     )
+
+
+def sent_bytes(native: Any) -> SentBytes:
+    """Return a native RailStats' bytes sent by class; what is in none of its classes is headers."""
+    classes = {f.name: getattr(native.sent, f.name) for f in fields(SentBytes) if f.name != "headers"}
+    return SentBytes(headers=native.bytes_sent - sum(classes.values()), **classes)
 
 
 def group_report(native: Any) -> GroupReport:

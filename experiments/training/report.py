@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import RULE, RailAccount
+from railweave.experiments.accounting import BYTE_CLASSES, RULE, RailAccount
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
 from railweave.experiments.units import format_bytes, format_rate
@@ -30,7 +30,9 @@ def as_json(result: DemoResult) -> dict[str, Any]:
             {
                 "name": rail.name,
                 "agent_bytes": rail.agent_bytes,
+                "sent": dict(rail.sent),
                 "interface_bytes": rail.interface_bytes,
+                "failures": rail.failures,
                 "goodput_bps": rail.goodput_bps,
                 "share": rail.share,
                 "retransmissions": rail.retransmissions,
@@ -66,6 +68,7 @@ def print_report(result: DemoResult, console: Console) -> None:
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
     console.print(_rail_table(result))
+    console.print(_byte_table(result))
     console.print(RULE, style="dim")
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
@@ -113,6 +116,18 @@ def _rail_table(result: DemoResult) -> Table:
             _results(rail),
             _mark(rail.bytes_agree and rail.results_agree),
         )
+    return table
+
+
+def _byte_table(result: DemoResult) -> Table:
+    """Return what the interfaces have sent, by why, in MB."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("MB sent")
+    for column in (*BYTE_CLASSES, "unexplained"):
+        table.add_column(column, justify="right")
+    for rail in result.rails:
+        counts = [*rail.sent.values(), rail.unexplained_bytes]
+        table.add_row(rail.name, *(f"{count / 1e6:.3f}" for count in counts))
     return table
 
 

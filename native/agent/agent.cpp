@@ -219,7 +219,10 @@ std::optional<Failure> Agent::failure() const {
 std::vector<RailStats> Agent::stats() {
   std::vector<RailStats> all;
   on_loop([&] {
-    for (const auto& rail : rails_) all.push_back(rail->stats());
+    for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+      all.push_back(rails_[rail]->stats());
+      if (recovery_ && recovery_->enabled()) recovery_->add_counts(rail, all.back());
+    }
   });
   return all;
 }

@@ -137,6 +137,7 @@ bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
   if (id != Trial::kId) return false;
   Main& main = mains_[rail];
   if (main.state != MainState::kTrial) return true;
+  end_trial(main);
   main.state = MainState::kReady;
   machine_->restarted(rail, main.incarnation, trials_[rail].passed(), now);
   told_ = true;
@@ -255,7 +256,10 @@ void RecoveryDriver::pump(Time now) {
     while (!ended_) {
       const auto outgoing = machine_->transmit(now);
       if (!outgoing) break;
-      sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
+      const std::size_t size = sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
+      Main& main = mains_[outgoing->rail];
+      (outgoing->heartbeat ? main.agreement.heartbeats : main.agreement.control) += size;
+      main.agreement_packets += size > 0;
       idle = false;
     }
   }
@@ -304,6 +308,7 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
   halt_main(restart.rail, now);
   main.incarnation = restart.incarnation;
   owner_.restarting(restart);
+  main.trial_from = main.rail->stats();
   try {
     main.rail->restart({.incarnation = restart.incarnation, .bases = restart.bases}, now);
     main.state = MainState::kTrial;
@@ -331,7 +336,35 @@ void RecoveryDriver::apply(const recovery::RailChanged& change, Time now) {
 void RecoveryDriver::halt_main(std::size_t rail, Time now) {
   Main& main = mains_[rail];
   if (std::exchange(main.state, MainState::kHalted) != MainState::kHalted) main.rail->halt(now);
+  end_trial(main);
   machine_->halted(rail, main.rail->marks(), now);
+}
+
+void RecoveryDriver::end_trial(Main& main) {
+  if (!main.trial_from) return;
+  RailStats now = main.rail->stats();
+  now.sent -= main.trial_from->sent;
+  main.trials += now.sent;
+  main.trials.recovery += now.bytes_sent - main.trial_from->bytes_sent;
+  main.trial_from.reset();
+}
+
+void RecoveryDriver::add_counts(std::size_t rail, RailStats& stats) {
+  Main& main = mains_.at(rail);
+  if (main.trial_from) {
+    end_trial(main);
+    main.trial_from = main.rail->stats();
+  }
+  SentBytes trials = main.trials;
+  const std::uint64_t in_trials = std::exchange(trials.recovery, 0);
+  stats.sent -= trials;
+  const RailStats repair = repairs_[rail].rail->stats();
+  stats.sent += main.agreement;
+  stats.sent.recovery += in_trials + repair.bytes_sent;
+  stats.bytes_sent += repair.bytes_sent + main.agreement.sum();
+  stats.packets_sent += repair.packets_sent + main.agreement_packets;
+  stats.bytes_received += repair.bytes_received;
+  stats.packets_received += repair.packets_received;
 }
 
 void RecoveryDriver::halt_repairs(Time now) {

@@ -64,6 +64,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   /// Whether the rail's main channel takes slices.
   bool in_use(std::size_t rail) const { return !enabled() || mains_[rail].state == MainState::kInUse; }
   Rail& repair(std::size_t rail) { return *repairs_[rail].rail; }
+  /// Adds what a rail's interface has sent for recovery, and tells the trials of its main channel apart.
+  void add_counts(std::size_t rail, RailStats& stats);
   /// Whether repair channels take slices.
   bool repairs_open() const { return repairs_open_; }
 
@@ -100,6 +102,10 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     std::string obstacle{};  // told by the owner
     std::string carrier{};   // seen here
     Standing standing{};
+    std::optional<RailStats> trial_from{};  // counts when the trial that runs began
+    SentBytes trials{};                     // sent in trials, by what the rail took it for
+    SentBytes agreement{};                  // datagrams of the control socket
+    std::uint64_t agreement_packets = 0;
   };
   struct Broken {
     std::string reason{};
@@ -129,6 +135,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
 
   void halt_main(std::size_t rail, Time now);
   void halt_repairs(Time now);
+  void end_trial(Main& main);
   bool anything_to_repair(const recovery::Commit& commit) const;
   void suspect_laggards(Time now);
   void suspect_broken_repairs(Time now);

@@ -70,11 +70,18 @@ void bind_agent_values(nb::module_& sub) {
       .def_ro("message", &Failure::message)
       .def_ro("rail", &Failure::rail, "where it happened; empty if not on a rail")
       .def_ro("by_peer", &Failure::by_peer, "of SILENT: the other end has ended the connection itself");
+  nb::class_<SentBytes>(sub, "SentBytes", "Why bytes were sent; the rest is headers and acknowledgements")
+      .def_ro("payload", &SentBytes::payload)
+      .def_ro("resends", &SentBytes::resends)
+      .def_ro("recovery", &SentBytes::recovery)
+      .def_ro("heartbeats", &SentBytes::heartbeats)
+      .def_ro("control", &SentBytes::control);
   nb::class_<RailStats>(sub, "RailStats",
                         "Counts since the rail was opened; `busy_ns` is time with a slice in progress")
       .def_ro("slices", &RailStats::slices)
       .def_ro("payload_bytes", &RailStats::payload_bytes)
       .def_ro("bytes_sent", &RailStats::bytes_sent)
+      .def_ro("sent", &RailStats::sent, "`bytes_sent` by class")
       .def_ro("bytes_received", &RailStats::bytes_received)
       .def_ro("packets_sent", &RailStats::packets_sent)
       .def_ro("packets_received", &RailStats::packets_received)

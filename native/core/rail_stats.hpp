@@ -8,12 +8,26 @@
 
 namespace railweave {
 
-/// Counts since the rail was opened. Bytes are payload of the rail's own protocol, retransmissions included.
+/// Why bytes were sent. The rest of what was sent is headers and acknowledgements.
+struct SentBytes {
+  std::uint64_t payload = 0;     // data of slices, the first time, in the rail's own format
+  std::uint64_t resends = 0;     // packets sent again, whole, as are all that follow
+  std::uint64_t recovery = 0;    // repair channels, and trials of a rail that was restarted
+  std::uint64_t heartbeats = 0;  // signs of life
+  std::uint64_t control = 0;     // what ranks agree by, and probes
+
+  std::uint64_t sum() const { return payload + resends + recovery + heartbeats + control; }
+  SentBytes& operator+=(const SentBytes& other);
+  SentBytes& operator-=(const SentBytes& other);  // of counts that only grow an earlier state
+};
+
+/// Counts since the rail was opened.
 struct RailStats {
   std::uint64_t slices = 0;
   std::uint64_t payload_bytes = 0;  // sizes of the slices completed
-  std::uint64_t bytes_sent =
-      0;  // on the link, from the Ethernet header up, super-packets as the frames they become
+  // On the link, from the Ethernet header up, super-packets as the frames they become.
+  std::uint64_t bytes_sent = 0;
+  SentBytes sent = {};  // of these
   std::uint64_t bytes_received = 0;
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
@@ -25,5 +39,23 @@ struct RailStats {
       0;              // super-packets that it would not cut, sent packet by packet instead
   Duration busy = 0;  // time with a slice in progress
 };
+
+inline SentBytes& SentBytes::operator+=(const SentBytes& other) {
+  payload += other.payload;
+  resends += other.resends;
+  recovery += other.recovery;
+  heartbeats += other.heartbeats;
+  control += other.control;
+  return *this;
+}
+
+inline SentBytes& SentBytes::operator-=(const SentBytes& other) {
+  payload -= other.payload;
+  resends -= other.resends;
+  recovery -= other.recovery;
+  heartbeats -= other.heartbeats;
+  control -= other.control;
+  return *this;
+}
 
 }  // namespace railweave

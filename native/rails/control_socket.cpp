@@ -19,6 +19,8 @@ namespace {
 constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not hold the loop
 constexpr int kMostErrors = 64;
+constexpr std::size_t kUdpSize = 8;
+constexpr std::size_t kFragmentBytes = 1480;  // of an IPv4 fragment's payload on Ethernet
 
 sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
   sockaddr_in out{};
@@ -36,6 +38,11 @@ Socket open(const LocalInterface& at, std::uint16_t port) {
     throw std::system_error(errno, std::generic_category(), "setsockopt");
   }
   return socket;
+}
+
+std::size_t size_on_link(std::size_t datagram) {
+  const std::size_t fragments = (kUdpSize + datagram + kFragmentBytes - 1) / kFragmentBytes;
+  return fragments * (kUdpHeaders - kUdpSize) + kUdpSize + datagram;
 }
 
 // An ICMP destination unreachable (port) that a router or host has sent.
@@ -92,15 +99,17 @@ void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
   loop_.watch(socket_.fd(), EPOLLIN, *this);
 }
 
-void ControlSocket::send(int rank, Bytes datagram) {
+std::size_t ControlSocket::send(int rank, Bytes datagram) {
   const Address& member = members_.at(static_cast<std::size_t>(rank));
   const sockaddr_in to = at_address(member.host, member.port);
   // An earlier datagram's ICMP error is told in place of this one being sent: then it is sent now.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ssize_t size = sendto(socket_.fd(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                 reinterpret_cast<const sockaddr*>(&to), sizeof to);
-    if (size >= 0 || errno != ECONNREFUSED) return;
+    if (size >= 0) return size_on_link(datagram.size());
+    if (errno != ECONNREFUSED) return 0;
   }
+  return 0;
 }
 
 void ControlSocket::drain(Time now) {

@@ -36,8 +36,9 @@ class ControlSocket final : public ReadyHandler {
   /// Binds anew if another interface has come under the name of the one that the socket is bound to.
   /// std::system_error while that cannot be; true if it was done.
   bool follow_interface();
-  /// As far as the network allows now: what is refused is lost.
-  void send(int rank, Bytes datagram);
+  /// As far as the network allows now: what is refused is lost. Returns the bytes on the link, headers
+  /// included; 0 if it was refused.
+  std::size_t send(int rank, Bytes datagram);
   /// Hands over what has come.
   void drain(Time now);
   void on_ready(std::uint32_t, Time now) override { drain(now); }

@@ -14,10 +14,11 @@
 #include <limits>
 #include <stdexcept>
 
+#include "rails/socket.hpp"
+
 namespace railweave {
 namespace {
 
-constexpr std::uint64_t kWireHeaders = 14 + 20 + 8;  // Ethernet, IPv4, UDP
 constexpr std::size_t kIpUdpHeaders = 20 + 8;
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
 constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
@@ -209,7 +210,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
     for (int i = 0; i < sent; ++i) {
       gone += batch.datagrams[i];
       counts_.datagrams_sent += batch.datagrams[i];
-      counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kWireHeaders;
+      counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kUdpHeaders;
     }
     if (sent >= 0) continue;
     switch (errno) {
@@ -287,7 +288,7 @@ bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
     for (std::size_t at = 0; at == 0 || at < all.size(); at += segment) {
       const Bytes datagram = all.subspan(at, std::min(segment, all.size() - at));
       ++counts_.datagrams_received;
-      counts_.bytes_received += datagram.size() + kWireHeaders;
+      counts_.bytes_received += datagram.size() + kUdpHeaders;
       take(datagram);
     }
   }

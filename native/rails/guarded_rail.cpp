@@ -130,6 +130,8 @@ RailStats GuardedRail::stats() const {
   RailStats stats = rail_->stats();
   const RailStats control = control_->stats();
   stats.bytes_sent += control.bytes_sent;
+  stats.sent.heartbeats += control.sent.heartbeats;
+  stats.sent.control += control.bytes_sent - control.sent.heartbeats;
   stats.bytes_received += control.bytes_received;
   stats.packets_sent += control.packets_sent;
   stats.packets_received += control.packets_received;

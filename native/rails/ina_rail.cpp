@@ -6,13 +6,14 @@
 #include <utility>
 #include <variant>
 
+#include "rails/socket.hpp"
+
 namespace railweave {
 namespace {
 
 constexpr std::size_t kBatch = 128;                   // datagrams between two looks at the socket
 constexpr int kBatchesPerTurn = 16;                   // then the other rails of the loop get theirs
 constexpr Duration kMaxOccupancy = kMillisecond / 2;  // of a shaped link by one super-packet
-constexpr std::size_t kWireHeaders = 14 + 20 + 8;
 constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
 
 /// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
@@ -20,7 +21,7 @@ constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up 
 ina::WindowOptions window_for(const InaRailOptions& options, std::size_t packet_bytes) {
   ina::WindowOptions window = options.window;
   if (options.rate_bps == 0) return window;
-  const double bits = 8.0 * static_cast<double>(packet_bytes + kWireHeaders);
+  const double bits = 8.0 * static_cast<double>(packet_bytes + kUdpHeaders);
   window.packet_time = static_cast<Duration>(bits * kSecond / static_cast<double>(options.rate_bps));
   return window;
 }
@@ -28,7 +29,7 @@ ina::WindowOptions window_for(const InaRailOptions& options, std::size_t packet_
 std::size_t super_packet_limit(std::uint64_t rate_bps, std::size_t packet_bytes) {
   if (rate_bps == 0) return ~std::size_t{0};
   const double bits = static_cast<double>(rate_bps) * kMaxOccupancy / kSecond;
-  return static_cast<std::size_t>(bits / 8 / static_cast<double>(packet_bytes + kWireHeaders));
+  return static_cast<std::size_t>(bits / 8 / static_cast<double>(packet_bytes + kUdpHeaders));
 }
 
 }  // namespace
@@ -227,10 +228,23 @@ void InaRail::flush(Time now) {
 /// Stops everything until EPOLLOUT if the socket is full.
 void InaRail::push_unsent(std::size_t i) {
   std::vector<Bytes>& unsent = trees_[i].unsent;
-  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(socket_.send(unsent, i)));
+  const auto gone = static_cast<std::ptrdiff_t>(socket_.send(unsent, i));
+  std::for_each(unsent.begin(), unsent.begin() + gone, [this](Bytes datagram) { count(datagram); });
+  unsent.erase(unsent.begin(), unsent.begin() + gone);
   if (unsent.empty()) return;
   blocked_ = true;
   loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, *this);
+}
+
+void InaRail::count(Bytes datagram) {
+  const ina::Header header = ina::decode(datagram.data());
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kProbe)) {
+    stats_.sent.control += datagram.size() + kUdpHeaders;
+  } else if (header.flags & ina::flag::kRetransmission) {
+    stats_.sent.resends += datagram.size() + kUdpHeaders;
+  } else {
+    stats_.sent.payload += datagram.size() - ina::kHeaderBytes;
+  }
 }
 
 void InaRail::report(Time now) {

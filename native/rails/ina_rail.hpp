@@ -84,6 +84,7 @@ class InaRail final : public Rail, private ReadyHandler {
   void receive(Bytes datagram, Time now);
   void flush(Time now);
   void push_unsent(std::size_t tree);
+  void count(Bytes datagram);
   void connect();
   std::size_t tree_of(std::uint16_t group) const;
   void report(Time now);

@@ -65,6 +65,9 @@ int retries_for(Duration silence) { return static_cast<int>(silence / kRepetitio
 void add_counts(const RdmaPeer& peer, RailStats& stats) {
   const roce::QueuePairStats& counts = peer.queue_pair().stats();
   stats.retransmissions += counts.retransmissions;
+  stats.sent.payload += counts.payload_bytes;
+  stats.sent.resends +=
+      counts.resent_bytes + counts.retransmissions * (roce::kFrameHeaderSize + roce::kIcrcSize);
   stats.duplicates += counts.duplicates + counts.out_of_order;
   stats.malformed += counts.refused;
 }

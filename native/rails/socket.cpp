@@ -19,7 +19,6 @@ constexpr int kBacklog = 128;
 // ms.
 constexpr int kUnsentBytes = 128 * 1024;
 constexpr int kWindowBytes = 1024 * 1024;
-constexpr std::uint64_t kHeaders = 14 + 20 + 20 + 12;  // Ethernet, IPv4, TCP, TCP timestamps
 
 sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   sockaddr_in out{};
@@ -121,16 +120,19 @@ void tune(const Socket& socket) {
   set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
 }
 
-void add_wire_counts(const Socket& socket, RailStats& stats) {
+std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return;
+  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return 0;
   // What waits in the socket will be sent, so it counts: a message is done once the socket has taken it.
-  stats.bytes_sent += info.tcpi_bytes_sent + info.tcpi_notsent_bytes + info.tcpi_segs_out * kHeaders;
-  stats.bytes_received += info.tcpi_bytes_received + info.tcpi_segs_in * kHeaders;
+  const std::uint64_t waiting = reset ? 0 : info.tcpi_notsent_bytes;
+  stats.bytes_sent += info.tcpi_bytes_sent + waiting + info.tcpi_segs_out * kTcpHeaders;
+  stats.sent.resends += info.tcpi_bytes_retrans + info.tcpi_total_retrans * kTcpHeaders;
+  stats.bytes_received += info.tcpi_bytes_received + info.tcpi_segs_in * kTcpHeaders;
   stats.packets_sent += info.tcpi_segs_out;
   stats.packets_received += info.tcpi_segs_in;
   stats.retransmissions += info.tcpi_total_retrans;
+  return info.tcpi_bytes_sent - info.tcpi_bytes_retrans + waiting;
 }
 
 }  // namespace railweave

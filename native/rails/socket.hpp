@@ -68,8 +68,12 @@ void reset_on_close(const Socket& socket);
 void tune(const Socket& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.
 bool closed_by_peer(int error);
+inline constexpr std::uint64_t kUdpHeaders = 14 + 20 + 8;  // around a datagram: Ethernet, IPv4, UDP
+/// Around a segment's payload: Ethernet, IPv4, TCP, TCP timestamps.
+inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
-/// headers.
-void add_wire_counts(const Socket& socket, RailStats& stats);
+/// headers. Returns the bytes of the stream that have left, each once; what waits in the socket has, too,
+/// unless the connection was `reset`.
+std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats);
 
 }  // namespace railweave

@@ -78,7 +78,8 @@ void TcpConnection::post_send(Bytes data, Time now) {
   if (peer_left_) return fail(FailureKind::kPeerLost, "has closed its communicator", now);
   const FrameHeader header{
       .type = FrameType::kData, .length = static_cast<std::uint32_t>(data.size()), .label = label_};
-  out_.push_back({.header = encode(header), .data = data, .completes = true, .owned = {}});
+  out_.push_back(
+      {.type = FrameType::kData, .header = encode(header), .data = data, .completes = true, .owned = {}});
   flush(now);
 }
 
@@ -88,6 +89,7 @@ void TcpConnection::enqueue(FrameType type, std::vector<std::byte> payload, Time
   const FrameHeader header{
       .type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = label};
   Outgoing& frame = out_.emplace_back();
+  frame.type = type;
   frame.header = encode(header);
   frame.owned = std::move(payload);
   frame.data = frame.owned;
@@ -130,16 +132,35 @@ bool TcpConnection::send_some(Time now) {
     return false;
   }
   spoke_at_ = now;
+  written_ += static_cast<std::uint64_t>(written);
   int completed = 0;
   for (std::size_t left = static_cast<std::size_t>(written); !out_.empty();) {
     Outgoing& frame = out_.front();
+    const std::size_t data_before = frame.data_sent();
     frame.offset += consume(left, frame.size() - frame.offset);
+    count(frame, data_before);
     if (frame.offset < frame.size()) break;
     completed += frame.completes;
     out_.pop_front();
   }
   for (; completed > 0 && !aborted_; --completed) listener_.sent(peer_, now);
   return true;
+}
+
+void TcpConnection::count(const Outgoing& frame, std::size_t data_before) {
+  if (frame.type == FrameType::kData) {
+    sent_.payload += frame.data_sent() - data_before;
+  } else if (frame.offset == frame.size()) {  // small, and alone: a packet of its own
+    const bool heartbeat = frame.type == FrameType::kHeartbeat;
+    (heartbeat ? sent_.heartbeats : sent_.control) += frame.size() + kTcpHeaders;
+  }
+}
+
+void TcpConnection::add_counts(RailStats& stats) const {
+  const std::uint64_t left = add_wire_counts(socket_, dead_, stats);
+  stats.sent += sent_;
+  // What the socket has taken and then dropped was data.
+  stats.sent.payload -= std::min(sent_.payload, written_ - std::min(written_, left));
 }
 
 // A frame that has begun to leave must be finished, or the peer would take what follows for its rest.

@@ -2,6 +2,7 @@
 // One peer's stream of frames: messages leave from where they lie and arrive where they belong.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <string>
@@ -32,7 +33,7 @@ class TcpConnection final : public ReadyHandler {
   void halt();
   void close(Time now);
   bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
-  void add_counts(RailStats& stats) const { add_wire_counts(socket_, stats); }
+  void add_counts(RailStats& stats) const;
 
   /// When a sign of life is due, or the lack of one.
   Time deadline() const;
@@ -43,12 +44,14 @@ class TcpConnection final : public ReadyHandler {
 
  private:
   struct Outgoing {
+    FrameType type;
     FrameHeaderBytes header;
     Bytes data;
     bool completes;                // tell the listener when it has left
     std::vector<std::byte> owned;  // what `data` shows, if it is nobody else's
     std::size_t offset = 0;        // bytes of header and data that have left
     std::size_t size() const { return header.size() + data.size(); }
+    std::size_t data_sent() const { return offset - std::min(offset, header.size()); }
   };
   struct Receive {
     MessageLabel label;
@@ -58,6 +61,7 @@ class TcpConnection final : public ReadyHandler {
   void enqueue(FrameType type, std::vector<std::byte> payload, Time now, const MessageLabel& label = {});
   void flush(Time now);
   bool send_some(Time now);
+  void count(const Outgoing& frame, std::size_t data_before);
   void drop_sends();
 
   void receive(Time now);
@@ -94,6 +98,8 @@ class TcpConnection final : public ReadyHandler {
   bool begun_ = false;    // label_ means something
 
   std::deque<Outgoing> out_;
+  SentBytes sent_{};           // what the socket has taken
+  std::uint64_t written_ = 0;  // bytes that the socket has taken
   bool flushing_ = false;
   bool blocked_ = false;  // the socket takes no more
   bool sent_goodbye_ = false;

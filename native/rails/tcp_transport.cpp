@@ -246,6 +246,7 @@ Time TcpTransport::next_deadline() const {
 }
 
 void TcpTransport::expire(Time now) {
+  for (const auto& connection : halted_) connection->add_counts(past_);
   halted_.clear();
   if (accept_again_at_ <= now) {
     accept_again_at_ = kNever;
@@ -314,7 +315,6 @@ void TcpTransport::halt(Time) {
   for (auto& connection : connections_) {
     if (!connection) continue;
     connection->halt();
-    connection->add_counts(past_);
     halted_.push_back(std::move(connection));
   }
   bring_forward(next_deadline());
@@ -336,6 +336,7 @@ RailStats TcpTransport::stats() const {
   for (const auto& connection : connections_) {
     if (connection) connection->add_counts(stats);
   }
+  for (const auto& connection : halted_) connection->add_counts(stats);
   stats.malformed = strangers_;
   return stats;
 }

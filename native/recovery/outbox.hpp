@@ -30,7 +30,10 @@ class Outbox {
     if (due_.empty()) return std::nullopt;
     Due& due = due_.front();
     encode(due.datagram, shape_, bytes_);
-    const Outgoing outgoing{.rail = due.datagram.rail, .rank = due.rank, .bytes = bytes_};
+    const Outgoing outgoing{.rail = due.datagram.rail,
+                            .rank = due.rank,
+                            .heartbeat = std::holds_alternative<Beat>(due.datagram.body),
+                            .bytes = bytes_};
     if (++due.datagram.rail == shape_.rails) due_.pop_front();
     return outgoing;
   }

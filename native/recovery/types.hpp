@@ -126,6 +126,7 @@ using Event =
 struct Outgoing {
   std::size_t rail;
   int rank;
+  bool heartbeat;
   Bytes bytes;
 };
 

@@ -72,7 +72,12 @@ bool Requester::transmit(Packet& packet, Time now) {
   }
   if (next_ == pending.end) ++cursor_;
   sent_end_ = std::max(sent_end_, next_);
-  stats_.retransmissions += again ? 1 : 0;
+  if (again) {
+    ++stats_.retransmissions;
+    stats_.resent_bytes += written_size(packet);
+  } else {
+    stats_.payload_bytes += packet.payload.size();
+  }
   timer_.start_if_stopped(now);
   return true;
 }

@@ -77,7 +77,9 @@ using Completions = std::deque<Completion>;
 struct QueuePairStats {
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
+  std::uint64_t payload_bytes = 0;    // of request packets, the first time
   std::uint64_t retransmissions = 0;  // request packets sent again
+  std::uint64_t resent_bytes = 0;     // of these, from the BTH to the padding
   std::uint64_t timeouts = 0;
   std::uint64_t naks_sent = 0;
   std::uint64_t naks_received = 0;

@@ -130,10 +130,12 @@ def test_stats_go_on_over_restarts() -> None:
             world.start(rank, slices)
         world.finish(slices)
         sent.append(world.rails.stats(0))
+        assert sent[-1].sent.payload < sent[-1].bytes_sent
         world.in_any_order(world.halt)
         assert world.rails.stats(0).bytes_sent >= sent[-1].bytes_sent
         world.restart(incarnation)
     assert sent[1].bytes_sent > sent[0].bytes_sent
+    assert sent[1].sent.payload > sent[0].sent.payload > 0
     assert sent[1].slices > sent[0].slices
 
 

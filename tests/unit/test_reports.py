@@ -55,8 +55,15 @@ def recorded() -> tuple[run.Recorder, list[run.Step]]:
 def demo_result(out: Path) -> run.DemoResult:
     recorder, _ = recorded()
     sent = {
-        "ina": RailCounts(6_000_000, 6_400_000, 6_400_000, 3, 2, 0.8),
-        "tcp": RailCounts(2_000_000, 2_100_000, 0, 0, 2, 1),
+        "ina": RailCounts(
+            *(6_000_000, 6_400_000, 6_400_000, 3, 2, 0.8), sent_payload=6_000_000, sent_headers=400_000
+        ),
+        "tcp": RailCounts(
+            *(2_000_000, 2_100_000, 0, 0, 2, 1),
+            sent_payload=1_900_000,
+            sent_headers=60_000,
+            sent_recovery=140_000,
+        ),
     }
     interfaces = {
         "ina": {host: InterfaceCounters(6_400_000, 1, 0) for host in TWO.hosts},
@@ -96,10 +103,28 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert (ina.share, tcp.share) == (0.75, 0.25)
     assert ina.goodput_bps == pytest.approx(60e6)
     assert ina.payload_bytes == 6_000_000
-    assert tcp.bytes_agree
+    assert tcp.sent == {
+        "payload": 3_800_000,
+        "headers": 120_000,
+        "resends": 0,
+        "recovery": 280_000,
+        "heartbeats": 0,
+        "control": 0,
+    }
+    assert (tcp.bytes_agree, tcp.unexplained_bytes) == (True, 20_000)
     assert not replace(tcp, interface_bytes=4_300_000).bytes_agree
+    assert not replace(tcp, sent={**tcp.sent, "recovery": 0}).bytes_agree
+    assert not replace(tcp, sent={**tcp.sent, "headers": -1, "payload": 3_920_001}).bytes_agree
     assert not replace(ina, switch_results=76).results_agree
     assert tcp.results_agree
+
+
+def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_path: Path) -> None:
+    _, tcp = demo_result(tmp_path).rails
+    assert not replace(tcp, interface_bytes=4_000_000).bytes_agree
+    failed = replace(tcp, failures=1)
+    assert replace(failed, interface_bytes=4_000_000).bytes_agree
+    assert not replace(failed, interface_bytes=4_300_000).bytes_agree
 
 
 def test_chunks_are_data_and_their_exponents() -> None:
@@ -120,7 +145,16 @@ def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
     assert value["rails"][1] == {
         "name": "tcp",
         "agent_bytes": 4_200_000,
+        "sent": {
+            "payload": 3_800_000,
+            "headers": 120_000,
+            "resends": 0,
+            "recovery": 280_000,
+            "heartbeats": 0,
+            "control": 0,
+        },
         "interface_bytes": 4_220_000,
+        "failures": 0,
         "goodput_bps": 16e6,
         "share": 0.25,
         "retransmissions": 0,
