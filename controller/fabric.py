@@ -152,11 +152,11 @@ class Fabric:
             nodes = [self._switches[node.switch] for node in tree.nodes]
             await asyncio.gather(*(switch.reconcile() for switch in nodes))
         except BaseException:
-            self.end(group.group)
+            self.remove(group.group)
             raise
         return group
 
-    def sound(self, group: Aggregation) -> bool:
+    def intact(self, group: Aggregation) -> bool:
         """Whether all that a group's tree is made of still works, and still holds the group."""
         switches = [self._switches[node.switch] for node in group.tree.nodes]
         links = {frozenset({node.switch, node.parent.switch}) for node in group.tree.nodes if node.parent}
@@ -238,8 +238,8 @@ class Fabric:
             switch.orphans.clear()
             self._reconcile_soon(switch)
 
-    def end(self, number: int) -> None:
-        """End a group. A switch that cannot be reached now is cleaned when it is back."""
+    def remove(self, number: int) -> None:
+        """Take a group out of its switches. One that cannot be reached now is cleaned when it is back."""
         group = self._groups.pop(number, None)
         if group is None:
             return
@@ -310,7 +310,7 @@ class Fabric:
         """A switch does not answer: dead, or only its management is. Whoever can do without it should."""
         LOG.warning("switch %s does not answer: %s", switch.name, switch.link.problem)
         self.health.dead.add(switch.name)
-        self._forward_anew(switch.plane.name)
+        self._reroute(switch.plane.name)
         if self.listener:
             self.listener.groups_at_risk(frozenset(switch.groups), f"switch {switch.name} does not answer")
 
@@ -318,14 +318,14 @@ class Fabric:
         """Let nobody use these links for a while."""
         LOG.warning("plane %s: links %s seem to be dead", plane, sorted(map(sorted, links)))
         self.health.suspect(plane, links)
-        self._forward_anew(plane)
+        self._reroute(plane)
 
     def _changed(self, plane: str) -> None:
-        self._forward_anew(plane)
+        self._reroute(plane)
         if self.listener:
             self.listener.plane_changed(plane)
 
-    def _forward_anew(self, plane: str) -> None:
+    def _reroute(self, plane: str) -> None:
         """Let ordinary frames keep off what is dead as well."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
 

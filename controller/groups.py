@@ -144,7 +144,7 @@ class Groups:
         except Exception as error:
             LOG.exception("forming job %s", forming.job)
             self._fail(forming, Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
-        self._end(group)
+        self._close_group(group)
 
     def _fail(self, forming: Forming, error: RequestError) -> None:
         """Tell all ranks that wait; whoever comes now, or comes again, begins anew."""
@@ -206,8 +206,8 @@ class Groups:
         for group, ranks in list(self._resuming.values()):
             for rank in ranks.missing:
                 lost = pb.MemberLost(rank=rank, reason="it has not come back to the restarted controller")
-                group.tell(pb.Event(member_lost=lost))
-            self._end(group)
+                group.notify(pb.Event(member_lost=lost))
+            self._close_group(group)
         self.fabric.close_claims()
         self._soon(self._freed({plane.name for plane in self.fabric.topology.planes}))
 
@@ -239,16 +239,16 @@ class Groups:
         """Let a stream renew a lease from now on; it begins after the last event that the rank has had."""
         lease = self.lease(number)
         lease.attach(stream, acknowledged)
-        if not lease.group.ended:
+        if not lease.group.closed:
             self.moves.ask_again(lease)
         return lease
 
-    def detach(self, lease: Lease, stream: object, reason: str) -> None:
+    def stream_ended(self, lease: Lease, stream: object, reason: str) -> None:
         """A stream has ended; if it was the lease's own, the rank is lost."""
         if lease.stream is not stream:
             return
         lease.stream = None
-        if lease.group.ended and not lease.left:  # its last events may have been lost with the stream
+        if lease.group.closed and not lease.left:  # its last events may have been lost with the stream
             loop = asyncio.get_running_loop()
             lease.timer = loop.call_later(self.lease_s, self._leases.pop, lease.number, None)
         else:
@@ -261,39 +261,39 @@ class Groups:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
         group = lease.group
         lease.left = True
-        lease.end()
+        lease.close()
         if lease.timer:
             lease.timer.cancel()
-        if not group.ended:
-            group.tell(pb.Event(member_left=pb.MemberLeft(rank=lease.rank)))
+        if not group.closed:
+            group.notify(pb.Event(member_left=pb.MemberLeft(rank=lease.rank)))
             self.moves.left(lease)
             if all(other.left for other in group.leases.values()):
-                self._end(group)
+                self._close_group(group)
 
     def lost(self, lease: Lease, reason: str) -> None:
-        """A rank is gone without a word: its group ends and every other rank is told at once."""
+        """A rank is gone without a word: its group ends and every other rank is notified at once."""
         group = lease.group
         if lease.stream is None:
             self._leases.pop(lease.number, None)
-        if group.ended or lease.left or self._closed:
+        if group.closed or lease.left or self._closed:
             return
         LOG.warning("job %s: rank %d is lost: %s", group.job, lease.rank, reason)
         lease.left = True
-        group.tell(pb.Event(member_lost=pb.MemberLost(rank=lease.rank, reason=reason)))
-        self._end(group)
+        group.notify(pb.Event(member_lost=pb.MemberLost(rank=lease.rank, reason=reason)))
+        self._close_group(group)
 
-    def _end(self, group: Group) -> None:
+    def _close_group(self, group: Group) -> None:
         """Take a group out of the network. Leases whose stream comes late still find their last events."""
-        group.ended = True
+        group.closed = True
         if self._running.get(group.job) is group:
             del self._running[group.job]
             self._resuming.pop(group.job, None)
         self.moves.forget(group)
         for tree in group.trees:
             if tree.placed:
-                self.fabric.end(tree.placed.group)
+                self.fabric.remove(tree.placed.group)
         for lease in group.leases.values():
-            lease.end()
+            lease.close()
         self._soon(self._freed({tree.plane for tree in group.trees}))
 
     async def _freed(self, planes: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ class Health:
             timer = loop.call_later(self._suspect_s, self._forget, plane, link)
             self._suspects[plane, link] = timer
 
-    def doubt(self, plane: str, within_s: float) -> None:
+    def forget_soon(self, plane: str, within_s: float) -> None:
         """Forget what is suspected of a plane soon: nothing is left that does not need these links."""
         loop = asyncio.get_running_loop()
         for (where, link), timer in list(self._suspects.items()):

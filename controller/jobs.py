@@ -33,7 +33,7 @@ class Lease:
         self.decisions: Sequence[pb.Decision] = ()  # what the rank says of its rails
         self._kept: deque[pb.Event] = deque()  # not acknowledged
         self._sequence = acknowledged  # of the last event
-        self._ended = False
+        self._closed = False
 
     def send(self, event: pb.Event) -> None:
         """Queue an event for the rank."""
@@ -43,9 +43,9 @@ class Lease:
         self._kept.append(numbered)
         self.events.put_nowait(numbered)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Let streams end after the last event."""
-        self._ended = True
+        self._closed = True
         self.events.put_nowait(None)
 
     def acknowledge(self, sequence: int) -> None:
@@ -60,7 +60,7 @@ class Lease:
         self.acknowledge(acknowledged)
         self.events.put_nowait(None)
         self.events = asyncio.Queue()
-        for event in (*self._kept, None) if self._ended else self._kept:
+        for event in (*self._kept, None) if self._closed else self._kept:
             self.events.put_nowait(event)
         self.stream = stream
 
@@ -73,7 +73,7 @@ class Pause:
     positions: dict[int, int] = field(default_factory=dict)  # by rank: its first chunk without a result
     placing: asyncio.Task[None] | None = None
     again: bool = False  # the network has changed while it was being placed
-    down: bool = False  # the ranks were told that there is no place now
+    down: bool = False  # the ranks have been notified that there is no place now
     timer: asyncio.TimerHandle | None = None  # for the ranks to answer
 
 
@@ -107,7 +107,7 @@ class Group:
     trees: list[RailTree] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
-    ended: bool = False
+    closed: bool = False
 
     @property
     def closing(self) -> bool:
@@ -118,7 +118,7 @@ class Group:
         """The tree that a rank knows by a group's number."""
         return next((tree for tree in self.trees if tree.numbers.get(rank) == number), None)
 
-    def tell(self, event: pb.Event) -> None:
+    def notify(self, event: pb.Event) -> None:
         """Queue an event for every rank that has not left."""
         for lease in self.leases.values():
             if not lease.left:

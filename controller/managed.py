@@ -66,7 +66,7 @@ class ManagedSwitch:
         self.flooding: frozenset[int] = frozenset()  # trunk ports that broadcasts are to leave by
         self.may_flood: frozenset[int] = frozenset()  # by which they may, until the switch has confirmed
         self._changed = changed
-        self._gone: set[int] = set()  # groups that the switch has lost, until that is told
+        self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
         self._known = False  # whether the switch's memory has been read in this life of the controller
         self._lock = asyncio.Lock()
 
@@ -121,7 +121,7 @@ class ManagedSwitch:
             actual = await self.link.read()
             self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
             if lost := self.link.wiped or not actual.entries:
-                self._lose()
+                self._forget_groups()
             elif not self._known:
                 self._adopt(actual)
             self.link.wiped, self._known = False, True
@@ -131,7 +131,7 @@ class ManagedSwitch:
         gone, self._gone = frozenset(self._gone), set()
         self._changed(self, gone)
 
-    def _lose(self) -> None:
+    def _forget_groups(self) -> None:
         """Registers are 0 and no group's sums are left; a session that breaks now does not change that."""
         self._gone |= self.groups.keys()
         self.groups.clear()

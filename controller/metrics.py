@@ -33,7 +33,7 @@ class ControllerCollector(Collector):
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """What is so now; TimeoutError if the switches are too slow."""
+        """The current state; TimeoutError if the switches are too slow."""
         snapshot = asyncio.run_coroutine_threadsafe(self._snapshot(), self._loop)
         yield from snapshot.result(SCRAPE_S)
 

@@ -70,7 +70,7 @@ class Moves:
     def stall(self, lease: Lease, number: int, first_switch_ok: bool, root_ok: bool) -> None:
         """A rank gets no results: keep off the links between it and whoever does not answer its probes."""
         group, tree = self._find(lease, number)
-        if tree.pause or tree.placed is None or root_ok or group.ended:
+        if tree.pause or tree.placed is None or root_ok or group.closed:
             return
         way = tree.placed.tree.way(lease.rank)
         host = self._placement.hosts(group, tree.rail)[lease.rank].nic.host
@@ -99,7 +99,7 @@ class Moves:
 
     def pause(self, group: Group, tree: RailTree, reason: str) -> None:
         """Hold a tree still and ask every rank how far it is; repeated, it changes nothing."""
-        if tree.pause or group.ended:
+        if tree.pause or group.closed:
             return
         LOG.warning("job %s: rail %s, tree %d is paused: %s", group.job, tree.rail, tree.index, reason)
         tree.pause = Pause(reason)
@@ -119,7 +119,7 @@ class Moves:
     def position(self, lease: Lease, number: int, position: int) -> None:
         """A rank says how far it is; the last one's answer sets the tree moving."""
         group, tree = self._find(lease, number)
-        if tree.pause and not group.ended:
+        if tree.pause and not group.closed:
             tree.pause.positions[lease.rank] = position
             self._place_soon(group, tree, tree.pause)
 
@@ -154,10 +154,10 @@ class Moves:
 
     async def _place(self, group: Group, tree: RailTree, pause: Pause) -> None:
         if tree.placed:
-            self._fabric.end(tree.placed.group)
+            self._fabric.remove(tree.placed.group)
             tree.placed = None
         attempts = ATTEMPTS
-        while not group.ended:
+        while not group.closed:
             pause.again = False
             try:
                 placed = await self._placement.again(group, tree)
@@ -179,10 +179,10 @@ class Moves:
                 LOG.exception("moving a tree of job %s", group.job)
                 self._down(group, tree, pause, f"the controller failed: {error}")
                 return
-            if not group.ended and self._fabric.sound(placed):
+            if not group.closed and self._fabric.intact(placed):
                 self._moved(group, tree, pause, placed)
                 return
-            self._fabric.end(placed.group)
+            self._fabric.remove(placed.group)
 
     def _moved(self, group: Group, tree: RailTree, pause: Pause, placed: Aggregation) -> None:
         LOG.warning("job %s: rail %s, tree %d is moved", group.job, tree.rail, tree.index)
@@ -196,15 +196,15 @@ class Moves:
             lease.send(pb.Event(group_moved=moved))
         still_down = any(t.pause and t.pause.down for t in group.trees if t.plane == tree.plane)
         if pause.down and not still_down:
-            group.tell(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
+            group.notify(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
 
     def _down(self, group: Group, tree: RailTree, pause: Pause, reason: str) -> None:
         """There is no place now; the ranks learn it once. Suspected links are better than none."""
-        self._fabric.health.doubt(tree.plane, LAST_RESORT_S)
+        self._fabric.health.forget_soon(tree.plane, LAST_RESORT_S)
         if not pause.down:
             pause.down = True
             LOG.warning("job %s: plane %s is down: %s", group.job, tree.plane, reason)
-            group.tell(pb.Event(plane_down=pb.PlaneDown(plane=tree.plane, reason=reason)))
+            group.notify(pb.Event(plane_down=pb.PlaneDown(plane=tree.plane, reason=reason)))
 
 
 def _ask(lease: Lease, tree: RailTree, reason: str) -> None:

@@ -19,9 +19,9 @@ from railweave.controller.errors import (
     RequestError,
     UnknownLease,
 )
-from railweave.controller.explain import explain
 from railweave.controller.groups import Groups
 from railweave.controller.jobs import Lease
+from railweave.controller.report import report
 from railweave.controller.requests import join_request
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -82,7 +82,7 @@ class ControllerService(pb_grpc.ControllerServicer):
                 yield event
         finally:
             renewal.cancel()
-            self._groups.detach(lease, stream, "its connection to the controller broke")
+            self._groups.stream_ended(lease, stream, "its connection to the controller broke")
 
     def _attach(self, first: pb.Heartbeat, stream: object) -> Lease:
         try:
@@ -131,7 +131,7 @@ class ControllerService(pb_grpc.ControllerServicer):
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         """Say what jobs got in the network, and why not more."""
-        return explain(self._groups.running(), request.job)
+        return report(self._groups.running(), request.job)
 
     async def GetSwitchCounters(
         self, request: pb.SwitchCountersRequest, context: Context

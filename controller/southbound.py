@@ -20,7 +20,7 @@ from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import Artifact
 from railweave.topologies.model import Switch
 
-KNOCK_S = 1.0  # for a switch to take a connection
+LISTENING_S = 1.0  # for a switch to take a connection
 CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
@@ -87,7 +87,7 @@ class SwitchLink:
 
     async def _session(self) -> None:
         """One session, from connecting to the loss of the connection."""
-        await self._knock()
+        await self._require_listener()
         switch = fy.Switch(self.name, self.address, self._options)
         down = asyncio.Event()
         switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
@@ -105,14 +105,14 @@ class SwitchLink:
             finally:
                 self._switch = None
 
-    async def _knock(self) -> None:
+    async def _require_listener(self) -> None:
         """SwitchUnavailable at once where nobody listens: gRPC goes on trying, because it does not tell."""
         host, _, port = self.address.rpartition(":")
         try:
-            async with asyncio.timeout(KNOCK_S):
+            async with asyncio.timeout(LISTENING_S):
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
-            reason = str(error) or f"no answer within {KNOCK_S:g} s"
+            reason = str(error) or f"no answer within {LISTENING_S:g} s"
             raise SwitchUnavailable(f"switch {self.name} at {self.address}: {reason}") from error
         writer.close()
 

@@ -58,7 +58,7 @@ __all__ = [
 
 HEARTBEATS_PER_LEASE = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a controller that is gone
-TOLD_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
+DECISION_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
 LEAVE_S = 2.0  # for saying goodbye
 REPORT_S = 10.0  # for a report to get through
 ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
@@ -239,7 +239,7 @@ class Membership:
                 for message in self._stub.Watch(self._heartbeats(broken := threading.Event())):
                     pause = FIRST_PAUSE_S
                     if message.sequence > self._acknowledged:  # else it came by an earlier stream as well
-                        self._note(message)
+                        self._remember(message)
                         self._on_event(_event(message))
                         self._acknowledged = message.sequence
                 return
@@ -256,7 +256,7 @@ class Membership:
             self._left.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    def _note(self, message: pb.Event) -> None:
+    def _remember(self, message: pb.Event) -> None:
         """Remember what a controller that was restarted will have to be told."""
         with self._lock:
             if message.HasField("group_paused"):
@@ -280,29 +280,29 @@ class Membership:
 
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:
         """What the stream sends; gRPC reads it in a thread of its own, which must end with the stream."""
-        told: Sequence[Decision] = ()
+        reported: Sequence[Decision] = ()
         yield pb.Heartbeat(lease=self._lease, resume=self._resume(), acknowledged=self._acknowledged)
         while not (broken.wait(self._pause_s) or self._left.is_set()):
             decisions = self._decisions()
-            changed = [] if decisions == told else _as_many_as_fit(decisions)
-            told = decisions
+            changed = [] if decisions == reported else _that_fit(decisions)
+            reported = decisions
             yield pb.Heartbeat(lease=self._lease, decisions=changed, acknowledged=self._acknowledged)
 
 
-def _as_many_as_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:
-    """Return the first decisions: those that stand, then the oldest classes of calls. Beyond is not told.
+def _that_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:
+    """Return the first decisions: those that stand, then the oldest classes of calls. The rest is left out.
 
     Programs with thousands of classes would make heartbeats that no controller takes, and be lost for it.
     """
-    told: list[pb.Decision] = []
-    left = TOLD_BYTES
+    reported: list[pb.Decision] = []
+    left = DECISION_BYTES
     for decision in decisions:
         message = pb.Decision(**asdict(decision))
         left -= message.ByteSize()
         if left < 0:
             break
-        told.append(message)
-    return told
+        reported.append(message)
+    return reported
 
 
 def _fields(message: Message) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Trees:
                 self._agent.attach_ina(index, [_place(group) for group in membership.groups[rail]])
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
-            self._forsake()
+            self._give_up_all()
         if rails:
             self._reporter.start()
 
@@ -66,16 +66,16 @@ class Trees:
         with self._lock:
             self._recovering = True
             self._alone = not without_trees
-            self._tell_obstacles()
+            self._report_obstacles()
 
     def lose(self, reason: str) -> None:
         """Do without trees from now on: the controller does not know them any more."""
         with self._lock:
             self._lease_lost = reason
-            self._forsake()
-            self._tell_obstacles()
+            self._give_up_all()
+            self._report_obstacles()
 
-    def _forsake(self) -> None:
+    def _give_up_all(self) -> None:
         if self._lease_lost:
             for rail in self._rails:
                 self._give_up(rail, self._lease_lost)
@@ -98,9 +98,9 @@ class Trees:
                     self._down[plane] = reason
                 case PlaneUp(plane):
                     self._down.pop(plane, None)
-            self._tell_obstacles()
+            self._report_obstacles()
 
-    def _tell_obstacles(self) -> None:
+    def _report_obstacles(self) -> None:
         if self._recovering:
             for rail, index in self._rails.items():
                 self._agent.set_obstacle(index, self._standing(rail))
@@ -123,10 +123,10 @@ class Trees:
 
     def _report_stalls(self) -> None:
         while not self._closed.is_set():
-            told = self._agent.next_stall(STALL_POLL_S)
-            if told is None:
+            reported = self._agent.next_stall(STALL_POLL_S)
+            if reported is None:
                 continue
-            index, stall = told
+            index, stall = reported
             with self._lock:
                 name = next(name for name, other in self._rails.items() if other == index)
                 self._stalls[name] = time.monotonic(), stall

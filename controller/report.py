@@ -9,7 +9,7 @@ from railweave.controller.jobs import Group, RailTree
 from railweave.v1 import controller_pb2 as pb
 
 
-def explain(groups: Iterable[Group], job: str) -> pb.ExplainResponse:
+def report(groups: Iterable[Group], job: str) -> pb.ExplainResponse:
     """Report on one job that runs, or on all ('')."""
     return pb.ExplainResponse(jobs=[_job(group) for group in groups if job in ("", group.job)])
 
