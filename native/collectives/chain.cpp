@@ -16,6 +16,7 @@ Chain::Chain(Transport& transport, const Slice& slice, std::size_t segment_bytes
   segments_ = (slice.count + segment - 1) / segment;
   receives_ = root_ ? 0 : segments_;
   sends_ = behind_ == slice.call.root ? 0 : segments_;
+  copies_ = root_ && slice.output != slice.input ? segments_ : 0;
 }
 
 void Chain::advance(Time now) {
@@ -30,20 +31,17 @@ void Chain::advance(Time now) {
       transport_.post_send(behind_, {(root_ ? slice_.input : slice_.output) + offset, size}, now);
     }
   }
-  if (!copied_) copy();
+  // As they are sent: all at once, a large slice would hold up everything else.
+  for (; copied_ < copies_ && (copied_ < sent_ || sends_ == 0); ++copied_) {
+    const auto [offset, size] = range(copied_);
+    std::memcpy(slice_.output + offset, slice_.input + offset, size);
+  }
 }
 
 Chain::Range Chain::range(std::size_t segment) const {
   const std::size_t item = item_size(slice_.call.dtype);
   const std::size_t begin = slice_.count * segment / segments_;
   return {.offset = begin * item, .size = (slice_.count * (segment + 1) / segments_ - begin) * item};
-}
-
-// After the first messages are on their way.
-void Chain::copy() {
-  copied_ = true;
-  const std::size_t bytes = slice_.count * item_size(slice_.call.dtype);
-  if (root_ && slice_.output != slice_.input) std::memcpy(slice_.output, slice_.input, bytes);
 }
 
 }  // namespace railweave

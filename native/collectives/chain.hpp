@@ -20,7 +20,7 @@ class Chain final : public Algorithm {
   bool awaits_sent(int) const override { return sent_ < send_posted_; }
   void note_received(int) override { ++received_; }
   void advance(Time now) override;
-  bool ready() const override { return received_ == receives_ && sent_ == sends_ && copied_; }
+  bool ready() const override { return received_ == receives_ && sent_ == sends_ && copied_ == copies_; }
   bool finished() const override { return ready(); }
 
  private:
@@ -29,7 +29,6 @@ class Chain final : public Algorithm {
     std::size_t size;
   };
   Range range(std::size_t segment) const;
-  void copy();
 
   Transport& transport_;
   const Slice slice_;
@@ -39,11 +38,12 @@ class Chain final : public Algorithm {
   std::size_t segments_;
   std::size_t receives_;  // messages: all segments, or none
   std::size_t sends_;
+  std::size_t copies_;  // likewise: into the root's own output
   std::size_t receive_posted_ = 0;
   std::size_t received_ = 0;
   std::size_t send_posted_ = 0;
   std::size_t sent_ = 0;
-  bool copied_ = false;  // the root's own output is in place
+  std::size_t copied_ = 0;
 };
 
 }  // namespace railweave

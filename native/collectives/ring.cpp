@@ -24,15 +24,22 @@ Ring::Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes)
   if (reducing_steps_ > 0) scratch_.resize(kWindow * segment_bytes_);
   for (std::size_t* cursor : {&send_posted_, &sent_}) skip_empty(*cursor, 0);
   for (std::size_t* cursor : {&receive_posted_, &received_, &reduced_}) skip_empty(*cursor, 1);
-  place_own_shard();
+  keep_own_shard();
 }
 
-void Ring::place_own_shard() {
+void Ring::keep_own_shard() {
   const std::size_t own = rank_ * slice_.stride * item_, bytes = slice_.count * item_;
   if (is(Collective::kReduceScatter) && slice_.input + own == slice_.output)
     own_.assign(slice_.output, slice_.output + bytes);
-  if (is(Collective::kAllGather) && slice_.input != slice_.output + own)
-    std::memcpy(slice_.output + own, slice_.input, bytes);
+}
+
+// As its segments are sent: all at once, a large shard would hold up everything else.
+void Ring::copy_own_shard() {
+  if (!is(Collective::kAllGather) || slice_.input == slice_.output + rank_ * slice_.stride * item_) return;
+  for (; copied_ < std::min(sent_, segments_); ++copied_) {
+    const Range at = range(copied_, 0);
+    std::memcpy(slice_.output + at.output * item_, slice_.input + at.input * item_, at.count * item_);
+  }
 }
 
 void Ring::advance(Time now) {
@@ -42,6 +49,7 @@ void Ring::advance(Time now) {
     for (; may_take(); moved = true) take();
     for (; may_send(); moved = true) post_send(now);
   }
+  copy_own_shard();
 }
 
 // In step s a rank sends block (rank - s) and receives block (rank - s - 1): `hop` is 0 for what is sent, 1

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railweave._native.agent import Agent, Call, FailureKind
-from railweave._native.collectives import DType, ReduceOp
+from railweave._native.collectives import Collective, DType, ReduceOp
 
 DEADLINE_S = 30.0
 TOKEN = 0x1122334455667788
@@ -186,6 +186,21 @@ def test_no_stream_hangs_or_crashes_a_rank(pieces: list[bytes]) -> None:
         failure = host.agent.failure_of(op)
         assert failure is not None
         assert failure.message
+
+
+@pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.ALL_GATHER])
+def test_what_is_not_sent_yet_is_not_copied_either(host: Host, collective: Collective) -> None:
+    """Not all at once: the loop has other things to do meanwhile."""
+    count = 16 << 20
+    x = np.ones(count, np.float32)
+    out = np.zeros(count * (2 if collective == Collective.ALL_GATHER else 1), np.float32)
+    with host.connect():  # and reads nothing
+        op, _ = host.agent.plan_point()
+        call = Call(DType.FLOAT32, ReduceOp.SUM, count, collective, 0)
+        host.agent.submit(op, call, x, out, [(host.rail, 0, count)])
+        host.agent.stats()
+        assert not host.agent.done(op)
+        assert np.count_nonzero(out) < count
 
 
 PEER = """
