@@ -74,8 +74,11 @@ class Series:
         last = self._last
         if time.monotonic() - last > STUCK_S and self._stuck_since != last:
             self._stuck_since = last
-            flying = [str(problem) for problem, _ in self._flying]
-            emit("stuck", rank=self._comm.rank, calls=flying, stats=str(self._comm.stats()))
+            emit("stuck", rank=self._comm.rank, calls=self.waiting(), stats=str(self._comm.stats()))
+
+    def waiting(self) -> list[str]:
+        """Return the calls that have not ended, the one that is waited for first; from any thread."""
+        return [str(problem) for problem, _ in tuple(self._flying)]
 
     def _run(self, stop: Asked) -> None:
         number = 0
@@ -100,7 +103,8 @@ class Series:
         """Make a call, and wait for it unless it is one of several in flight."""
         while len(self._flying) >= (AT_ONCE if problem.async_op else 1):
             self._end()
-        self._flying.append((problem, self._call(problem)))
+        self._flying.append((problem, None))  # a call that is no Work waits in `_call`
+        self._flying[-1] = (problem, self._call(problem))
         if not problem.async_op:
             self._end()
 
@@ -124,8 +128,10 @@ class Series:
                 )
 
     def _end(self) -> None:
-        problem, pending = self._flying.popleft()
-        self._check(problem, pending.wait() if problem.async_op else pending)
+        problem, pending = self._flying[0]
+        result = pending.wait() if problem.async_op else pending
+        self._flying.popleft()
+        self._check(problem, result)
 
     def _check(self, problem: Problem, result: Array) -> None:
         now = time.monotonic()

@@ -58,8 +58,12 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
     def work(comm: Communicator) -> None:
         ones = np.ones(count, np.float32)
         np.testing.assert_array_equal(comm.all_reduce(ones), RANKS * ones)
+        names = {rail.name for rail in comm.stats().rails}
         used = {record.rail for record in comm.drain_records()}
-        assert used == ({"ina"} if count == 3 else {rail.split("=")[0] for rail in rails.split(",")})
+        if any(rail.failures for rail in comm.stats().rails):  # no CPU for a while: others carry what is left
+            assert used <= names
+        else:
+            assert used == ({"ina"} if count == 3 else names)
         job.meet()
 
     job.run(work, rails, shares={rail.name: 1 for rail in parse_rails(rails)})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from railweave.experiments.soak.problem import (
     wrong,
 )
 from railweave.experiments.soak.tally import Tally, growth
+from railweave.experiments.soak.worker import Series
 
 RANKS = 3
 NUMPY = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "avg": np.add}
@@ -109,3 +111,57 @@ def test_the_tally_counts_what_every_rank_has_done() -> None:
     assert found["rss_mib"] == {"rank 0": 90.0, "rank 1": 90.0}
     assert found["failovers"] == {"tcp": 5}
     assert "3 calls" in tally.line()
+
+
+class Watched:
+    """The communicator of a job of one rank, which looks at what the series waits for while it waits."""
+
+    rank, world_size = 0, 1
+
+    def __init__(self) -> None:
+        self.series: Series | None = None
+        self.seen: list[list[str]] = []
+
+    def look(self) -> None:
+        assert self.series is not None
+        self.seen.append(self.series.waiting())
+
+    def all_reduce(self, x: Array, op: str = "sum", out: Array | None = None, async_op: bool = False) -> Any:
+        del op
+        if async_op:
+            return Later(self, x if out is None else out)
+        self.look()
+        return x if out is None else out
+
+    reduce_scatter = all_reduce
+
+    def all_gather(self, x: Array, out: Array, async_op: bool = False) -> Any:
+        np.copyto(out, x)
+        return self.all_reduce(out, async_op=async_op)
+
+    def broadcast(self, x: Array, root: int, async_op: bool = False) -> Any:
+        del root
+        return self.all_reduce(x, async_op=async_op)
+
+
+class Later:
+    """A Work whose result is there as soon as it is waited for."""
+
+    def __init__(self, comm: Watched, result: Array) -> None:
+        self._comm = comm
+        self._result = result
+
+    def wait(self) -> Array:
+        self._comm.look()
+        return self._result
+
+
+def test_the_call_that_a_rank_waits_for_is_named_first() -> None:
+    comm = Watched()
+    series = comm.series = Series(comm, seed=3, largest=100)  # type: ignore[arg-type]
+    calls = [draw(3, number, 1, 100) for number in range(20)]
+    for call in calls:
+        series._begin(call)
+    while series.waiting():
+        series._end()
+    assert [seen[0] for seen in comm.seen if seen] == [str(call) for call in calls]
