@@ -108,10 +108,11 @@ def as_json(result: FailoverResult) -> dict[str, Any]:
         "switch": options.switch_target,
     }
     return {
+        "ok": result.ok,
         "rows": [
             {**_row(trials), **common, "runs": [_run(trial) for trial in trials]}
             for trials in _grouped(result.trials)
-        ]
+        ],
     }
 
 

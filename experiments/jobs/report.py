@@ -49,7 +49,7 @@ def as_json(result: JobsResult) -> dict[str, Any]:
         "bytes": options.bytes,
         "window_s": result.window_s,
         "utilisation": {plane.name: result.utilisation(plane.name) for plane in options.topology.planes},
-        "jobs": [
+        "rows": [
             {
                 "job": row.name,
                 "calls": row.calls,

@@ -15,8 +15,8 @@ from railweave.topologies.model import Topology
 
 
 @dataclass(frozen=True)
-class Weather:
-    """What befalls the packets of every link, in each direction: probabilities."""
+class NetworkConditions:
+    """What the links do to packets, in each direction: probabilities."""
 
     loss: float
     duplicate: float
@@ -31,7 +31,7 @@ class Weather:
 
 @dataclass(frozen=True)
 class Point:
-    """One topology in one weather. `utilisation` is of what the links allow; none if they are unshaped."""
+    """One topology under one set of conditions. `utilisation` is of what links allow; None if unshaped."""
 
     topology: str
     hosts: int
@@ -46,27 +46,27 @@ class Point:
 
 
 async def run(
-    benches: Sequence[tuple[str, Weather, BenchOptions]],
+    benches: Sequence[tuple[str, NetworkConditions, BenchOptions]],
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
 ) -> list[Point]:
-    """Run one benchmark after the other: (name of the topology, weather, options with one size each)."""
+    """Run one benchmark after the other: (name of the topology, conditions, options with one size each)."""
     points = []
-    for name, weather, options in benches:
-        on_phase(f"{name}: loss {weather.loss:.1%}")
-        points.append(_point(name, weather, await run_bench(options, on_phase)))
+    for name, conditions, options in benches:
+        on_phase(f"{name}: loss {conditions.loss:.1%}")
+        points.append(_point(name, conditions, await run_bench(options, on_phase)))
         on_point(points[-1])
     return points
 
 
-def _point(name: str, weather: Weather, result: BenchResult) -> Point:
+def _point(name: str, conditions: NetworkConditions, result: BenchResult) -> Point:
     (row,) = result.rows
     return Point(
         topology=name,
         hosts=row.ranks,
-        loss=weather.loss,
-        duplicate=weather.duplicate,
-        reorder=weather.reorder,
+        loss=conditions.loss,
+        duplicate=conditions.duplicate,
+        reorder=conditions.reorder,
         chunks=chunks_of(row),
         time_s=sum(row.seconds),
         utilisation=row.bytes * 8 * len(row.seconds) / sum(row.seconds) / row.limit_bps
@@ -89,4 +89,4 @@ def short_name(topology: Topology) -> str:
 
 def as_json(points: Sequence[Point]) -> dict[str, Any]:
     """Return the curve for machines."""
-    return {"points": [asdict(point) for point in points], "ok": all(point.wrong == 0 for point in points)}
+    return {"rows": [asdict(point) for point in points], "ok": all(point.wrong == 0 for point in points)}

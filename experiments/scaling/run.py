@@ -62,7 +62,7 @@ async def run(
 def as_json(result: ScalingResult) -> dict[str, Any]:
     """Return the curves for machines; times in microseconds."""
     return {
-        "curves": [
+        "rows": [
             {
                 "contender": contender,
                 "version": result.versions.get(contender),

@@ -84,7 +84,12 @@ class Tally:
     def summary(self) -> dict[str, Any]:
         """Return the counts, and how memory has grown, for machines."""
         return {
+            "ok": not self.errors and not self.wrong,
             **self.sample(),
+            "rows": [
+                {"rank": rank, "calls": t.calls, "bytes": t.bytes, "wrong": t.wrong, "longest_s": t.longest_s}
+                for rank, t in sorted(self.ranks.items())
+            ],
             "minutes": round((time.monotonic() - self.begin) / 60, 2) if self.begin else 0.0,
             "longest_s": max((tally.longest_s for tally in self.ranks.values()), default=0.0),
             "by_fault": dict(self.faults),

@@ -35,9 +35,7 @@ def as_json(found: Sequence[Found]) -> dict[str, Any]:
     stated = claims(found)
     return {
         "claims": [asdict(claim) for claim in stated],
-        "sweeps": [sweep(each) for each in found if each.case.part in ("sizes", "thresholds")],
-        "convergence": [trace(each) for each in found if each.case.part == "convergence"],
-        "overhead": [overhead(each) for each in found if each.case.part == "overhead"],
+        "rows": [_AS_ROW[each.case.part](each) for each in found],
         "wrong": sum(each.wrong for each in found),
         "ok": all(each.wrong == 0 for each in found),
     }
@@ -268,3 +266,6 @@ def lines(found: Found) -> list[str]:
             + f"  {shares}  {row['wrong']}"
         )
     return text
+
+
+_AS_ROW = {"sizes": sweep, "thresholds": sweep, "convergence": trace, "overhead": overhead}  # by part

@@ -31,7 +31,7 @@ def cases(
     threshold_hosts: Sequence[int],
     rate_bps: int,
     sizes: Sequence[int],
-    runs: int,
+    iters: int,
 ) -> list[Case]:
     """Return what the chosen parts consist of; OptionError for a part that there is not."""
     for part in parts:
@@ -39,8 +39,8 @@ def cases(
             raise OptionError(f"unknown part {part!r}; parts are {', '.join(PARTS)}")
     if hosts < 2 or any(count < 2 for count in threshold_hosts):
         raise OptionError("a collective needs at least 2 hosts")
-    if runs < 1:
-        raise OptionError(f"--runs {runs}: expected at least 1")
+    if iters < 1:
+        raise OptionError(f"--iters {iters}: expected at least 1")
     if rate_bps < 1_000_000:
         raise OptionError(f"--rate {rate_bps}: expected at least 1M: splits are of shaped links")
     made: list[Case] = []
@@ -51,17 +51,17 @@ def cases(
             (("tcp", "tcp"), (rate_bps, slow)),
             (("tcp", "tcp", "tcp"), (rate_bps,) * 3),
         ):
-            made.append(_sweep("sizes", kinds, rates, hosts, sizes, runs))
+            made.append(_sweep("sizes", kinds, rates, hosts, sizes, iters))
     if "thresholds" in parts:
         made += [
-            _sweep("thresholds", pair, (rate_bps, rate_bps), count, sizes, runs)
+            _sweep("thresholds", pair, (rate_bps, rate_bps), count, sizes, iters)
             for pair in PAIRS
             for count in threshold_hosts
         ]
     if "convergence" in parts:
         made += [_trace(pair, rate_bps, hosts, max(sizes)) for pair in (PAIRS[0], PAIRS[1])]
     if "overhead" in parts:
-        made += [_overhead(pair, rate_bps, hosts, runs) for pair in (PAIRS[0], PAIRS[1])]
+        made += [_overhead(pair, rate_bps, hosts, iters) for pair in (PAIRS[0], PAIRS[1])]
     return made
 
 
@@ -72,9 +72,9 @@ def _contenders(kinds: Sequence[str], rates: Sequence[int], hosts: int) -> tuple
 
 
 def _sweep(
-    part: str, kinds: Sequence[str], rates: Sequence[int], hosts: int, sizes: Sequence[int], runs: int
+    part: str, kinds: Sequence[str], rates: Sequence[int], hosts: int, sizes: Sequence[int], iters: int
 ) -> Case:
-    plan = Plan(_contenders(kinds, rates, hosts), tuple(sizes), WARMUP, runs)
+    plan = Plan(_contenders(kinds, rates, hosts), tuple(sizes), WARMUP, iters)
     return Case(part, tuple(kinds), tuple(rates), hosts, plan)
 
 
@@ -87,9 +87,9 @@ def _trace(kinds: Sequence[str], rate_bps: int, hosts: int, size: int) -> Case:
     return Case("convergence", tuple(kinds), rates, hosts, plan, changes)
 
 
-def _overhead(kinds: Sequence[str], rate_bps: int, hosts: int, runs: int) -> Case:
+def _overhead(kinds: Sequence[str], rate_bps: int, hosts: int, iters: int) -> Case:
     rates = (rate_bps,) * len(kinds)
-    plan = Plan(_contenders(kinds, rates, hosts), (OVERHEAD_BYTES,), 300, runs, OVERHEAD_CALLS)
+    plan = Plan(_contenders(kinds, rates, hosts), (OVERHEAD_BYTES,), 300, iters, OVERHEAD_CALLS)
     return Case("overhead", tuple(kinds), rates, hosts, plan)
 
 

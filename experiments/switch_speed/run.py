@@ -111,15 +111,18 @@ def as_json(result: SwitchSpeed) -> dict[str, Any]:
         "ratio": _rounded(result.ratio, 1),
         "engine_ns_best": round(result.engine.best_ns, 1),
         "seconds": result.options.seconds,
-        "load": {
-            speed.target: {
+        "ok": True,  # a wrong sum ends the measurement
+        "rows": [
+            {
+                "target": speed.target,
+                "pps": _rounded(speed.pps),
                 "window": speed.load.window,
                 "segments": speed.load.segments,
                 "repeated": speed.repeated,
                 "trials": speed.trials,
             }
             for speed in result.speeds
-        },
+        ],
         "missing": result.missing or None,
         "processors": os.cpu_count(),
         "load_average": os.getloadavg()[0],

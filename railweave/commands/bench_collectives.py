@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,21 +16,40 @@ from railweave.experiments.errors import OptionError
 
 PLANES = "planes"
 
-Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
 Shards = Annotated[
     str,
     typer.Option(
         help="Sizes of all shards together: 4M is one, 1K,4M a list, 1K:16M powers of two (binary)."
     ),
 ]
-DType = Annotated[str, typer.Option(help="float32 or int32.")]
 Op = Annotated[str, typer.Option(help="sum, max, min or avg.")]
-Iters = Annotated[int, typer.Option(help="Timed runs of each size.")]
-Warmup = Annotated[int, typer.Option(help="Runs before these.")]
 Check = Annotated[bool, typer.Option(help="Check every element of every run against numpy.")]
 EachAlone = Annotated[bool, typer.Option("--each-alone", help="Measure every rail alone as well.")]
-Baseline = Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")]
-Out = Annotated[Path, typer.Option(help="Folder for logs.")]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep of sizes, as it is asked for."""
+
+    collective: str
+    topology: str
+    hosts: int
+    rails: str
+    rate: str | None
+    loss: str
+    sizes: str
+    dtype: str
+    iters: int
+    warmup: int
+    shares: str | None
+    switch: str
+    check: bool
+    each_alone: bool
+    baseline: str
+    out: Path
+    json_file: Path | None
+    op: str = "sum"  # of those that reduce
+    root: int = 0  # of a broadcast
 
 
 def all_reduce(
@@ -38,24 +58,45 @@ def all_reduce(
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     loss: common.Loss = "0",
-    sizes: Sizes = "1K:16M",
-    dtype: DType = "float32",
+    sizes: common.Sizes = "1K:16M",
+    dtype: common.DType = "float32",
     op: Op = "sum",
-    iters: Iters = 20,
-    warmup: Warmup = 5,
+    iters: common.Iters = 20,
+    warmup: common.Warmup = 5,
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
     check: Check = True,
     each_alone: EachAlone = False,
-    baseline: Baseline = "",
-    out: Out = Path("out/bench"),
+    baseline: common.Baseline = "",
+    out: common.Out = Path("out/bench"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Sweep sizes of an allreduce: time, bandwidth, share per rail, percent of the physical limit.
 
     Columns are those of nccl-tests. With --rate 0 the links are unshaped.
     """
-    _sweep("all_reduce", **locals())
+    _sweep(
+        Sweep(
+            "all_reduce",
+            topology=topology,
+            hosts=hosts,
+            rails=rails,
+            rate=rate,
+            loss=loss,
+            sizes=sizes,
+            dtype=dtype,
+            op=op,
+            iters=iters,
+            warmup=warmup,
+            shares=shares,
+            switch=switch,
+            check=check,
+            each_alone=each_alone,
+            baseline=baseline,
+            out=out,
+            json_file=json_file,
+        )
+    )
 
 
 def reduce_scatter(
@@ -65,23 +106,44 @@ def reduce_scatter(
     rate: common.Rates = None,
     loss: common.Loss = "0",
     sizes: Shards = "1K:16M",
-    dtype: DType = "float32",
+    dtype: common.DType = "float32",
     op: Op = "sum",
-    iters: Iters = 20,
-    warmup: Warmup = 5,
+    iters: common.Iters = 20,
+    warmup: common.Warmup = 5,
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
     check: Check = True,
     each_alone: EachAlone = False,
-    baseline: Baseline = "",
-    out: Out = Path("out/bench"),
+    baseline: common.Baseline = "",
+    out: common.Out = Path("out/bench"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Sweep sizes of a reduce-scatter, as all-reduce does for an allreduce.
 
     Columns are those of nccl-tests: size is what a rank gives, all shards, and count what it gets, one.
     """
-    _sweep("reduce_scatter", **locals())
+    _sweep(
+        Sweep(
+            "reduce_scatter",
+            topology=topology,
+            hosts=hosts,
+            rails=rails,
+            rate=rate,
+            loss=loss,
+            sizes=sizes,
+            dtype=dtype,
+            op=op,
+            iters=iters,
+            warmup=warmup,
+            shares=shares,
+            switch=switch,
+            check=check,
+            each_alone=each_alone,
+            baseline=baseline,
+            out=out,
+            json_file=json_file,
+        )
+    )
 
 
 def all_gather(
@@ -91,22 +153,42 @@ def all_gather(
     rate: common.Rates = None,
     loss: common.Loss = "0",
     sizes: Shards = "1K:16M",
-    dtype: DType = "float32",
-    iters: Iters = 20,
-    warmup: Warmup = 5,
+    dtype: common.DType = "float32",
+    iters: common.Iters = 20,
+    warmup: common.Warmup = 5,
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
     check: Check = True,
     each_alone: EachAlone = False,
-    baseline: Baseline = "",
-    out: Out = Path("out/bench"),
+    baseline: common.Baseline = "",
+    out: common.Out = Path("out/bench"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Sweep sizes of an allgather, as all-reduce does for an allreduce.
 
     Columns are those of nccl-tests: size is what a rank gets, all shards, and count what it gives, one.
     """
-    _sweep("all_gather", **locals())
+    _sweep(
+        Sweep(
+            "all_gather",
+            topology=topology,
+            hosts=hosts,
+            rails=rails,
+            rate=rate,
+            loss=loss,
+            sizes=sizes,
+            dtype=dtype,
+            iters=iters,
+            warmup=warmup,
+            shares=shares,
+            switch=switch,
+            check=check,
+            each_alone=each_alone,
+            baseline=baseline,
+            out=out,
+            json_file=json_file,
+        )
+    )
 
 
 def broadcast(
@@ -115,24 +197,45 @@ def broadcast(
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     loss: common.Loss = "0",
-    sizes: Sizes = "1K:16M",
-    dtype: DType = "float32",
+    sizes: common.Sizes = "1K:16M",
+    dtype: common.DType = "float32",
     root: Annotated[int, typer.Option(help="The rank whose tensor all get.")] = 0,
-    iters: Iters = 20,
-    warmup: Warmup = 5,
+    iters: common.Iters = 20,
+    warmup: common.Warmup = 5,
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
     check: Check = True,
     each_alone: EachAlone = False,
-    baseline: Baseline = "",
-    out: Out = Path("out/bench"),
+    baseline: common.Baseline = "",
+    out: common.Out = Path("out/bench"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Sweep sizes of a broadcast, as all-reduce does for an allreduce.
 
     Columns are those of nccl-tests. A run begins when all ranks are there, and its time is the last rank's.
     """
-    _sweep("broadcast", **locals())
+    _sweep(
+        Sweep(
+            "broadcast",
+            topology=topology,
+            hosts=hosts,
+            rails=rails,
+            rate=rate,
+            loss=loss,
+            sizes=sizes,
+            dtype=dtype,
+            root=root,
+            iters=iters,
+            warmup=warmup,
+            shares=shares,
+            switch=switch,
+            check=check,
+            each_alone=each_alone,
+            baseline=baseline,
+            out=out,
+            json_file=json_file,
+        )
+    )
 
 
 def _examples(name: str, *others: str) -> str:
@@ -164,51 +267,38 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 }  # by name: the function, and what stands below its help
 
 
-def _sweep(
-    collective: str,
-    topology: str,
-    hosts: int,
-    rails: str,
-    rate: str | None,
-    loss: str,
-    sizes: str,
-    dtype: str,
-    iters: int,
-    warmup: int,
-    shares: str | None,
-    switch: str,
-    check: bool,
-    each_alone: bool,
-    baseline: str,
-    out: Path,
-    json_file: Path | None,
-    op: str = "sum",
-    root: int = 0,
-) -> None:
+def _sweep(given: Sweep) -> None:
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
 
-        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        chosen = common.topology_of(given.topology, given.hosts, given.rails, given.rate, given.switch)
         names = [plane.name for plane in chosen.planes]
-        baselines = [name.strip() for name in baseline.split(",") if name.strip()]
+        baselines = [name.strip() for name in given.baseline.split(",") if name.strip()]
         chosen, baseline_plane = run.with_baseline_plane(chosen) if baselines else (chosen, "")
         options = run.BenchOptions(
             topology=chosen,
             measurement=Measurement(
-                tuple(units.parse_sizes(sizes)), dtype, op, iters, warmup, check, collective, root
+                tuple(units.parse_sizes(given.sizes)),
+                given.dtype,
+                given.op,
+                given.iters,
+                given.warmup,
+                given.check,
+                given.collective,
+                given.root,
             ),
-            out=out,
+            out=given.out,
             rails=names,
-            switch_target=common.check_target(switch, chosen),
-            shares=units.parse_shares(shares, names),
-            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
-            each_alone=each_alone,
+            switch_target=common.check_target(given.switch, chosen),
+            shares=units.parse_shares(given.shares, names),
+            loss=units.parse_loss(given.loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            each_alone=given.each_alone,
             baselines=baselines,
             baseline_plane=baseline_plane,
         )
         run.check(options)
-        to_stderr = str(json_file) == "-"
+        to_stderr = str(given.json_file) == "-"
         typer.echo(report.header(options), err=to_stderr)
         result = common.run(
             run.run(
@@ -219,6 +309,6 @@ def _sweep(
         )
         for text in report.comparisons(result):
             typer.echo(f"# {text}", err=to_stderr)
-        common.write_json(report.as_json(result), json_file)
+        common.write_result(report.as_json(result), given.json_file, versions=result.versions)
         if not result.ok:
             raise OptionError("wrong elements: see the column #wrong")

@@ -25,8 +25,8 @@ def failover(
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     hit: Annotated[str, typer.Option(help="The rails that fail, by name; default: each.")] = "",
-    trials: Annotated[int, typer.Option(help="Random instants for each fault and rail.")] = 3,
-    seed: Annotated[int, typer.Option(help="What is hit, and when, follows from it.")] = 1,
+    trials: common.Trials = 3,
+    seed: common.Seed = 1,
     only: Annotated[
         str,
         typer.Option(
@@ -35,12 +35,12 @@ def failover(
             "frozen, rate cut, flapping; rank computes, rank killed; default: all.",
         ),
     ] = "",
-    size: Annotated[str, typer.Option(help="Bytes of each tensor: the resolution of times.")] = "256K",
-    dtype: Annotated[str, typer.Option(help="int32 or float32.")] = "int32",
+    size: common.Size = "256K",
+    dtype: common.DType = "int32",
     deadline: Annotated[float, typer.Option(help="Seconds for an error, or for a rail's return.")] = 20.0,
     switch: common.SwitchTarget = "embedded",
     plot: common.Plot = None,
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/failover"),
+    out: common.Out = Path("out/failover"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Kill and revive rails under running collectives: pauses, detours, the way back, what is wrong.
@@ -87,7 +87,7 @@ def failover(
         console.print(report.NOTE)
         for text in report.odd(result):
             console.print(text)
-        common.write_json(report.as_json(result), json_file)
+        common.write_result(report.as_json(result), json_file, seed=seed)
         if plot is not None and result.curves:
             from railweave.experiments.failover.plot import draw  # noqa: PLC0415 - a second to import
 

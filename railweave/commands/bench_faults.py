@@ -23,8 +23,8 @@ def faults(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina",
     rate: common.Rates = None,
-    trials: Annotated[int, typer.Option(help="Random instants for each fault.")] = 20,
-    seed: Annotated[int, typer.Option(help="What is hit, and when, follows from it.")] = 1,
+    trials: common.Trials = 20,
+    seed: common.Seed = 1,
     only: Annotated[
         str,
         typer.Option(
@@ -34,10 +34,10 @@ def faults(
         ),
     ] = "",
     restarts: Annotated[int, typer.Option(help="Of the controller, in one trial.")] = 10,
-    size: Annotated[str, typer.Option(help="Bytes of each tensor: 64K.")] = "64K",
+    size: common.Size = "64K",
     deadline: Annotated[float, typer.Option(help="Seconds for an error, or for recovery.")] = 30.0,
     switch: common.SwitchTarget = "embedded",
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/faults"),
+    out: common.Out = Path("out/faults"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Kill and cut while exact sums run: what the ranks see, how long it takes, what is wrong."""
@@ -71,6 +71,6 @@ def faults(
         console = common.console(json_file)
         console.print(report.table(result))
         console.print(report.NOTE)
-        common.write_json(report.as_json(result), json_file)
+        common.write_result(report.as_json(result), json_file, seed=seed)
         if not result.ok:
             raise OptionError("a fault did not end as it should, or a number was wrong: see the table")

@@ -25,14 +25,14 @@ def jobs(
     rails: common.Rails = "ina",
     rate: common.Rates = None,
     loss: common.Loss = "0",
-    size: Annotated[str, typer.Option(help="Bytes of each tensor: 1M.")] = "1M",
+    size: common.Size = "1M",
     seconds: Annotated[float, typer.Option(help="How long each job runs.")] = 10.0,
     slots: Annotated[
         int | None,
         typer.Option(help="Chunks in flight per group, a power of two; default: the controller's."),
     ] = None,
     switch: common.SwitchTarget = "embedded",
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/jobs"),
+    out: common.Out = Path("out/jobs"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Run several jobs on the same links at once: throughput and share of each, and what one is refused."""
@@ -55,6 +55,6 @@ def jobs(
         console.print(report.table(result))
         for text in report.utilisations(result):
             console.print(text)
-        common.write_json(report.as_json(result), json_file)
+        common.write_result(report.as_json(result), json_file)
         if not result.ok:
             raise OptionError("wrong elements, or a job that made no call: see the table")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railweave.experiments.loss.run import Point
 
 EPILOG = (
-    "Examples: railweave bench loss --chunks 20000 · railweave bench loss --topology planes --loss 0,0.01 "
+    "Examples: railweave bench loss --chunks 20000 · railweave bench loss --topology planes --losses 0,0.01 "
     "--plot loss.png"
 )
 TOPOLOGIES = ["planes", "leaf-spine:racks=2,hosts=4,spines=1"]
@@ -31,15 +31,15 @@ def loss(
     hosts: common.Hosts = 8,
     rate: common.Rates = None,
     losses: Annotated[
-        str, typer.Option("--loss", help="Probabilities that a link loses a packet, each way.")
+        str, typer.Option("--losses", help="Probabilities that a link loses a packet, each way: 0,0.01.")
     ] = "0,0.001,0.01,0.05",
     duplicate: Annotated[float, typer.Option(help="Probability that a link doubles a packet.")] = 0.01,
     reorder: Annotated[float, typer.Option(help="Probability that a packet is overtaken.")] = 0.01,
     chunks: Annotated[int, typer.Option(help="Chunks of every point, at least.")] = 100_000,
-    size: Annotated[str, typer.Option(help="Bytes of each tensor.")] = "4M",
-    seed: Annotated[int, typer.Option(help="Of the impairments.")] = 1,
+    size: common.Size = "4M",
+    seed: common.Seed = 1,
     plot: common.Plot = None,
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/loss"),
+    out: common.Out = Path("out/loss"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
@@ -62,17 +62,17 @@ def loss(
         for text in topology or TOPOLOGIES:
             chosen = common.topology_of(text, hosts, "ina", rate, "embedded")
             for probability in _probabilities(losses):
-                weather = curve.Weather(probability, duplicate, reorder)
+                conditions = curve.NetworkConditions(probability, duplicate, reorder)
                 options = bench.BenchOptions(
                     topology=chosen,
                     measurement=measurement,
                     out=out / f"{chosen.name}-{probability:g}",
                     rails=[plane.name for plane in chosen.planes],
-                    impair=weather.settings(),
+                    impair=conditions.settings(),
                     seed=seed,
                 )
                 bench.check(options)
-                benches.append((curve.short_name(chosen), weather, options))
+                benches.append((curve.short_name(chosen), conditions, options))
         to_stderr = str(json_file) == "-"
         typer.echo(HEADER, err=to_stderr)
         points = common.run(
@@ -89,7 +89,7 @@ def loss(
             )
             drawing.draw(points, note, plot)
         result = curve.as_json(points)
-        common.write_json(result, json_file)
+        common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
             raise OptionError("wrong elements: see the column #wrong")
 
@@ -98,9 +98,9 @@ def _probabilities(text: str) -> list[float]:
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
-        raise OptionError(f"--loss {text!r}: expected probabilities, such as 0,0.001,0.01") from None
+        raise OptionError(f"--losses {text!r}: expected probabilities, such as 0,0.001,0.01") from None
     for probability in found:
-        _check_probability("--loss", probability)
+        _check_probability("--losses", probability)
     return found
 
 

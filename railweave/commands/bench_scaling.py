@@ -22,14 +22,14 @@ def scaling(
     hosts: Annotated[str, typer.Option(help="Numbers of hosts: 2,4,8.")] = "2,4,8",
     rails: common.Rails = "ina",
     rate: common.Rates = None,
-    sizes: Annotated[str, typer.Option(help="16K is one size, 1K,16K a list.")] = "16K",
-    dtype: Annotated[str, typer.Option(help="float32 or int32.")] = "float32",
-    iters: Annotated[int, typer.Option(help="Timed runs of each size.")] = 200,
-    warmup: Annotated[int, typer.Option(help="Runs before these.")] = 20,
+    sizes: common.Sizes = "16K",
+    dtype: common.DType = "float32",
+    iters: common.Iters = 200,
+    warmup: common.Warmup = 20,
     switch: common.SwitchTarget = "embedded",
-    baseline: Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")] = "",
+    baseline: common.Baseline = "",
     plot: common.Plot = None,
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/scaling"),
+    out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Measure the time of a small allreduce against the number of hosts, one network after the other."""
@@ -79,7 +79,7 @@ def scaling(
             )
             note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} runs"
             drawing.draw(result, note, plot)
-        common.write_json(curve.as_json(result), json_file)
+        common.write_result(curve.as_json(result), json_file, versions=result.versions)
         if not result.ok:
             raise OptionError("wrong elements: see the column #wrong")
 

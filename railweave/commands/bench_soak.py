@@ -23,7 +23,7 @@ def soak(
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = "50M",
     minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Calls and faults follow from it.")] = 1,
+    seed: common.Seed = 1,
     largest: Annotated[int, typer.Option(help="Elements of the largest tensor.")] = 4 << 20,
     deadline: Annotated[float, typer.Option(help="Seconds for a call, whatever fails.")] = 60.0,
     faults: Annotated[bool, typer.Option(help="Let rails fail.")] = True,
@@ -65,6 +65,6 @@ def soak(
         finally:
             if tally.ranks:
                 common.console(json_file).print(report.table(tally))
-                common.write_json(tally.summary(), json_file)
+                common.write_result(tally.summary(), json_file, seed=seed)
         if tally.errors or tally.wrong:
             raise OptionError(f"{len(tally.errors)} errors, {tally.wrong} wrong elements: see {out}")

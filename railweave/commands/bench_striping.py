@@ -28,10 +28,10 @@ def striping(
     hosts: common.Hosts = 4,
     threshold_hosts: Annotated[str, typer.Option(help="Numbers of hosts of the part thresholds.")] = "2,4,6",
     rate: Annotated[str, typer.Option(help="Rate of every link.")] = "100M",
-    sizes: Annotated[str, typer.Option(help="1K,4M is a list, 4K:8M powers of two.")] = "4K:8M",
-    runs: Annotated[int, typer.Option(help="Timed runs of each size, after warm-up.")] = 20,
+    sizes: common.Sizes = "4K:8M",
+    iters: common.Iters = 20,
     plot: common.Plot = None,
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/striping"),
+    out: common.Out = Path("out/striping"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Measure what striping brings: time and split by size, how quickly it is learnt, what it costs.
@@ -51,7 +51,7 @@ def striping(
             _counts(threshold_hosts),
             units.parse_rate(rate),
             units.parse_sizes(sizes),
-            runs,
+            iters,
         )
         to_stderr = str(json_file) == "-"
 
@@ -71,7 +71,7 @@ def striping(
             for path in drawing.draw(found, plot):
                 typer.echo(f"drawn: {path}", err=to_stderr)
         result = report.as_json(found)
-        common.write_json(result, json_file)
+        common.write_result(result, json_file)
         if not result["ok"]:
             raise OptionError(f"{result['wrong']} wrong elements")
 

@@ -26,7 +26,7 @@ def switch(
     seconds: Annotated[float, typer.Option(help="How long each target is loaded.", min=0.1)] = 3.0,
     versus: Annotated[str, typer.Option("--vs", help="Load this target as well: bmv2.")] = "",
     engine_only: Annotated[bool, typer.Option("--engine-only", help="Packets in memory, no links.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for logs.")] = Path("out/bench-switch"),
+    out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Measure packets per second of the embedded switch on the aggregation program, beside BMv2 if asked to.
@@ -47,7 +47,7 @@ def switch(
         except WrongResult as wrong:
             raise OptionError(str(wrong)) from None
         _show(console, result)
-        common.write_json(run.as_json(result), json_file)
+        common.write_result(run.as_json(result), json_file)
 
 
 def _show(console: object, result: SwitchSpeed) -> None:

@@ -7,9 +7,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import platform
+import shlex
 import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -52,6 +55,15 @@ Shares = Annotated[
     str | None,
     typer.Option(help="Share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: by what the rails can do."),
 ]
+Size = Annotated[str, typer.Option(help="Bytes of each tensor: 64K, 4M (binary).")]
+Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
+DType = Annotated[str, typer.Option(help="float32 or int32.")]
+Iters = Annotated[int, typer.Option(help="Timed runs of each size.")]
+Warmup = Annotated[int, typer.Option(help="Runs before these.")]
+Trials = Annotated[int, typer.Option(help="Random instants for each fault.")]
+Seed = Annotated[int, typer.Option(help="All that is random follows from it.")]
+Baseline = Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")]
+Out = Annotated[Path, typer.Option(help="Folder for logs.")]
 SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
@@ -172,8 +184,28 @@ def check_plot(path: Path | None) -> None:
         raise OptionError(f"--plot {path}: {error.strerror}") from error
 
 
+def write_result(
+    value: Mapping[str, Any],
+    path: Path | None,
+    *,
+    seed: int | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a measurement, which has `ok`, with how it came about, to a file, or to stdout for `-`.
+
+    `seed`: from which it follows, if there is one. `versions`: of what else took part.
+    """
+    head = {
+        "ok": value["ok"],
+        "command": shlex.join(["railweave", *sys.argv[1:]]),
+        "versions": {**_versions(), **(versions or {})},
+        "seed": seed,
+    }
+    write_json(head | dict(value), path)
+
+
 def write_json(value: Mapping[str, Any], path: Path | None) -> None:
-    """Write a result to a file, or to stdout for `-`."""
+    """Write a value to a file, or to stdout for `-`."""
     if path is None:
         return
     text = json.dumps(value, indent=2) + "\n"
@@ -185,3 +217,9 @@ def write_json(value: Mapping[str, Any], path: Path | None) -> None:
         path.write_text(text)
     except OSError as error:
         raise OptionError(f"--json {path}: {error.strerror}") from error
+
+
+def _versions() -> dict[str, str]:
+    names = ("railweave", "numpy")
+    installed = {name: metadata.version(name) for name in names}
+    return {**installed, "python": platform.python_version(), "linux": platform.release()}

@@ -60,6 +60,6 @@ def demo(
         for what, path in report.write_files(result).items():
             console.print(f"{what}: {path}", soft_wrap=True)
         console.print(report.summary(result), style="bold", soft_wrap=True)
-        common.write_json(report.as_json(result), json_file)
+        common.write_result(report.as_json(result), json_file, seed=seed)
         if not result.ok:
             raise typer.Exit(1)

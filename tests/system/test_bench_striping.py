@@ -19,7 +19,7 @@ def test_a_split_is_learnt_and_no_number_is_wrong(start: Callable[..., Command],
     assert code == 0, told
     result = json.loads(file.read_text())
     assert (result["ok"], result["wrong"]) == (True, 0)
-    for trace in result["convergence"]:
+    for trace in result["rows"]:
         assert len(trace["shares"]) == 120
         assert len(trace["phases"]) == 3
         assert 0 < trace["phases"][0]["final_share"] < 1

@@ -49,7 +49,7 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "jobs", "--jobs", "0"), "--jobs 0"),
         (("bench", "jobs", "--seconds", "1"), "--seconds 1"),
         (("bench", "jobs", "--size", "1K,2K"), "size '1K,2K'"),
-        (("bench", "loss", "--loss", "1.5"), "--loss 1.5"),
+        (("bench", "loss", "--losses", "1.5"), "--losses 1.5"),
         (("bench", "loss", "--duplicate", "7"), "--duplicate 7"),
         (("bench", "loss", "--reorder", "-1"), "--reorder -1"),
         (("bench", "loss", "--chunks", "0"), "--chunks 0"),

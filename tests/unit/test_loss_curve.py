@@ -8,14 +8,14 @@ from pathlib import Path
 
 from railweave.experiments.allreduce.run import Row
 from railweave.experiments.loss import plot
-from railweave.experiments.loss.run import Point, Weather, as_json, chunks_of
+from railweave.experiments.loss.run import NetworkConditions, Point, as_json, chunks_of
 
 POINT = Point("planes, 8 hosts", 8, 0.01, 0.01, 0.01, 4096, 1.5, 0.9, 0, 321)
 
 
-def test_fair_weather_impairs_nothing() -> None:
-    assert Weather(0, 0, 0).settings() == ""
-    assert Weather(0.001, 0.01, 0).settings() == "loss=0.001,duplicate=0.01,reorder=0"
+def test_good_conditions_impair_nothing() -> None:
+    assert NetworkConditions(0, 0, 0).settings() == ""
+    assert NetworkConditions(0.001, 0.01, 0).settings() == "loss=0.001,duplicate=0.01,reorder=0"
 
 
 def test_chunks_are_counted_with_the_last_partial_one() -> None:

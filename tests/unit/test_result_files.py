@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every benchmark's JSON begins with the same keys, and its options have one name each."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from railweave.commands import bench, common
+from railweave.experiments.failover.report import as_json as failover_json
+from railweave.experiments.failover.run import FailoverResult
+from railweave.experiments.failover.values import FailoverOptions
+from railweave.experiments.loss.run import as_json as loss_json
+from railweave.experiments.scaling.run import ScalingResult
+from railweave.experiments.scaling.run import as_json as scaling_json
+from railweave.experiments.soak.tally import Tally
+from railweave.experiments.striping.report import as_json as striping_json
+from railweave.topologies.planes import planes
+
+HEAD = {"ok", "command", "versions", "seed"}
+
+
+def test_a_result_says_how_it_came_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/railweave", "bench", "loss", "--topology", "a b"])
+    common.write_result({"ok": False, "rows": [1]}, tmp_path / "r.json", seed=7, versions={"gloo": "2"})
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert told.keys() == HEAD | {"rows"}
+    assert (told["ok"], told["seed"], told["rows"]) == (False, 7, [1])
+    assert told["command"] == "railweave bench loss --topology 'a b'"
+    assert {"railweave", "numpy", "python", "linux", "gloo"} == told["versions"].keys()
+
+
+def test_every_benchmark_has_ok_and_rows() -> None:
+    failover = FailoverResult(FailoverOptions(planes(2, ("tcp",)), Path("out")), [], {})
+    for told in (
+        failover_json(failover),
+        loss_json([]),
+        scaling_json(ScalingResult([], {})),
+        striping_json([]),
+        Tally().summary(),
+    ):
+        assert (told["ok"], told["rows"]) == (True, [])
+
+
+def test_an_option_means_the_same_in_all_benchmarks() -> None:
+    meaning: dict[str, object] = {}
+    for command in bench.app.registered_commands:
+        assert command.callback is not None
+        for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
+            if name in {"size", "iters", "warmup", "trials", "loss", "baseline", "dtype", "shares"}:
+                assert meaning.setdefault(name, parameter.annotation) == parameter.annotation, command.name
+    assert {"size", "iters", "trials", "loss"} < meaning.keys()
+    assert "runs" not in meaning
