@@ -71,6 +71,19 @@ std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate
   return static_cast<std::size_t>(std::clamp(limit, 0.0, static_cast<double>(kMostSmallBytes)));
 }
 
+// A ring's and a chain's are those beside it; a tree's, from whatever root, and Bruck's are a power of two
+// away.
+std::vector<int> neighbours(int rank, int ranks) {
+  std::vector<int> all = RecursiveDoubling::partners(rank, ranks);
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    all.push_back((rank + distance) % ranks);
+    all.push_back((rank + ranks - distance) % ranks);
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
 std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& slice,
                                             const AlgorithmOptions& options) {
   const Collective collective = slice.call.collective;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "collectives/algorithm.hpp"
 
@@ -21,6 +22,10 @@ struct AlgorithmOptions {
 /// an allreduce, a binomial tree than a chain for a broadcast, Bruck's algorithm than the ring for the
 /// others.
 std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate_bps);
+
+/// The ranks with which the algorithms above have this one exchange messages, whatever the call, in order: as
+/// many as the logarithm of their number, about twice.
+std::vector<int> neighbours(int rank, int ranks);
 
 /// All ranks choose alike, given the same options. The transport outlives the machine.
 std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& slice,

@@ -9,28 +9,33 @@
 namespace railweave {
 
 RecursiveDoubling::RecursiveDoubling(Transport& transport, const Slice& slice) : Stepwise(transport, slice) {
-  plan(transport.rank(), transport.world_size());
+  steps_ = plan(transport.rank(), transport.world_size());
+  adopts_ = !steps_.empty() && steps_.front().from == kNobody;
   memory_.resize((2 * steps_.size() + 1) * bytes_);
 }
 
-void RecursiveDoubling::plan(int rank, int ranks) {
+std::vector<int> RecursiveDoubling::partners(int rank, int ranks) {
+  std::vector<int> all;
+  for (const Step& step : plan(rank, ranks)) all.push_back(step.to == kNobody ? step.from : step.to);
+  return all;
+}
+
+std::vector<Stepwise::Step> RecursiveDoubling::plan(int rank, int ranks) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
   const int extra = ranks - core;  // the first 2 * extra ranks fold pairwise, even into odd
   const bool folds = rank < 2 * extra;
-  if (folds && rank % 2 == 0) {
-    adopts_ = true;
-    steps_ = {{.to = rank + 1}, {.from = rank + 1}};
-    return;
-  }
-  if (folds) steps_.push_back({.from = rank - 1});
+  if (folds && rank % 2 == 0) return {{.to = rank + 1}, {.from = rank + 1}};
+  std::vector<Step> steps;
+  if (folds) steps.push_back({.from = rank - 1});
   const int place =
       folds ? rank / 2 : rank - extra;  // among those that take part in the doubling, in order of rank
   for (int bit = 1; bit < core; bit *= 2) {
     const int other = place ^ bit;
     const int partner = other < extra ? 2 * other + 1 : other + extra;
-    steps_.push_back({.to = partner, .from = partner});
+    steps.push_back({.to = partner, .from = partner});
   }
-  if (folds) steps_.push_back({.to = rank - 1});
+  if (folds) steps.push_back({.to = rank - 1});
+  return steps;
 }
 
 void RecursiveDoubling::load() { std::memcpy(own(0), slice_.input, bytes_); }

@@ -14,8 +14,11 @@ class RecursiveDoubling final : public Stepwise {
  public:
   RecursiveDoubling(Transport& transport, const Slice& slice);
 
+  /// With whom a rank exchanges messages; some more than once.
+  static std::vector<int> partners(int rank, int ranks);
+
  private:
-  void plan(int rank, int ranks);
+  static std::vector<Step> plan(int rank, int ranks);
   /// What this rank has before a step; what the step brings is behind it.
   std::byte* own(std::size_t step) { return memory_.data() + 2 * step * bytes_; }
   Bytes outgoing(std::size_t step) override { return {own(step), bytes_}; }

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+#include "collectives/choose.hpp"
 
 namespace railweave {
 namespace {
@@ -41,6 +44,7 @@ SimulatedTransport::SimulatedTransport(SimulatedNetwork& network, int rank, int 
     : network_(network), rank_(rank), ranks_(ranks), peers_(ranks), last_arrival_(ranks) {}
 
 void SimulatedTransport::post_send(int peer, Bytes data, Time) {
+  check_neighbour(peer);
   if (aborted_) return;
   peers_[peer].sending.push_back({.label = label_, .data = data});
   const bool at_once = peers_[peer].sending.size() == 1 && network_.toss();
@@ -63,7 +67,16 @@ void SimulatedTransport::leave(int peer) {
   listener_->sent(peer, network_.now());
 }
 
+// Transports that know neighbours alone would drop the message.
+void SimulatedTransport::check_neighbour(int peer) const {
+  const std::vector<int> known = neighbours(rank_, ranks_);
+  if (!std::binary_search(known.begin(), known.end(), peer))
+    throw std::logic_error("rank " + std::to_string(peer) + " is no neighbour of rank " +
+                           std::to_string(rank_) + " of " + std::to_string(ranks_));
+}
+
 void SimulatedTransport::post_receive(int peer, MutableBytes into, Time) {
+  check_neighbour(peer);
   if (aborted_) return;
   std::fill(into.begin(), into.end(), kSpoilt);
   peers_[peer].posted.push_back({.label = label_, .into = into});

@@ -90,6 +90,7 @@ class SimulatedTransport final : public Transport {
     std::deque<Receive> posted;
   };
 
+  void check_neighbour(int peer) const;
   void after_delay(std::function<void()> action);
   void leave(int peer);
   void arrive(int peer, Message message);

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include "collectives/choose.hpp"
 
 namespace railweave {
 namespace {
@@ -37,6 +40,12 @@ void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<So
             .world_size = static_cast<std::uint32_t>(members.size()),
             .incarnation = 0};
   members_ = members;
+  peers_ = neighbours(rank, world_size());
+  if (!options_.neighbours_only) {
+    peers_.resize(members.size());
+    std::iota(peers_.begin(), peers_.end(), 0);
+    std::erase(peers_, rank);
+  }
   redials_.resize(members.size());
   parked_.resize(members.size());
   connections_.resize(members.size());
@@ -76,7 +85,8 @@ void TcpTransport::join(std::uint32_t incarnation, Time now) {
   hello_.incarnation = incarnation;
   running_ = true;
   failed_ = false;
-  for (int peer = 0; peer < rank(); ++peer) {
+  for (const int peer : peers_) {
+    if (peer > rank()) break;
     redials_[peer].pause = kFirstPause;
     dial_peer(peer, now);
   }
@@ -91,8 +101,8 @@ void TcpTransport::join(std::uint32_t incarnation, Time now) {
 
 std::vector<int> TcpTransport::missing() const {
   std::vector<int> ranks;
-  for (int peer = 0; peer < world_size(); ++peer) {
-    if (peer != rank() && !connections_[peer]) ranks.push_back(peer);
+  for (const int peer : peers_) {
+    if (!connections_[peer]) ranks.push_back(peer);
   }
   return ranks;
 }

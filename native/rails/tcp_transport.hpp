@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport over TCP: one connection per pair of ranks, all on one interface.
+// Transport over TCP: one connection per pair of ranks, or of neighbours, all on one interface.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,9 @@ struct TcpTransportOptions {
   LocalInterface local;
   std::uint16_t port = 0;  // to listen on; 0: any free one
   Liveness liveness = {};
+  /// Join those peers alone with which the algorithms exchange messages: nobody else's end is noticed here,
+  /// or told the others.
+  bool neighbours_only = false;
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };
 
@@ -114,6 +117,7 @@ class TcpTransport final : public Transport,
   TransportListener* listener_ = nullptr;
   Hello hello_{};  // own; world size 0: not connected yet
   std::vector<SocketAddress> members_;
+  std::vector<int> peers_;  // those that this rank is connected with
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;                              // by rank
   std::vector<std::optional<Parked>> parked_;                // by rank

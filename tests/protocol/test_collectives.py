@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from itertools import chain
 
@@ -208,6 +209,34 @@ def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: in
         else:
             assert odd in failure
             assert not through
+
+
+@pytest.mark.parametrize("ranks", range(2, 34))
+def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
+    """The simulated transport refuses others: a repair channel has no connection with them."""
+    given, out = np.ones(ranks, np.float32), np.empty(ranks, np.float32)
+    for collective, root, small_bytes in itertools.product(
+        (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST),
+        (0, 1, ranks - 1),
+        (0, 1 << 20),
+    ):
+        shard = 1 if collective in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER) else ranks
+        whole_in = collective != Collective.ALL_GATHER
+        whole_out = collective != Collective.REDUCE_SCATTER
+        calls = [
+            [
+                Call(
+                    DType.FLOAT32,
+                    ReduceOp.SUM,
+                    given if whole_in else given[:shard],
+                    out.copy() if whole_out else out[:shard].copy(),
+                    collective,
+                    root if collective == Collective.BROADCAST else 0,
+                )
+            ]
+            for _ in range(ranks)
+        ]
+        assert collectives.simulate(calls, ranks, small_bytes, 1 << 16) == [([0], None)] * ranks
 
 
 def test_roots_that_differ_are_found() -> None:

@@ -121,6 +121,24 @@ def test_channels_that_were_never_connected_join_once_per_epoch() -> None:
         assert world.rails.stats(rank).malformed == 0
 
 
+@pytest.mark.parametrize("ranks", [5, 11, 16])
+def test_channels_between_neighbours_alone(ranks: int) -> None:
+    """As repair channels are: all sums are right, and connections grow with the logarithm of the ranks."""
+    world = tcp_world(ranks, connected=False, neighbours_only=True)
+    before = open_files()
+    world.in_any_order(world.halt)
+    world.restart(1)
+    world.run(world.all_ready)
+    assert open_files() - before <= ranks * min(ranks - 1, 2 * (ranks - 1).bit_length() + 2)
+    for incarnation in (2, 3):
+        slices = world.new_slices()
+        for rank in range(ranks):
+            world.start(rank, slices)
+        world.finish(slices)
+        world.in_any_order(world.halt)
+        world.restart(incarnation)
+
+
 def test_stats_go_on_over_restarts() -> None:
     world = tcp_world(2)
     sent = []
