@@ -26,6 +26,8 @@ RAIL_COUNTERS = {
     "retransmissions": "Packets sent again.",
     "duplicates": "Packets received more than once.",
     "malformed": "Packets and connections refused.",
+    "send_drops": "Packets that the kernel would not send.",
+    "segmentation_refused": "Super-packets that the kernel would not cut.",
     "failures": "Times that the ranks have agreed to exclude the rail.",
 }
 RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}

@@ -72,6 +72,8 @@ class RailReport:
     epoch: int = 0  # number of the last decision of the ranks about which rails live
     incarnation: int = 0  # how often it was taken up again
     groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
+    send_drops: int = 0  # packets that this host's kernel would not send, of an in-network rail
+    segmentation_refused: int = 0  # super-packets that it would not cut: sent packet by packet
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
         retransmissions=native.retransmissions,
         duplicates=native.duplicates,
         malformed=native.malformed,
+        send_drops=native.send_drops,
+        segmentation_refused=native.segmentation_refused,
         busy_s=native.busy_ns / 1e9,
         state=state.state,
         reason=state.reason,

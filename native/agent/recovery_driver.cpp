@@ -338,7 +338,7 @@ void RecoveryDriver::halt_main(std::size_t rail, Time now) {
   Main& main = mains_[rail];
   if (std::exchange(main.state, MainState::kHalted) != MainState::kHalted) main.rail->halt(now);
   end_trial(main);
-  machine_->halted(rail, main.rail->marks(), now);
+  machine_->halted(rail, main.rail->next_chunks(), now);
 }
 
 void RecoveryDriver::end_trial(Main& main) {

@@ -300,7 +300,8 @@ void bind_rails(nb::module_& m) {
       .def(
           "ready", [](RankRails& self, std::size_t rank) { return self.rail(rank).ready(); }, "rank"_a)
       .def(
-          "marks", [](RankRails& self, std::size_t rank) { return self.rail(rank).marks(); }, "rank"_a)
+          "next_chunks", [](RankRails& self, std::size_t rank) { return self.rail(rank).next_chunks(); },
+          "rank"_a)
       .def(
           "close", [](RankRails& self, std::size_t rank) { self.rail(rank).close(EventLoop::now()); },
           "rank"_a)

@@ -102,7 +102,7 @@ void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
 std::size_t ControlSocket::send(int rank, Bytes datagram) {
   const Address& member = members_.at(static_cast<std::size_t>(rank));
   const sockaddr_in to = at_address(member.host, member.port);
-  // An earlier datagram's ICMP error is told in place of this one being sent: then it is sent now.
+  // An earlier datagram's ICMP error is reported in place of this one being sent: then it is sent now.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ssize_t size = sendto(socket_.fd(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                 reinterpret_cast<const sockaddr*>(&to), sizeof to);

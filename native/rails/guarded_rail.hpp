@@ -33,7 +33,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void halt(Time now) override;
   void restart(const Restart& restart, Time now) override;
   bool ready() const override { return rail_->ready() && control_->ready(); }
-  std::vector<std::uint64_t> marks() const override { return rail_->marks(); }
+  std::vector<std::uint64_t> next_chunks() const override { return rail_->next_chunks(); }
   void announce(const Failure& failure, Time now) override { control_->announce(failure, now); }
   void close(Time now) override;
   bool closed() const override { return rail_->closed() && control_->closed(); }

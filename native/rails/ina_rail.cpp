@@ -161,11 +161,11 @@ void InaRail::restart(const Restart& restart, Time now) {
   if (restart.bases.size() != trees_.size())
     throw std::invalid_argument(std::to_string(restart.bases.size()) + " bases for " +
                                 std::to_string(trees_.size()) + " trees");
-  const std::vector<std::uint64_t> own = marks();
+  const std::vector<std::uint64_t> own = next_chunks();
   for (std::size_t i = 0; i < own.size(); ++i)
     if (restart.bases[i] < own[i])
       throw std::invalid_argument(
-          "tree " + std::to_string(i) + " restarts at the greatest mark of all ranks; " +
+          "tree " + std::to_string(i) + " restarts at the greatest next chunk of all ranks; " +
           std::to_string(restart.bases[i]) + " is below this rank's own, " + std::to_string(own[i]));
   if (socket_.outdated()) follow_interface();
   for (std::size_t i = 0; i < own.size(); ++i) trees_[i].endpoint.restart(restart.bases[i], now);
@@ -179,10 +179,10 @@ void InaRail::follow_interface() {
   blocked_ = false;
 }
 
-std::vector<std::uint64_t> InaRail::marks() const {
-  std::vector<std::uint64_t> marks;
-  for (const Tree& tree : trees_) marks.push_back(tree.endpoint.mark());
-  return marks;
+std::vector<std::uint64_t> InaRail::next_chunks() const {
+  std::vector<std::uint64_t> next;
+  for (const Tree& tree : trees_) next.push_back(tree.endpoint.mark());
+  return next;
 }
 
 void InaRail::on_ready(std::uint32_t events, Time now) {

@@ -57,10 +57,11 @@ class InaRail final : public Rail, private ReadyHandler {
   void expire(Time now) override;
   void abort() override;
   void halt(Time now) override;
-  /// Throws std::invalid_argument if there is not one base per tree, or one is below this rank's own mark.
+  /// Throws std::invalid_argument if there is not one base per tree, or one is below this rank's own next
+  /// chunk.
   void restart(const Restart& restart, Time now) override;
   bool ready() const override { return !trees_.empty() && !halted_; }
-  std::vector<std::uint64_t> marks() const override;
+  std::vector<std::uint64_t> next_chunks() const override;
   RailStats stats() const override;
   std::uint64_t progress() const override;
   std::vector<GroupStats> groups() const override;

@@ -54,7 +54,7 @@ class RailListener {
   /// In the order in which the rail's slices were started, always.
   virtual void slice_done(std::uint64_t id, Time now) = 0;
   virtual void rail_failed(const Failure& failure, Time now) = 0;
-  /// The rail waits for a tree and goes on trying; told once per silence.
+  /// The rail waits for a tree and goes on trying; reported once per silence.
   virtual void stalled(const Stall&, Time) {}
   /// What this rank calls under that index, if it has been submitted and is not complete. For messages that
   /// come on a rail that has no part in the call.
@@ -65,8 +65,9 @@ class Rail : public Timed {
  public:
   /// What the members agree upon before a rail that was halted is used again.
   struct Restart {
-    std::uint32_t incarnation;         // of the connections; greater than all before
-    std::vector<std::uint64_t> bases;  // per aggregation tree the greatest of all ranks' marks; else empty
+    std::uint32_t incarnation;  // of the connections; greater than all before
+    std::vector<std::uint64_t>
+        bases;  // per aggregation tree the greatest of all ranks' next chunks; else empty
   };
 
   virtual std::string_view kind() const = 0;
@@ -82,14 +83,14 @@ class Rail : public Timed {
   /// the caller's again. Nothing is reported any more until `restart`. May be repeated.
   virtual void halt(Time now) = 0;
   /// A halted rail joins its peers anew; what still comes of older incarnations is dropped. Peers may be
-  /// late; what goes wrong is told by `rail_failed`. Throws std::logic_error if the rail is not halted, or
-  /// was in that incarnation before.
+  /// late; what goes wrong is reported by `rail_failed`. Throws std::logic_error if the rail is not halted,
+  /// or was in that incarnation before.
   virtual void restart(const Restart& restart, Time now) = 0;
   /// Joined with all peers: slices are carried out as they are started. Those that are started before wait.
   virtual bool ready() const = 0;
   /// Per aggregation tree the next chunk number that this rank would use, in the order of the trees; else
   /// empty.
-  virtual std::vector<std::uint64_t> marks() const { return {}; }
+  virtual std::vector<std::uint64_t> next_chunks() const { return {}; }
   /// Tells the peers, where this rail can, why this rank gives up.
   virtual void announce(const Failure&, Time) {}
   /// Says goodbye; no slice is in progress. `closed` is true once no peer needs anything from this rank any

@@ -10,7 +10,8 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kCleared = 16;  // receives that the peer knows of at once
-// Each clearance and each WRITE with immediate data takes a receive of the queue pair; so do farewells.
+// Each clearance and each WRITE with immediate data takes a receive of the queue pair; so does a last
+// message.
 constexpr std::size_t kControlBuffers = 2 * kCleared + 4;
 
 std::string why(roce::Status status) {
@@ -51,14 +52,14 @@ void RdmaPeer::begin(const MessageLabel& label, Time now) {
 }
 
 void RdmaPeer::post_send(Bytes data, Time now) {
-  if (let_go_) return;
+  if (aborted_) return;
   sends_.push_back({.label = label_, .data = data});
   match(now);
   check_peer_is_there(now);
 }
 
 void RdmaPeer::post_receive(MutableBytes into, Time now) {
-  if (let_go_) return;
+  if (aborted_) return;
   receives_.push_back({.label = label_, .into = into});
   clear_receives();
   check_peer_is_there(now);
@@ -117,7 +118,7 @@ bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time n
 /// A clearance without a send: the send will come, unless this rank is past that call or calls something else
 /// there.
 void RdmaPeer::check_waiting_clearance(Time now) {
-  if (failed_ || let_go_ || clearances_.empty() || written_ < sends_.size()) return;
+  if (failed_ || aborted_ || clearances_.empty() || written_ < sends_.size()) return;
   const MessageLabel& theirs = clearances_.front().label;
   const bool come = begun_ && key_of(theirs) <= key_of(label_);
   const auto own = come ? label_ : listener_.pending_label(key_of(theirs));
@@ -125,7 +126,7 @@ void RdmaPeer::check_waiting_clearance(Time now) {
 }
 
 void RdmaPeer::pass_over(const CallDescription& call, Time now) {
-  if (failed_ || let_go_ || clearances_.empty() || written_ < sends_.size()) return;
+  if (failed_ || aborted_ || clearances_.empty() || written_ < sends_.size()) return;
   const MessageLabel& theirs = clearances_.front().label;
   if (theirs.call.op_index != call.op_index) return;
   fail(mismatch(options_.own_rank, {.call = call, .slice_count = 0}, options_.rank, theirs), now);
@@ -158,33 +159,33 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
       post_control_buffer(completion.id);
       return take_written(completion, now);
     case roce::CompletionKind::kWrite:
-      get_acquainted();
-      if (completion.id == beat_id_) return beat_id_.reset();
-      if (let_go_) return;
+      note_answer();
+      if (completion.id == heartbeat_id_) return heartbeat_id_.reset();
+      if (aborted_) return;
       sends_.pop_front();
       --written_;
       return listener_.sent(options_.rank, now);
     default:
-      get_acquainted();
+      note_answer();
       control_out_.erase(completion.id);
   }
 }
 
 /// Patience is for a peer that is still on its way here.
-void RdmaPeer::get_acquainted() {
-  if (!std::exchange(acquainted_, true)) queue_pair_.set_patience(options_.retries, options_.max_timeout);
+void RdmaPeer::note_answer() {
+  if (!std::exchange(answered_, true)) queue_pair_.set_patience(options_.retries, options_.max_timeout);
 }
 
 /// An RDMA WRITE of nothing: the peer's process acknowledges it, and it takes none of the peer's receives.
-void RdmaPeer::beat() {
-  const bool ended = let_go_ || failed_ || said_goodbye_ || peer_left_;
-  if (ended || !acquainted_ || queue_pair_.requester().queued() > 0) return;
-  post_beat();
+void RdmaPeer::heartbeat() {
+  const bool ended = aborted_ || failed_ || said_goodbye_ || peer_left_;
+  if (ended || !answered_ || queue_pair_.requester().queued() > 0) return;
+  post_heartbeat();
 }
 
-void RdmaPeer::post_beat() {
-  beat_id_ = next_id_++;
-  queue_pair_.post({.id = *beat_id_, .operation = roce::Operation::kWrite});
+void RdmaPeer::post_heartbeat() {
+  heartbeat_id_ = next_id_++;
+  queue_pair_.post({.id = *heartbeat_id_, .operation = roce::Operation::kWrite});
 }
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
@@ -197,15 +198,15 @@ void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
 void RdmaPeer::take_control(Bytes message, Time now) {
   const auto type = control_type(message);
   const auto clearance = type == ControlType::kClearToSend ? decode_clear_to_send(message) : std::nullopt;
-  const auto farewell =
+  const auto failure =
       type == ControlType::kAbort ? decode_failure(message.subspan(kControlHeaderSize)) : std::nullopt;
   if (clearance && clearances_.size() < kCleared) {
-    if (let_go_) return;
+    if (aborted_) return;
     clearances_.push_back(*clearance);
     match(now);
     check_waiting_clearance(now);
-  } else if (farewell) {
-    fail(*farewell, now);
+  } else if (failure) {
+    fail(*failure, now);
   } else if (type == ControlType::kGoodbye) {
     peer_left_ = true;
     check_peer_is_there(now);
@@ -216,7 +217,7 @@ void RdmaPeer::take_control(Bytes message, Time now) {
 }
 
 void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
-  if (let_go_) return;
+  if (aborted_) return;
   if (cleared_ == 0 || completion.immediate != receives_.front().sequence ||
       completion.byte_count != receives_.front().into.size()) {
     return fail(FailureKind::kInternal, "wrote a message that it had not been cleared for", now);
@@ -230,8 +231,8 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
 
 // ---------------------------------------------------------------- ends
 
-void RdmaPeer::let_go() {
-  if (std::exchange(let_go_, true)) return;
+void RdmaPeer::abort() {
+  if (std::exchange(aborted_, true)) return;
   queue_pair_.release_buffers();
   for (std::size_t i = 0; i < cleared_; ++i) memory_.detach(receives_[i].rkey);
   control_out_.clear();
@@ -246,21 +247,21 @@ void RdmaPeer::halt() {
   for (std::size_t i = 0; i < cleared_; ++i) memory_.remove(receives_[i].rkey);
   cleared_ = 0;
   queue_pair_.abandon();
-  let_go();
+  abort();
 }
 
 void RdmaPeer::announce(const Failure& failure) {
   if (said_goodbye_) return;
-  let_go();  // else the farewell would queue behind data that nobody will use
+  abort();  // else the failure would queue behind data that nobody will use
   send_control(encode(ControlType::kAbort, encode_failure(failure)));
 }
 
-void RdmaPeer::say_goodbye() {
+void RdmaPeer::close() {
   if (!std::exchange(said_goodbye_, true)) send_control(encode(ControlType::kGoodbye, {}));
 }
 
 bool RdmaPeer::closed() const {
-  const bool parted = let_go_ || (said_goodbye_ && peer_left_);
+  const bool parted = aborted_ || (said_goodbye_ && peer_left_);
   return queue_pair_.failed() || (parted && control_out_.empty() && sends_.empty());
 }
 
@@ -279,7 +280,7 @@ void RdmaPeer::fail(FailureKind kind, const std::string& message, Time now) {
 }
 
 void RdmaPeer::fail(const Failure& failure, Time now) {
-  if (!std::exchange(failed_, true) && !let_go_) listener_.failed(failure, now);
+  if (!std::exchange(failed_, true) && !aborted_) listener_.failed(failure, now);
 }
 
 }  // namespace railweave

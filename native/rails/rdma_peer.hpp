@@ -27,7 +27,7 @@ struct RdmaPeerOptions {
 
 class RdmaPeer {
  public:
-  /// Tells `listener` as a transport would, from inside `drain` and `begin`; a failure is told once.
+  /// Reports to `listener` as a transport would, from inside `drain` and `begin`; a failure once.
   RdmaPeer(RdmaPeerOptions options, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
            TransportListener& listener);
   RdmaPeer(const RdmaPeer&) = delete;
@@ -41,20 +41,20 @@ class RdmaPeer {
   bool drain(Time now);
 
   /// Asks the peer's process for a sign of life, unless an answer is awaited anyway.
-  void beat();
+  void heartbeat();
   /// Asks for the first one, as often as it takes.
-  void knock() { post_beat(); }
+  void probe() { post_heartbeat(); }
   /// The peer has answered.
-  bool acquainted() const { return acquainted_; }
+  bool answered() const { return answered_; }
   /// When something was last found to have come; 0: never.
   Time heard_at() const { return heard_at_; }
 
   /// Lets go of all buffers; what the peer still writes goes nowhere, and nothing completes any more.
-  void let_go();
+  void abort();
   /// The same, and ends the connection at once and without a word.
   void halt();
   void announce(const Failure& failure);
-  void say_goodbye();
+  void close();
   /// All is acknowledged and the peer has said goodbye, or nobody cares any more.
   bool closed() const;
 
@@ -82,8 +82,8 @@ class RdmaPeer {
   void take(const roce::Completion& completion, Time now);
   void take_control(Bytes message, Time now);
   void take_written(const roce::Completion& completion, Time now);
-  void get_acquainted();
-  void post_beat();
+  void note_answer();
+  void post_heartbeat();
   void take_failure(const roce::Completion& completion, Time now);
 
   void send_control(std::vector<std::byte> message);
@@ -102,17 +102,17 @@ class RdmaPeer {
   std::size_t written_ = 0;  // of them, those whose WRITE is posted
   std::deque<ClearToSend> clearances_;
   std::deque<Receive> receives_;
-  std::size_t cleared_ = 0;  // of them, those that the peer has been told of
+  std::size_t cleared_ = 0;  // of them, those that the peer knows of
   std::uint32_t next_sequence_ = 0;
 
   std::vector<std::vector<std::byte>> control_in_;
   std::map<std::uint64_t, std::vector<std::byte>> control_out_;  // by work request, until acknowledged
   std::uint64_t next_id_ = 0;
-  std::optional<std::uint64_t> beat_id_;  // the work request that a beat is, until it is answered
+  std::optional<std::uint64_t> heartbeat_id_;  // the heartbeat's work request, until it is answered
   std::uint64_t packets_seen_ = 0;
   Time heard_at_ = 0;
-  bool acquainted_ = false;  // the peer has answered
-  bool let_go_ = false;
+  bool answered_ = false;  // the peer has answered
+  bool aborted_ = false;
   bool failed_ = false;
   bool said_goodbye_ = false;
   bool peer_left_ = false;

@@ -18,7 +18,7 @@ constexpr Duration kRepetition = 250 * kMillisecond;  // between retransmissions
 constexpr int kQuickRepetitions = 6;                  // at growing intervals, together about one of the above
 // Until the peer has answered once: ranks do not all come to this rail at the same time.
 constexpr Duration kFirstTimeout = 60 * kSecond;
-constexpr Duration kKnock = 40 * kMillisecond;              // between two attempts at a peer, after a restart
+constexpr Duration kProbeInterval = 40 * kMillisecond;      // between two attempts at a peer, after a restart
 constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
 constexpr Duration kInFlight =
     6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
@@ -149,7 +149,7 @@ void RdmaTransport::restart(std::uint32_t incarnation, Time now) {
   if (incarnation <= incarnation_)
     throw std::logic_error("queue pairs were in incarnation " + std::to_string(incarnation_) +
                            " before they are to restart as " + std::to_string(incarnation));
-  let_halted_go();
+  drop_halted();
   if (endpoint_.outdated()) follow_interface();
   join(incarnation, now);
 }
@@ -169,9 +169,9 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   failed_ = false;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
     if (static_cast<int>(peer) != rank_) meet(peer);
-  if (options_.liveness.interval > 0) beat_at_ = now + options_.liveness.interval;
+  if (options_.liveness.interval > 0) heartbeat_at_ = now + options_.liveness.interval;
   // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
-  if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.knock(); });
+  if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.probe(); });
   pump(now);
 }
 
@@ -186,7 +186,7 @@ void RdmaTransport::meet(std::size_t peer) {
   const int patience = retries_for(std::max(kFirstTimeout, timeout));
   roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
   options.window = window(options_);
-  options.max_timeout = first ? kRepetition : kKnock;
+  options.max_timeout = first ? kRepetition : kProbeInterval;
   options.retries = first ? patience : kTireless;
   // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
   const roce::MacAddress mac = first ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
@@ -204,7 +204,7 @@ void RdmaTransport::meet(std::size_t peer) {
 void RdmaTransport::check_joined(Time now) {
   if (joined_ || !running_ || failed_) return;
   const bool all =
-      std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->acquainted(); });
+      std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->answered(); });
   if (!all && incarnation_ > 0) return;
   joined_ = true;
   if (listener_ != nullptr) listener_->joined(now);
@@ -213,7 +213,7 @@ void RdmaTransport::check_joined(Time now) {
 void RdmaTransport::halt(Time) {
   running_ = joined_ = false;
   failed_ = true;
-  beat_at_ = kNever;
+  heartbeat_at_ = kNever;
   for (auto& peer : peers_) {
     if (!peer) continue;
     peer->halt();
@@ -235,7 +235,7 @@ std::vector<std::uint32_t> RdmaTransport::numbers(std::uint32_t incarnation) con
   return numbers;
 }
 
-void RdmaTransport::let_halted_go() {
+void RdmaTransport::drop_halted() {
   for (Halted& halted : halted_) {
     halted.peer.reset();  // before its queue pair
     endpoint_.disconnect(halted.number);
@@ -273,15 +273,15 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
 
 Time RdmaTransport::deadline() const {
   if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
-  return std::min(endpoint_.deadline(), beat_at_);
+  return std::min(endpoint_.deadline(), heartbeat_at_);
 }
 
 void RdmaTransport::expire(Time now) {
-  let_halted_go();
+  drop_halted();
   if (endpoint_.deadline() <= now) endpoint_.expire(now);
-  if (beat_at_ <= now) {
-    beat_at_ = now + options_.liveness.interval;
-    for_each_peer([](RdmaPeer& peer) { peer.beat(); });
+  if (heartbeat_at_ <= now) {
+    heartbeat_at_ = now + options_.liveness.interval;
+    for_each_peer([](RdmaPeer& peer) { peer.heartbeat(); });
   }
   pump(now);
 }
@@ -316,7 +316,7 @@ void RdmaTransport::pass_over(const CallDescription& call, Time now) {
   for_each_peer([&](RdmaPeer& peer) { peer.pass_over(call, now); });
 }
 
-/// Beats leave once per interval, so whoever lives is heard of within two.
+/// Heartbeats leave once per interval, so whoever lives is heard of within two.
 bool RdmaTransport::hears(int rank, Time now) const {
   const auto& peer = peers_.at(static_cast<std::size_t>(rank));
   return peer && now - peer->heard_at() < 2 * options_.liveness.interval;
@@ -338,19 +338,19 @@ void RdmaTransport::failed(const Failure& failure, Time now) {
 
 void RdmaTransport::announce(const Failure& failure, Time now) {
   failed_ = true;
-  beat_at_ = kNever;
+  heartbeat_at_ = kNever;
   for_each_peer([&](RdmaPeer& peer) { peer.announce(failure); });
   pump(now);
 }
 
 void RdmaTransport::abort() {
   failed_ = true;
-  beat_at_ = kNever;
-  for_each_peer([](RdmaPeer& peer) { peer.let_go(); });
+  heartbeat_at_ = kNever;
+  for_each_peer([](RdmaPeer& peer) { peer.abort(); });
 }
 
 void RdmaTransport::close(Time now) {
-  for_each_peer([](RdmaPeer& peer) { peer.say_goodbye(); });
+  for_each_peer([](RdmaPeer& peer) { peer.close(); });
   pump(now);
 }
 

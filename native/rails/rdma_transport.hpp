@@ -98,7 +98,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void meet(std::size_t peer);
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
   void check_joined(Time now);
-  void let_halted_go();
+  void drop_halted();
   void pump(Time now);
   void set_interest();
 
@@ -114,7 +114,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   RailStats past_{};                     // of queue pairs that are no more
   std::uint32_t incarnation_ = 0;
   TransportListener* listener_ = nullptr;
-  Time beat_at_ = kNever;
+  Time heartbeat_at_ = kNever;
   std::uint32_t interest_ = 0;
   bool pumping_ = false;
   bool running_ = false;  // not before `connect`, nor after `halt`

@@ -16,7 +16,7 @@
 
 namespace railweave {
 
-/// A connection after its handshake. It tells `listener` as a transport would; a failure is told once.
+/// A connection after its handshake. It reports to `listener` as a transport would; a failure once.
 class TcpConnection final : public ReadyHandler {
  public:
   TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
@@ -29,7 +29,7 @@ class TcpConnection final : public ReadyHandler {
   void post_receive(MutableBytes into, Time now);
   void announce(const Failure& failure, Time now);
   void abort();
-  /// Ends at once and without a word: nothing is told or touched any more.
+  /// Ends at once and without a word: nothing is reported or touched any more.
   void halt();
   void close(Time now);
   bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
@@ -76,8 +76,8 @@ class TcpConnection final : public ReadyHandler {
   MessageLabel counterpart(const MessageLabel& met, const MessageLabel& theirs) const;
   std::optional<MessageLabel> own_label(const SliceKey& key) const;
 
-  bool beats() const;
-  void beat(Time now);
+  bool sends_heartbeats() const;
+  void send_heartbeat(Time now);
   void end_of_stream(Time now);
   void fail_with(int error, Time now);
   void set_interest();

@@ -16,7 +16,7 @@ bool all_zero(const std::byte* from, std::size_t size) {
 
 std::optional<FrameHeader> control_header(FrameType type, std::uint32_t length, const std::byte* label) {
   const bool fits =
-      type == FrameType::kAbort ? length >= kFailureHead && length <= kMaxFarewell : length == 0;
+      type == FrameType::kAbort ? length >= kFailureHead && length <= kMaxAbortPayload : length == 0;
   if (!fits || !all_zero(label, kLabelSize)) return std::nullopt;
   return FrameHeader{.type = type, .length = length, .label = {}};
 }
@@ -77,7 +77,7 @@ std::optional<FrameHeader> decode_frame_header(const std::byte* from) {
 
 std::vector<std::byte> encode_failure(const Failure& failure) {
   const std::string rail = failure.rail.substr(0, 255);
-  const std::string text = failure.message.substr(0, kMaxFarewell - kFailureHead - rail.size());
+  const std::string text = failure.message.substr(0, kMaxAbortPayload - kFailureHead - rail.size());
   std::vector<std::byte> out(kFailureHead + rail.size() + text.size());
   out[0] = static_cast<std::byte>(failure.kind);
   store_be(out.data() + 1, static_cast<std::int32_t>(failure.rank));

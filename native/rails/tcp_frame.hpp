@@ -15,7 +15,7 @@ namespace railweave {
 
 inline constexpr std::size_t kHelloSize = 32;
 inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize;
-inline constexpr std::size_t kMaxFarewell = 2048;  // bytes of an abort frame's payload
+inline constexpr std::size_t kMaxAbortPayload = 2048;  // bytes of an abort frame's payload
 
 /// Who is at the other end, and of which job. Strangers cannot guess the token. Both ends must be in the same
 /// incarnation of the rail's connections.

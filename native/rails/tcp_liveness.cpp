@@ -7,12 +7,12 @@
 
 namespace railweave {
 
-bool TcpConnection::beats() const {
+bool TcpConnection::sends_heartbeats() const {
   return liveness_.interval > 0 && !dead_ && !aborted_ && !sent_goodbye_ && !peer_left_;
 }
 
 Time TcpConnection::deadline() const {
-  if (!beats()) return kNever;
+  if (!sends_heartbeats()) return kNever;
   const Time silent_at = liveness_.timeout > 0 ? heard_at_ + liveness_.timeout : kNever;
   return std::min(silent_at, spoke_at_ + liveness_.interval);
 }
@@ -27,14 +27,16 @@ void TcpConnection::expire(Time now) {
   }
   if (now < spoke_at_ + liveness_.interval) return;
   spoke_at_ = now;  // what waits to be sent is a sign of life as well
-  if (out_.empty()) beat(now);
+  if (out_.empty()) send_heartbeat(now);
 }
 
 // A rank that only waits sends nothing that bears its label: so the peer would not learn that they differ.
-void TcpConnection::beat(Time now) {
+void TcpConnection::send_heartbeat(Time now) {
   enqueue(FrameType::kHeartbeat, {}, now, posted_.empty() ? MessageLabel{} : posted_.front().label);
 }
 
-bool TcpConnection::hears(Time now) const { return beats() && now - heard_at_ < 2 * liveness_.interval; }
+bool TcpConnection::hears(Time now) const {
+  return sends_heartbeats() && now - heard_at_ < 2 * liveness_.interval;
+}
 
 }  // namespace railweave

@@ -13,7 +13,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may knock at once
+constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may connect at once
 constexpr Duration kFirstPause = 5 * kMillisecond, kMaxPause = 80 * kMillisecond;  // between two dials
 constexpr Duration kAcceptPause = 20 * kMillisecond;    // where no descriptor was left
 constexpr Duration kDialPatience = 250 * kMillisecond;  // with a dial that nobody answers

@@ -21,8 +21,8 @@ struct TcpTransportOptions {
   LocalInterface local;
   std::uint16_t port = 0;  // to listen on; 0: any free one
   Liveness liveness = {};
-  /// Join those peers alone with which the algorithms exchange messages: nobody else's end is noticed here,
-  /// or told the others.
+  /// Join those peers alone with which the algorithms exchange messages: nobody else's end is noticed or
+  /// announced here.
   bool neighbours_only = false;
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };

@@ -99,8 +99,8 @@ class World:
 
         self.in_any_order(act)
 
-    def greatest_marks(self) -> list[int]:
-        return [max(each) for each in zip(*map(self.rails.marks, range(self.ranks)), strict=True)]
+    def greatest_chunks(self) -> list[int]:
+        return [max(each) for each in zip(*map(self.rails.next_chunks, range(self.ranks)), strict=True)]
 
     def all_ready(self) -> bool:
         return all(map(self.rails.ready, range(self.ranks)))

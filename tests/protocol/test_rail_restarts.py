@@ -44,7 +44,7 @@ def halted_and_restarted(world: World, rounds: int) -> None:
     for incarnation in range(1, rounds + 1):
         world.some_turns()
         world.in_any_order(world.halt)
-        bases = world.greatest_marks()
+        bases = world.greatest_chunks()
         slices = world.new_slices()
         world.restart(incarnation, slices, bases)
     world.finish(slices)
@@ -91,7 +91,7 @@ def test_a_rail_may_be_halted_from_inside_its_report(
         assert told == 1
         world.halt(rank)
     again = world.new_slices()
-    world.restart(1, again, world.greatest_marks())
+    world.restart(1, again, world.greatest_chunks())
     world.finish(again)
 
 
@@ -199,13 +199,13 @@ def test_an_in_network_rail_wants_a_base_per_tree_that_is_not_below_its_own(swit
         world.start(rank, slices)
     world.finish(slices)
     world.rails.halt(0)
-    [mark] = world.rails.marks(0)
+    [following] = world.rails.next_chunks(0)
     with pytest.raises(ValueError, match="0 bases for 1 trees"):
         world.rails.restart(0, 1)
-    with pytest.raises(ValueError, match=f"{mark - 1} is below this rank's own, {mark}"):
-        world.rails.restart(0, 1, [mark - 1])
+    with pytest.raises(ValueError, match=f"{following - 1} is below this rank's own, {following}"):
+        world.rails.restart(0, 1, [following - 1])
     assert not world.rails.ready(0)
-    world.rails.restart(0, 1, [mark])
+    world.rails.restart(0, 1, [following])
 
 
 def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
@@ -219,7 +219,7 @@ def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
     world.in_any_order(world.halt)
     switch.deaf.clear()
     again = world.new_slices()
-    world.restart(1, again, world.greatest_marks())
+    world.restart(1, again, world.greatest_chunks())
     world.finish(again)
     assert world.spoilt
 

@@ -161,10 +161,10 @@ def test_an_in_network_rail_follows_its_interface(place: Place) -> None:
         with inside(place.namespaces[1]):
             ip("link", "delete", "eth0")
         with pytest.raises(RuntimeError, match="eth0"):
-            world.rails.restart(1, 1, world.greatest_marks())
+            world.rails.restart(1, 1, world.greatest_chunks())
         place.lay(1)
         again = world.new_slices()
-        world.restart(2, again, world.greatest_marks())
+        world.restart(2, again, world.greatest_chunks())
         world.finish(again)
         assert switch.children == senders
     finally:
