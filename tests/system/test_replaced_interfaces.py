@@ -17,9 +17,9 @@ from system.steady_calls import steady_calls
 from system.test_rail_restarts import Apart
 
 from railweave._native.rails import Rails
-from railweave.topologies.faults import Step, Tool
+from railweave.topologies.lab.faults import Step, Tool
+from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port
 from railweave.topologies.model import Nic
-from railweave.topologies.namespaces import BRIDGE, interface_of_port
 
 RAILS = ("tcp", "rdma")
 EQUAL = {"tcp": 1, "rdma": 1}
@@ -129,7 +129,8 @@ def place() -> Iterator[Place]:
         switch = stack.enter_context(namespace())
         made = Place((stack.enter_context(namespace()), stack.enter_context(namespace())), switch)
         with inside(switch):
-            ip("link", "add", "bridge", "type", "bridge")
+            # A bridge without a MAC of its own takes one of its ports', and another when they change.
+            ip("link", "add", "bridge", "address", "02:00:00:04:00:64", "type", "bridge")
             ip("address", "add", f"{SWITCH_ADDRESS}/24", "dev", "bridge")
             ip("link", "set", "bridge", "up")
         for rank in range(2):
