@@ -34,7 +34,7 @@ def test_nothing_happens_while_all_rails_live() -> None:
             assert rank.agent.next_op() == 60
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, 3, 8])  # of 8, repair channels connect some only
 def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
     with Job(size) as job:
         job.run(lambda rank: sums(rank, range(60), {20: "it is tested"}))
