@@ -22,28 +22,28 @@ AGAIN_S = 0.1  # between two attempts to join
 
 
 @dataclass
-class Asked:
+class Signal:
     """Whether a signal has come."""
 
-    yet: bool = False
+    received: bool = False
 
     @classmethod
-    def by(cls, number: signal.Signals) -> Asked:
+    def by(cls, number: signal.Signals) -> Signal:
         """Listen for a signal from now on."""
-        asked = cls()
-        signal.signal(number, asked._take)
-        return asked
+        listening = cls()
+        signal.signal(number, listening._take)
+        return listening
 
     def _take(self, *_: object) -> None:
-        self.yet = True
+        self.received = True
 
 
-def join_and(series: Callable[[Communicator, Asked], None]) -> None:
+def join_and(series: Callable[[Communicator, Signal], None]) -> None:
     """Join and run a series of calls, again after every error, until it returns.
 
     A series is given the word to stop, which rank 0 passes on. Tells `joined`, `error` and `done`.
     """
-    stop = Asked.by(signal.SIGUSR1)
+    stop = Signal.by(signal.SIGUSR1)
     while True:
         begin = time.monotonic()
         try:

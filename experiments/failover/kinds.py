@@ -26,29 +26,29 @@ class Kind:
     fail_stop: bool = True  # the rail carries nothing as long as it lasts
 
 
-def _host(plane: Plane, dice: random.Random) -> str:
-    return dice.choice(plane.nics).host
+def _host(plane: Plane, rng: random.Random) -> str:
+    return rng.choice(plane.nics).host
 
 
-def _loss_one_way(plane: Plane, dice: random.Random) -> Fault:
-    to_switch = dice.random() < 0.5
-    return faults.lossy(plane, _host(plane, dice), to_switch=to_switch, to_host=not to_switch)
+def _loss_one_way(plane: Plane, rng: random.Random) -> Fault:
+    to_switch = rng.random() < 0.5
+    return faults.lossy(plane, _host(plane, rng), to_switch=to_switch, to_host=not to_switch)
 
 
-def _rate_cut(plane: Plane, dice: random.Random) -> Fault:
+def _rate_cut(plane: Plane, rng: random.Random) -> Fault:
     cut = max(round(plane.rate_bps * RATE_CUT), LEAST_CUT_BPS) if plane.rate_bps else UNSHAPED_CUT_BPS
-    return faults.rate_changed(plane, cut, _host(plane, dice))
+    return faults.rate_changed(plane, cut, _host(plane, rng))
 
 
 KINDS = (
-    Kind("host link down", lambda plane, dice: faults.host_down(plane, _host(plane, dice))),
-    Kind("switch port down", lambda plane, dice: faults.port_down(plane, _host(plane, dice))),
+    Kind("host link down", lambda plane, rng: faults.host_down(plane, _host(plane, rng))),
+    Kind("switch port down", lambda plane, rng: faults.port_down(plane, _host(plane, rng))),
     Kind("loss one way", _loss_one_way),
-    Kind("loss both ways", lambda plane, dice: faults.lossy(plane, _host(plane, dice))),
-    Kind("switch killed", lambda plane, dice: faults.switch_killed(plane, dice.choice(plane.switches))),
-    Kind("switch frozen", lambda plane, dice: faults.switch_frozen(plane, dice.choice(plane.switches))),
+    Kind("loss both ways", lambda plane, rng: faults.lossy(plane, _host(plane, rng))),
+    Kind("switch killed", lambda plane, rng: faults.switch_killed(plane, rng.choice(plane.switches))),
+    Kind("switch frozen", lambda plane, rng: faults.switch_frozen(plane, rng.choice(plane.switches))),
     Kind("rate cut", _rate_cut, fail_stop=False),
-    Kind("flapping", lambda plane, dice: faults.flapping(plane, _host(plane, dice)), fail_stop=False),
+    Kind("flapping", lambda plane, rng: faults.flapping(plane, _host(plane, rng)), fail_stop=False),
 )
 
 RANK_COMPUTES, RANK_KILLED = "rank computes", "rank killed"  # no rail fails

@@ -80,15 +80,15 @@ class Series:
         done: list[Trial] = []
         await self._begun()
         for number in range(self._case.first, self._options.trials):
-            dice = self._case.dice(number)
-            await self._progress(time.monotonic() + CALM_S + dice.uniform(0, JITTER_S))
+            rng = self._case.rng(number)
+            await self._progress(time.monotonic() + CALM_S + rng.uniform(0, JITTER_S))
             kind = self._case.kind
             if kind:
-                trial = await self._fail_a_rail(kind, number, dice)
+                trial = await self._fail_a_rail(kind, number, rng)
             elif self._case.name == RANK_COMPUTES:
-                trial = await self._compute(number, dice)
+                trial = await self._compute(number, rng)
             else:
-                trial = await self._lose_a_rank(number, dice)
+                trial = await self._lose_a_rank(number, rng)
             done.append(trial)
             on_trial(trial)
             if trial.outcome in (HUNG, NOT_BACK):
@@ -102,13 +102,13 @@ class Series:
             lambda traces: all(trace.progress > instant for trace in traces), deadline_s
         )
 
-    async def _fail_a_rail(self, kind: Kind, number: int, dice: random.Random) -> Trial:
+    async def _fail_a_rail(self, kind: Kind, number: int, rng: random.Random) -> Trial:
         """Let a fault strike a rail for a while."""
         rail, watch, begin = self._case.rail, self._watch, time.monotonic()
         for trace in watch.logs:
             trace.forget(begin - CALM_S)
         wrong, failures = watch.wrong, watch.failures()
-        fault = kind.draw(self._lab.topology.plane(rail), dice)
+        fault = kind.draw(self._lab.topology.plane(rail), rng)
         async with Injection(self._lab, fault) as injection:
             struck = await injection.strike()
             await asyncio.sleep(self._options.outage_s)
@@ -148,9 +148,9 @@ class Series:
             if error.at >= since
         )
 
-    async def _compute(self, number: int, dice: random.Random) -> Trial:
+    async def _compute(self, number: int, rng: random.Random) -> Trial:
         """Have a rank compute for long; no rail may be done without, and nobody may complain."""
-        rank = dice.randrange(len(self._children))
+        rank = rng.randrange(len(self._children))
         begin, wrong, failures = time.monotonic(), self._watch.wrong, self._watch.failures()
         self._children[rank].signal(signal.SIGUSR2)
         patience_s = self._options.compute_s + self._options.deadline_s
@@ -172,9 +172,9 @@ class Series:
             others=others,
         )
 
-    async def _lose_a_rank(self, number: int, dice: random.Random) -> Trial:
+    async def _lose_a_rank(self, number: int, rng: random.Random) -> Trial:
         """Kill a rank; the others are to name it, and to go on when it has been started anew."""
-        rank = dice.randrange(len(self._children))
+        rank = rng.randrange(len(self._children))
         wrong, struck = self._watch.wrong, time.monotonic()
         await self._lab.kill_worker(self._children[rank])
         strike_s = time.monotonic() - struck

@@ -70,7 +70,7 @@ class Case:
         words = f"{self.name} {self.rail} {self.first}".replace(f" {ANY_RAIL} ", " ")
         return self.options.out / words.replace(" ", "-")
 
-    def dice(self, number: int) -> random.Random:
+    def rng(self, number: int) -> random.Random:
         """Return what decides about a trial."""
         seed = f"{self.options.seed}/{self.name}/{self.rail}/{number}"
         return random.Random(seed)  # noqa: S311 - to be repeated, not secret

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.endless import Asked, join_and
+from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator
 
@@ -32,9 +32,9 @@ def work() -> None:
     parser.add_argument("--dtype", choices=("int32", "float32"), required=True)
     parser.add_argument("--compute", type=float, required=True, help="seconds")
     given = parser.parse_args()
-    busy = Asked.by(signal.SIGUSR2)
+    busy = Signal.by(signal.SIGUSR2)
 
-    def series(comm: Communicator, stop: Asked) -> None:
+    def series(comm: Communicator, stop: Signal) -> None:
         Series(comm, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
 
     join_and(series)
@@ -56,17 +56,17 @@ class Series:
         self._wrong = 0
         self._told = time.monotonic()
 
-    def run(self, stop: Asked, busy: Asked) -> None:
+    def run(self, stop: Signal, busy: Signal) -> None:
         """Reduce until rank 0 says that this was the last call."""
         emit("rails", rank=self._comm.rank, names=self._rails)
         number, last = 0, False
         while not last:
-            last = self._call(number % LARGEST, last=self._comm.rank == 0 and stop.yet)
+            last = self._call(number % LARGEST, last=self._comm.rank == 0 and stop.received)
             number += 1
             if last or self._wrong or self._calls[-1][1] - self._told > TICK_S:
                 self._tell()
-            if busy.yet:
-                busy.yet = False
+            if busy.received:
+                busy.received = False
                 self._compute()
 
     def _call(self, number: int, last: bool) -> bool:

@@ -22,7 +22,7 @@ class Fault(ABC):
     has_detour = False  # another tree takes over before the repair
 
     @abstractmethod
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Harm something at random; say what."""
 
     @abstractmethod
@@ -39,9 +39,9 @@ class SwitchRestart(Fault):
 
     name = "switch restart"
 
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Kill a switch to which hosts are joined: there is no way round it."""
-        self._switch = dice.choice(levels(lab.topology)[0])
+        self._switch = rng.choice(levels(lab.topology)[0])
         await lab.kill(self._switch)
         return self._switch
 
@@ -56,9 +56,9 @@ class UpperSwitchDeath(Fault):
     name = "spine killed"
     has_detour = True
 
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Kill one."""
-        self._switch = dice.choice(levels(lab.topology)[1])
+        self._switch = rng.choice(levels(lab.topology)[1])
         await lab.kill(self._switch)
         return self._switch
 
@@ -77,9 +77,9 @@ class UplinkCut(UpperSwitchDeath):
 
     name = "uplink cut"
 
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Cut one."""
-        trunk = dice.choice(ina_plane(lab.topology).trunks)
+        trunk = rng.choice(ina_plane(lab.topology).trunks)
         self._ends = trunk.lower, trunk.upper
         lab.cut(*self._ends)
         return " - ".join(self._ends)
@@ -94,9 +94,9 @@ class HostLinkCut(Fault):
 
     name = "host link cut"
 
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Cut one."""
-        nic = dice.choice(ina_plane(lab.topology).nics)
+        nic = rng.choice(ina_plane(lab.topology).nics)
         self._ends = nic.host, nic.switch
         lab.cut(*self._ends)
         return " - ".join(self._ends)
@@ -116,12 +116,12 @@ class ControllerRestarts(Fault):
         """Restart it so many times in a row."""
         self._times = times
 
-    async def strike(self, lab: Lab, dice: random.Random) -> str:
+    async def strike(self, lab: Lab, rng: random.Random) -> str:
         """Kill it, each time but the first soon after it has come back."""
         for time in range(self._times):
             if time:
                 await lab.revive(CONTROLLER_NODE)
-                await asyncio.sleep(dice.uniform(0, 0.3))
+                await asyncio.sleep(rng.uniform(0, 0.3))
             await lab.kill(CONTROLLER_NODE)
         return f"{self._times} times"
 

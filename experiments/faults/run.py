@@ -127,9 +127,9 @@ async def _trials(
         name = fault.name if fault else WORKER_KILLED
         on_phase(f"{name}: {options.trials} times")
         for number in range(options.trials):
-            dice = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - to be repeated, not secret
-            await asyncio.sleep(dice.uniform(*LULL_S))
-            trials.append(await (series.survive(fault, dice) if fault else series.lose_a_rank(dice)))
+            rng = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - to be repeated, not secret
+            await asyncio.sleep(rng.uniform(*LULL_S))
+            trials.append(await (series.survive(fault, rng) if fault else series.lose_a_rank(rng)))
             on_trial(trials[-1])
             if trials[-1].outcome == HUNG:
                 return trials  # there is no series any more that another fault could meet
@@ -175,10 +175,10 @@ class Series:
             lambda logs: all(log.progress > instant for log in logs), self._options.deadline_s
         )
 
-    async def survive(self, fault: Fault, dice: random.Random) -> Trial:
+    async def survive(self, fault: Fault, rng: random.Random) -> Trial:
         """Let a fault strike that the job is to get over."""
         wrong, struck = self.watch.wrong, time.monotonic()
-        where = await fault.strike(self._lab, dice)
+        where = await fault.strike(self._lab, rng)
         repaired = None
         if fault.has_detour:
             went_on = await self._progress_past(time.monotonic() + CLEAR_S)
@@ -213,9 +213,9 @@ class Series:
             except LabError:
                 await asyncio.sleep(OUTAGE_S)
 
-    async def lose_a_rank(self, dice: random.Random) -> Trial:
+    async def lose_a_rank(self, rng: random.Random) -> Trial:
         """Kill a rank; the others are to name it, and to sum again when it has been started anew."""
-        rank = dice.randrange(self._size)
+        rank = rng.randrange(self._size)
         wrong, struck = self.watch.wrong, time.monotonic()
         await self._lab.kill_worker(self._children[rank])
         others = [log for number, log in enumerate(self.watch.logs) if number != rank]

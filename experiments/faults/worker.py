@@ -14,7 +14,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.endless import Asked, join_and
+from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator
 
@@ -30,7 +30,7 @@ def work() -> None:
     join_and(lambda comm, stop: _series(comm, count, stop))
 
 
-def _series(comm: Communicator, count: int, stop: Asked) -> None:
+def _series(comm: Communicator, count: int, stop: Signal) -> None:
     inputs = [_input(rank, count) for rank in range(comm.world_size)]
     base = inputs[comm.rank]
     total: NDArray[np.int32] = np.sum(np.stack(inputs), axis=0, dtype=np.int32)
@@ -39,7 +39,7 @@ def _series(comm: Communicator, count: int, stop: Asked) -> None:
     told = 0.0
     while True:
         np.add(base, np.int32(calls), out=mine)
-        mine[0] = comm.rank == 0 and stop.yet
+        mine[0] = comm.rank == 0 and stop.received
         begin = time.monotonic()
         comm.all_reduce(mine, out=result)
         end = time.monotonic()

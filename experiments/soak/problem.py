@@ -51,18 +51,18 @@ class Problem:
 
 def draw(seed: int, number: int, ranks: int, largest: int = LARGEST) -> Problem:
     """Return call `number`: sizes are as likely from 1 to 2 as from one million to two."""
-    dice = random.Random(f"{seed}/{number}")  # noqa: S311 - to be repeated, not secret
-    collective = dice.choice(COLLECTIVES)
+    rng = random.Random(f"{seed}/{number}")  # noqa: S311 - to be repeated, not secret
+    collective = rng.choice(COLLECTIVES)
     most = largest // ranks if collective in ("reduce_scatter", "all_gather") else largest
     return Problem(
         number=number,
         collective=collective,
-        count=max(1, min(most, int(math.exp(dice.uniform(0, math.log(most + 1)))))),
-        dtype=dice.choice(DTYPES),
-        op=dice.choice(OPS) if collective in REDUCING else "sum",
-        root=dice.randrange(ranks),
-        async_op=dice.random() < ASYNC_SHARE,
-        in_place=dice.random() < ASYNC_SHARE,
+        count=max(1, min(most, int(math.exp(rng.uniform(0, math.log(most + 1)))))),
+        dtype=rng.choice(DTYPES),
+        op=rng.choice(OPS) if collective in REDUCING else "sum",
+        root=rng.randrange(ranks),
+        async_op=rng.random() < ASYNC_SHARE,
+        in_place=rng.random() < ASYNC_SHARE,
     )
 
 

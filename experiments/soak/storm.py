@@ -35,8 +35,8 @@ async def storm(lab: Lab, seed: int, tell: Tell, fair: asyncio.Event) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for plane in lab.topology.planes:
-                group.create_task(_rail(lab, plane, _dice(seed, plane.name), tell, fair))
-            group.create_task(_controller(lab, _dice(seed, CONTROLLER_NODE), tell, fair))
+                group.create_task(_rail(lab, plane, _rng(seed, plane.name), tell, fair))
+            group.create_task(_controller(lab, _rng(seed, CONTROLLER_NODE), tell, fair))
     except* LabError as failed:
         first = failed
     else:
@@ -48,17 +48,17 @@ def _flat(group: BaseExceptionGroup[LabError]) -> str:
     return "; ".join(_flat(e) if isinstance(e, BaseExceptionGroup) else str(e) for e in group.exceptions)
 
 
-def _dice(seed: int, name: str) -> random.Random:
+def _rng(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}/{name}")  # noqa: S311 - to be repeated, not secret
 
 
-async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell, fair: asyncio.Event) -> None:
+async def _rail(lab: Lab, plane: Plane, rng: random.Random, tell: Tell, fair: asyncio.Event) -> None:
     while True:
-        await asyncio.sleep(dice.uniform(*CALM_S))
+        await asyncio.sleep(rng.uniform(*CALM_S))
         await fair.wait()
-        kind = dice.choice(KINDS)
-        fault = kind.draw(plane, dice)
-        outage_s = math.exp(dice.uniform(*map(math.log, OUTAGE_S)))
+        kind = rng.choice(KINDS)
+        fault = kind.draw(plane, rng)
+        outage_s = math.exp(rng.uniform(*map(math.log, OUTAGE_S)))
         async with Injection(lab, fault) as injection:
             tell("fault", rail=plane.name, fault=fault.name, where=fault.where, outage_s=round(outage_s, 3))
             await injection.strike()
@@ -67,11 +67,11 @@ async def _rail(lab: Lab, plane: Plane, dice: random.Random, tell: Tell, fair: a
             tell("repaired", rail=plane.name, fault=fault.name)
 
 
-async def _controller(lab: Lab, dice: random.Random, tell: Tell, fair: asyncio.Event) -> None:
+async def _controller(lab: Lab, rng: random.Random, tell: Tell, fair: asyncio.Event) -> None:
     while True:
-        await asyncio.sleep(dice.uniform(*CONTROLLER_CALM_S))
+        await asyncio.sleep(rng.uniform(*CONTROLLER_CALM_S))
         await fair.wait()
-        outage_s = dice.uniform(*CONTROLLER_OUTAGE_S)
+        outage_s = rng.uniform(*CONTROLLER_OUTAGE_S)
         tell("fault", rail="", fault="controller killed", where=CONTROLLER_NODE, outage_s=round(outage_s, 3))
         await lab.kill(CONTROLLER_NODE)
         await asyncio.sleep(outage_s)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from railweave.experiments.endless import Asked, join_and
+from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.soak import problem as problems
 from railweave.experiments.soak.problem import Array, Problem
@@ -42,7 +42,7 @@ def work() -> None:
     given = parser.parse_args()
     lives = 0
 
-    def series(comm: Communicator, stop: Asked) -> None:
+    def series(comm: Communicator, stop: Signal) -> None:
         nonlocal lives
         lives = int(comm.all_reduce(np.array([lives + 1]), op="max")[0])  # ranks may have joined in vain
         Series(comm, given.seed * 1000 + lives, given.largest).run(stop)
@@ -64,7 +64,7 @@ class Series:
         self._last = time.monotonic()
         self._stuck_since = 0.0
 
-    def run(self, stop: Asked) -> None:
+    def run(self, stop: Signal) -> None:
         """Call until rank 0 has been told to stop."""
         with watched(self._show_stuck):
             self._run(stop)
@@ -80,7 +80,7 @@ class Series:
         """Return the calls that have not ended, the one that is waited for first; from any thread."""
         return [str(problem) for problem, _ in tuple(self._flying)]
 
-    def _run(self, stop: Asked) -> None:
+    def _run(self, stop: Signal) -> None:
         number = 0
         while number % AGREE_EVERY or not self._agreed(stop):
             self._begin(problems.draw(self._seed, number, self._comm.world_size, self._largest))
@@ -90,11 +90,11 @@ class Series:
                 time.sleep(COMPUTE_S)  # as long as it does not call, it might as well compute
                 self._last = time.monotonic()
 
-    def _agreed(self, stop: Asked) -> bool:
+    def _agreed(self, stop: Signal) -> bool:
         """Ask rank 0 whether this is the end, with nothing else in flight, and tell how it goes."""
         while self._flying:
             self._end()
-        word = np.array([self._comm.rank == 0 and stop.yet], np.int32)
+        word = np.array([self._comm.rank == 0 and stop.received], np.int32)
         last = bool(self._comm.all_reduce(word, op="max")[0])
         self._tell()
         return last

@@ -36,7 +36,7 @@ HEADER_BYTES = (*range(8), *range(12, 16))  # all but the round: far ahead, it w
 ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)
 
 
-def traffic(group: Group, model: SwitchModel, dice: random.Random) -> Iterator[tuple[Member, bytes]]:
+def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tuple[Member, bytes]]:
     """Yield who sends what: mostly the round in progress of four slot numbers, from all sides.
 
     A round is left when it is complete, now and then before. The parent answers complete slots only: it
@@ -45,25 +45,25 @@ def traffic(group: Group, model: SwitchModel, dice: random.Random) -> Iterator[t
     everybody = (1 << len(group.members)) - 1
     rounds = dict.fromkeys(range(4), 0)
     for _ in range(PACKETS):
-        slot = dice.choice(list(rounds))
+        slot = rng.choice(list(rounds))
         complete = model.seen[group.slot_base + slot] == everybody
-        rounds[slot] += dice.random() < (0.3 if complete else 0.02)
-        from_parent = complete and not group.root and dice.random() < 0.3
-        sender = PARENT if from_parent else dice.choice(group.members)
+        rounds[slot] += rng.random() < (0.3 if complete else 0.02)
+        from_parent = complete and not group.root and rng.random() < 0.3
+        sender = PARENT if from_parent else rng.choice(group.members)
         chunk = Chunk(
-            kind=RESULT if from_parent else PROBE if dice.random() < 0.05 else CONTRIBUTE,
-            op=dice.choice((SUM, MAX)),
+            kind=RESULT if from_parent else PROBE if rng.random() < 0.05 else CONTRIBUTE,
+            op=rng.choice((SUM, MAX)),
             group=group.number,
             child=sender.child,
-            flags=dice.choice((0, 0, 0, RETRANSMISSION, NONFINITE, OVERFLOW)),
+            flags=rng.choice((0, 0, 0, RETRANSMISSION, NONFINITE, OVERFLOW)),
             slot=slot,
-            round=(rounds[slot] + dice.choice((*[0] * 10, -1))) % 2**32,
-            mark=dice.choice((7, 7, 7, 7, 8)),
-            lanes=tuple(dice.choice((*ENDS, dice.randrange(ENDS[0], ENDS[-1]))) for _ in range(model.lanes)),
+            round=(rounds[slot] + rng.choice((*[0] * 10, -1))) % 2**32,
+            mark=rng.choice((7, 7, 7, 7, 8)),
+            lanes=tuple(rng.choice((*ENDS, rng.randrange(ENDS[0], ENDS[-1]))) for _ in range(model.lanes)),
         )
         data = bytearray(chunk.pack())
-        if chunk.kind == CONTRIBUTE and dice.random() < 0.1:
-            data[dice.choice(HEADER_BYTES)] ^= 1 << dice.randrange(8)
+        if chunk.kind == CONTRIBUTE and rng.random() < 0.1:
+            data[rng.choice(HEADER_BYTES)] ^= 1 << rng.randrange(8)
         yield sender, bytes(data)
 
 

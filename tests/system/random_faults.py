@@ -67,7 +67,7 @@ class Faults:
     def __init__(self, lab: Lab, seed: int) -> None:
         """Everything works so far."""
         self._lab = lab
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         plane = lab.topology.planes[0]
         self._switches = [switch.name for switch in plane.switches]
         self._spines = [name for name in self._switches if name.startswith("spine")]
@@ -76,7 +76,7 @@ class Faults:
     async def one(self) -> str:
         """A fault of one to three parts, and its repair; says which."""
         kinds = [self._spine_and_back, self._any_switch, self._both_spines, self._link, self._controller]
-        chosen = self._dice.sample(kinds, self._dice.choice((1, 1, 2, 2, 3)))
+        chosen = self._rng.sample(kinds, self._rng.choice((1, 1, 2, 2, 3)))
         if self._both_spines in chosen:
             chosen = [k for k in chosen if k not in (self._spine_and_back, self._any_switch)]
         if self._any_switch in chosen and self._spine_and_back in chosen:
@@ -84,20 +84,20 @@ class Faults:
         return " + ".join(await asyncio.gather(*(kind() for kind in chosen)))
 
     async def _pause(self, most_s: float) -> None:
-        await asyncio.sleep(self._dice.uniform(0, most_s))
+        await asyncio.sleep(self._rng.uniform(0, most_s))
 
     async def _outage(self, name: str) -> str:
         await self._pause(0.2)
         await self._lab.kill(name)
-        await self._pause(self._dice.choice((0.0, 0.1, 1.5)))
+        await self._pause(self._rng.choice((0.0, 0.1, 1.5)))
         await self._lab.revive(name)
         return name
 
     async def _spine_and_back(self) -> str:
-        return await self._outage(self._dice.choice(self._spines))
+        return await self._outage(self._rng.choice(self._spines))
 
     async def _any_switch(self) -> str:
-        return await self._outage(self._dice.choice(self._switches))
+        return await self._outage(self._rng.choice(self._switches))
 
     async def _both_spines(self) -> str:
         return "both: " + ", ".join(await asyncio.gather(*map(self._outage, self._spines)))
@@ -107,7 +107,7 @@ class Faults:
         return await self._outage(CONTROLLER_NODE)
 
     async def _link(self) -> str:
-        link = self._dice.choice(self._links)
+        link = self._rng.choice(self._links)
         await self._pause(0.3)
         self._lab.cut(*link)
         await self._pause(1.5)

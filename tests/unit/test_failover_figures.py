@@ -84,9 +84,9 @@ def test_calls_are_read_as_workers_tell_them() -> None:
 
 
 def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
-    dice = run.Case(_options(), "x", "ina", None, 0).dice(0)
+    rng = run.Case(_options(), "x", "ina", None, 0).rng(0)
     for plane in planes(2, ["ina", "tcp", "rdma"]).planes:
-        drawn = {kind.name: kind.draw(plane, dice) for kind in kinds.KINDS}
+        drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.KINDS}
         assert all(fault.strike or fault.deed for fault in drawn.values())
         assert drawn["flapping"].flap_s == 0.3
 
@@ -99,7 +99,7 @@ def test_the_same_seed_draws_the_same_faults() -> None:
     (plane,) = planes(8, ["tcp"]).planes
     case = run.Case(_options(), "loss one way", "tcp", kinds.chosen(["loss one way"])[0], 0)
     assert case.kind is not None
-    first, again, other = (case.kind.draw(plane, case.dice(number)) for number in (1, 1, 2))
+    first, again, other = (case.kind.draw(plane, case.rng(number)) for number in (1, 1, 2))
     assert first == again
     assert first != other
 
