@@ -162,7 +162,8 @@ def enable_recovery(
     offers = [_offers_of(rail.spec.name, members) for rail in rails]
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
-    agent.enable_recovery(members.token, places, silence_s)
+    rates_bps = [min(one.rate_bps for one in of) for of in offers]
+    agent.enable_recovery(members.token, places, rates_bps, silence_s)
     for rail in rails:
         if rail.spec.name in members.refusals:
             agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")

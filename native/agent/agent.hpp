@@ -80,10 +80,11 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
   std::uint16_t open_control(std::size_t rail);
   /// Once, when all rails are connected and before the first call: from now on rails may fail and come back.
-  /// `members`: by rail and rank. A call waits while earlier ones keep more than `most_kept` bytes for other
-  /// ranks, but for one. std::logic_error if it cannot be.
+  /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
+  /// earlier ones keep more than `most_kept` bytes for other ranks, but for one. std::logic_error if it
+  /// cannot be.
   void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
-                       Duration peer_timeout, std::size_t most_kept);
+                       std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
   /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
   /// communicator.
   void forgo_recovery();

@@ -14,7 +14,12 @@ void Calls::add_rail() {
   repair_.emplace_back();
 }
 
-void Calls::keep() { keeping_ = true; }
+void Calls::keep(std::vector<std::uint64_t> rates) {
+  keeping_ = true;
+  repair_rates_ = std::move(rates);
+  if (std::count(repair_rates_.begin(), repair_rates_.end(), 0) > 0)
+    std::fill(repair_rates_.begin(), repair_rates_.end(), 1);
+}
 
 // An all_reduce is repeated only while no rank has completed it: then the caller's input is still there.
 std::size_t Calls::kept_input(const CallDescription& call) const {
@@ -48,7 +53,7 @@ void Calls::submit(const Submission& submission, Memory memory, Time now) {
     call.pieces.push_back({.rail = part.rail, .offset = part.offset, .count = part.count});
   for (const recovery::Commit& commit : standing_) {
     if (call.description.op_index < commit.boundary)
-      call.pieces = recut(call.description, world_size_, call.parts, false, call.pieces, commit);
+      call.pieces = recut(call.description, world_size_, repair_rates_, false, call.pieces, commit);
   }
   std::erase_if(standing_, [this](const auto& commit) { return commit.boundary <= next_; });
   enqueue(call);
@@ -210,7 +215,7 @@ void Calls::apply(const recovery::Commit& commit) {
   }
   for (Call& call : calls_) {
     if (call.description.op_index >= commit.boundary) break;
-    call.pieces = recut(call.description, world_size_, call.parts, call.complete, call.pieces, commit);
+    call.pieces = recut(call.description, world_size_, repair_rates_, call.complete, call.pieces, commit);
     enqueue(call);
     // What is repeated overwrites the result: it is delivered from the start when it is there again.
     if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;

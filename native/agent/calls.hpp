@@ -79,7 +79,9 @@ class Calls {
   Calls(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
   void add_rail();
-  void keep();  // from now on; before the first call
+  /// From now on; before the first call. What is lost is repaired in proportion to `rates`, by rail, the same
+  /// on all ranks; equally if they are not all known (0).
+  void keep(std::vector<std::uint64_t> rates);
 
   /// The index of the next call. All before it have been submitted.
   std::uint32_t next() const { return next_; }
@@ -170,6 +172,7 @@ class Calls {
   const int rank_;
   const int world_size_;
   bool keeping_ = false;
+  std::vector<std::uint64_t> repair_rates_{};
   BufferPool pool_;  // outlives the calls
   std::vector<Channel> main_;
   std::vector<Channel> repair_;

@@ -2,36 +2,13 @@
 #include "agent/pieces.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 
 namespace railweave {
 namespace {
 
-struct Weight {
-  std::size_t rail;
-  std::size_t elements;
-};
-
 bool lives(const Piece& piece, const recovery::Commit& commit) {
   return !piece.repair && recovery::has(commit.alive, piece.rail);
-}
-
-// What each living rail is to carry, relative to the others.
-std::vector<Weight> weights_of(std::span<const Part> parts, recovery::RailSet alive) {
-  std::vector<Weight> weights;
-  std::size_t total = 0;
-  for (recovery::RailSet left = alive; left != 0; left &= left - 1) {
-    const auto rail = static_cast<std::size_t>(std::countr_zero(left));
-    std::size_t elements = 0;
-    for (const Part& part : parts) elements += part.rail == rail ? part.count : 0;
-    weights.push_back({.rail = rail, .elements = elements});
-    total += elements;
-  }
-  if (total == 0) {
-    for (Weight& weight : weights) weight.elements = 1;
-  }
-  return weights;
 }
 
 // count * part / whole, which may not fit in between; part <= whole.
@@ -40,18 +17,20 @@ std::size_t scaled(std::size_t count, std::size_t part, std::size_t whole) {
   return static_cast<std::size_t>(Wide{count} * part / whole);
 }
 
-void spread(const Piece& piece, std::size_t bytes, std::span<const Weight> weights,
-            std::vector<Piece>& onto) {
+void spread(const Piece& piece, std::size_t bytes, std::span<const std::uint64_t> rates,
+            recovery::RailSet alive, std::vector<Piece>& onto) {
   std::size_t whole = 0;
-  for (const Weight& weight : weights) whole += weight.elements;
+  for (std::size_t rail = 0; rail < rates.size(); ++rail)
+    whole += recovery::has(alive, rail) ? rates[rail] : 0;
   std::size_t upto = 0;
   std::size_t begin = 0;
-  for (const Weight& weight : weights) {
-    upto += weight.elements;
+  for (std::size_t rail = 0; rail < rates.size(); ++rail) {
+    if (!recovery::has(alive, rail)) continue;
+    upto += rates[rail];
     const std::size_t end = bytes < kLeastRepairBytes ? piece.count : scaled(piece.count, upto, whole);
     if (end == begin) continue;
     Piece cut = piece;
-    cut.rail = weight.rail;
+    cut.rail = rail;
     cut.offset = piece.offset + begin;
     cut.count = end - begin;
     onto.push_back(cut);
@@ -77,7 +56,7 @@ CallBytes bytes_of(const CallDescription& call, int rank, int world_size) {
   __builtin_unreachable();
 }
 
-std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const Part> parts,
+std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const std::uint64_t> rates,
                          bool complete, std::span<const Piece> pieces, const recovery::Commit& commit) {
   std::vector<Piece> after;
   std::vector<Piece> lost;
@@ -101,8 +80,8 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
   if (lost.empty()) return after;
   if (commit.alive == 0) throw std::invalid_argument("a commit without a rail that lives");
   std::sort(lost.begin(), lost.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
-  const std::vector<Weight> weights = weights_of(parts, commit.alive);
-  for (const Piece& piece : lost) spread(piece, tensor_bytes(call, piece.count, world_size), weights, after);
+  for (const Piece& piece : lost)
+    spread(piece, tensor_bytes(call, piece.count, world_size), rates, commit.alive, after);
   return after;
 }
 

@@ -47,12 +47,11 @@ CallBytes bytes_of(const CallDescription& call, int rank, int world_size);
 
 /// What becomes of the pieces of a call before the boundary of `commit`. Pieces on main channels that live
 /// stay; of the others, those that all ranks have are gone. What a rank has of an all_reduce is fetched from
-/// it, what none has is done anew, by pieces on the repair channels of the rails that live: in proportion to
-/// the call's own `parts` on them (equally if it has none there), small ones whole on the lowest rail, in
-/// order of their offsets. Other collectives are done anew from inputs that all ranks have kept. Every rank
-/// gets the same pieces from the same commits; `needed` and `done` alone are its own. `complete`: the call
-/// is, here.
-std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const Part> parts,
+/// it, what none has is done anew, by pieces on the repair channels of all rails that live, in proportion to
+/// `rates` (by rail, the same on all ranks, none 0), small ones whole on the lowest rail, in order of their
+/// offsets. Other collectives are done anew from inputs that all ranks have kept. Every rank gets the same
+/// pieces from the same commits; `needed` and `done` alone are its own. `complete`: the call is, here.
+std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const std::uint64_t> rates,
                          bool complete, std::span<const Piece> pieces, const recovery::Commit& commit);
 
 }  // namespace railweave

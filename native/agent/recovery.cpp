@@ -20,7 +20,7 @@ std::uint16_t Agent::open_control(std::size_t rail) {
 }
 
 void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
-                            Duration peer_timeout, std::size_t most_kept) {
+                            std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept) {
   on_loop([&] {
     if (!recovery_ || recovery_->enabled())
       throw std::logic_error("recovery is enabled once, after its ports");
@@ -28,6 +28,9 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
       throw std::logic_error("recovery wants two rails and two ranks");
     if (members.size() != rails_.size())
       throw std::invalid_argument("members of " + std::to_string(members.size()) + " rails instead of " +
+                                  std::to_string(rails_.size()));
+    if (rates.size() != rails_.size())
+      throw std::invalid_argument("rates of " + std::to_string(rates.size()) + " rails instead of " +
                                   std::to_string(rails_.size()));
     for (const auto& ranks : members) {
       if (ranks.size() != static_cast<std::size_t>(world_size_))
@@ -40,7 +43,7 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
     {
       const std::lock_guard lock(mutex_);
       if (calls_.next() > 0) throw std::logic_error("recovery is enabled before the first call");
-      calls_.keep();
+      calls_.keep(std::move(rates));
       most_kept_ = most_kept;
       for (RailState& state : states_) state.since = now;
     }

@@ -161,14 +161,16 @@ class PythonAgent {
     agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
   }
 
-  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members, double peer_timeout_s,
+  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members,
+                       std::vector<std::uint64_t> rates_bps, double peer_timeout_s,
                        std::size_t most_kept_bytes) {
     std::vector<std::vector<SocketAddress>> native;
     for (const Addresses& rail : members) {
       auto& sockets = native.emplace_back();
       for (const auto& [address, port] : rail) sockets.push_back({.address = address, .port = port});
     }
-    agent_.enable_recovery(token, native, static_cast<Duration>(peer_timeout_s * kSecond), most_kept_bytes);
+    agent_.enable_recovery(token, native, std::move(rates_bps),
+                           static_cast<Duration>(peer_timeout_s * kSecond), most_kept_bytes);
   }
 
   std::pair<std::uint32_t, std::size_t> plan_point(std::optional<double> timeout_s) {
@@ -306,10 +308,11 @@ void bind_agent(nb::module_& m) {
           "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
           "(repair)")
       .def("enable_recovery", &PythonAgent::enable_recovery, nb::arg("token"), nb::arg("members"),
-           nb::arg("peer_timeout_s") = kPeerTimeoutS, nb::arg("most_kept_bytes") = kMostKeptBytes, Release(),
+           nb::arg("rates_bps"), nb::arg("peer_timeout_s") = kPeerTimeoutS,
+           nb::arg("most_kept_bytes") = kMostKeptBytes, Release(),
            "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
-           "and "
-           "rank. Once, after all rails are connected and before the first call. "
+           "and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. "
+           "Once, after all rails are connected and before the first call. "
            "Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks")
       .def(
           "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),

@@ -41,9 +41,9 @@ View view(const Slice& slice, const std::byte* from, std::size_t shard) {
 // A rank's calls; results are delivered to their callers as soon as they are there, or where a test says so.
 class PythonCalls {
  public:
-  PythonCalls(int rank, int world_size, std::size_t rails) : calls_(rank, world_size) {
-    for (std::size_t rail = 0; rail < rails; ++rail) calls_.add_rail();
-    calls_.keep();
+  PythonCalls(int rank, int world_size, std::vector<std::uint64_t> rates) : calls_(rank, world_size) {
+    for (std::size_t rail = 0; rail < rates.size(); ++rail) calls_.add_rail();
+    calls_.keep(std::move(rates));
   }
 
   std::uint32_t submit(const CallDescription& call, const ConstArray& input, const Array& output,
@@ -113,12 +113,13 @@ void bind_pieces(nb::module_& sub) {
       .def_ro("id", &Piece::id);
   sub.def(
       "recut",
-      [](CallDescription call, std::uint32_t op_index, int world_size, const Parts& parts, bool complete,
-         const std::vector<Piece>& pieces, const recovery::Commit& commit) {
+      [](CallDescription call, std::uint32_t op_index, int world_size,
+         const std::vector<std::uint64_t>& rates, bool complete, const std::vector<Piece>& pieces,
+         const recovery::Commit& commit) {
         call.op_index = op_index;
-        return recut(call, world_size, native(parts), complete, pieces, commit);
+        return recut(call, world_size, rates, complete, pieces, commit);
       },
-      nb::arg("call"), nb::arg("op_index"), nb::arg("world_size"), nb::arg("parts"), nb::arg("complete"),
+      nb::arg("call"), nb::arg("op_index"), nb::arg("world_size"), nb::arg("rates"), nb::arg("complete"),
       nb::arg("pieces"), nb::arg("commit"),
       "What becomes of the pieces of a call before a commit's boundary");
 }
@@ -148,7 +149,8 @@ void bind_calls(nb::module_& m) {
       .def_ro("since_ns", &Calls::Laggard::since)
       .def_prop_ro("patience_ns", [](const Calls::Laggard& self) { return patience(self); });
   nb::class_<PythonCalls>(sub, "Calls", "An agent's calls, without an agent")
-      .def(nb::init<int, int, std::size_t>(), nb::arg("rank"), nb::arg("world_size"), nb::arg("rails"))
+      .def(nb::init<int, int, std::vector<std::uint64_t>>(), nb::arg("rank"), nb::arg("world_size"),
+           nb::arg("rates"), "`rates`: of the rails, as enable_recovery takes them")
       .def("submit", &PythonCalls::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
            nb::arg("parts"), nb::arg("expected_ns") = 0, nb::arg("now_ns") = 0, nb::keep_alive<1, 3>(),
            nb::keep_alive<1, 4>(), "The call's op index")

@@ -99,7 +99,7 @@ class Job:
             assert missing == [[]] * size
         members = [[("127.0.0.1", rank.control[rail]) for rank in self.ranks] for rail in range(rails)]
         for rank in self.ranks:
-            rank.agent.enable_recovery(TOKEN, members, peer_timeout_s, most_kept_bytes)
+            rank.agent.enable_recovery(TOKEN, members, [0] * rails, peer_timeout_s, most_kept_bytes)
         self._meeting = threading.Barrier(size)
 
     def run(self, work: Callable[[Rank], Result]) -> list[Result]:

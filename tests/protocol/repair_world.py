@@ -46,7 +46,8 @@ class World:
         self.size = size
         self.rails = rails
         self.random = random
-        self.calls = [Calls(rank, size, rails) for rank in range(size)]
+        rates = [random.choice([0, 30, 100]) * 1_000_000 for _ in range(rails)]
+        self.calls = [Calls(rank, size, rates) for rank in range(size)]
         self.asked: list[list[Asked]] = [[] for _ in range(size)]
         self.commits: list[Commit] = []
         self.applied = [0] * size  # commits, by rank

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from protocol.repair_world import World
 
 from railweave._native.agent import Call
-from railweave._native.calls import Calls
+from railweave._native.calls import Calls, Piece, recut
 from railweave._native.collectives import DType, ReduceOp
+from railweave._native.recovery import Commit, Reach
 
 CALLS = 24
 MS = 1_000_000  # nanoseconds
@@ -70,6 +71,31 @@ def test_all_ranks_get_all_results(size: int, rails: int, decisions: int, seed: 
         assert all(asked.spoilt for asked in world.asked[rank])
 
 
+@pytest.mark.parametrize(
+    ("rates", "alive", "expected"),
+    [
+        ([100, 100, 50, 100], 0b1110, {1: 40_000, 2: 20_000, 3: 40_000}),
+        ([100, 100, 50, 100], 0b0100, {2: 100_000}),
+    ],
+)
+def test_repair_is_spread_over_all_rails_by_their_rates(
+    rates: list[int], alive: int, expected: dict[int, int]
+) -> None:
+    """Also over rails that the call itself did not use."""
+    call = Call(DType.INT32, ReduceOp.SUM, 200_000)
+    parts = [Piece(0, 0, 100_000), Piece(1, 100_000, 100_000, done=True)]
+    commit = Commit()
+    commit.epoch, commit.alive, commit.boundary = 1, alive, 1
+    commit.main = [Reach() for _ in rates]
+    commit.main[1].least = commit.main[1].done = 1
+    commit.repair = [Reach() for _ in rates]
+    after = recut(call, 0, 3, rates, False, parts, commit)
+    repaired = [piece for piece in after if piece.repair]
+    assert {piece.rail: piece.count for piece in repaired} == expected
+    assert sorted(piece.offset for piece in repaired)[0] == 0
+    assert sum(piece.count for piece in repaired) == 100_000
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     world = run(3, 2, 3, Random(seed))
@@ -87,7 +113,7 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
 
 
 def test_a_result_reaches_its_caller_a_part_at_a_time() -> None:
-    calls = Calls(0, 2, 2)
+    calls = Calls(0, 2, [1, 1])
     x, out = np.ones(100, np.int32), np.zeros(100, np.int32)
     calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, out, [(0, 0, 100)])
     piece = calls.take(0, False)
@@ -108,7 +134,7 @@ def test_a_result_reaches_its_caller_a_part_at_a_time() -> None:
 
 def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:
     """Only by calls that other rails carry, too, and only when all else of them is done."""
-    calls = Calls(0, 2, 2)
+    calls = Calls(0, 2, [1, 1])
     x = np.ones(1000, np.int32)
     call = Call(DType.INT32, ReduceOp.SUM, x.size)
 
@@ -136,7 +162,7 @@ def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:
 
 @pytest.mark.parametrize(("expected_ms", "patience_ms"), [(0, 200), (10, 110), (50, 150), (200, 600)])
 def test_patience_grows_with_what_was_expected(expected_ms: int, patience_ms: int) -> None:
-    calls = Calls(0, 2, 2)
+    calls = Calls(0, 2, [1, 1])
     x = np.ones(1000, np.int32)
     call = Call(DType.INT32, ReduceOp.SUM, x.size)
     calls.submit(call, x, np.empty_like(x), [(0, 0, 500), (1, 500, 500)], expected_ms * MS, 0)
