@@ -194,6 +194,7 @@ def test_what_is_not_sent_yet_is_not_copied_either(host: Host, collective: Colle
     count = 16 << 20
     x = np.ones(count, np.float32)
     out = np.zeros(count * (2 if collective == Collective.ALL_GATHER else 1), np.float32)
+    host.arrays = x, out  # the agent's until it is closed
     with host.connect():  # and reads nothing
         op, _ = host.agent.plan_point()
         call = Call(DType.FLOAT32, ReduceOp.SUM, count, collective, 0)
