@@ -77,7 +77,7 @@ void Member::restarted(std::size_t rail, std::uint32_t incarnation, bool passed)
 
 bool Member::obey(const Order& order) {
   const std::uint32_t ahead = order.committed.epoch - epoch_;
-  if (ahead > 1 || (ahead == 1 && !commit(order.committed))) return false;
+  if (ahead > 1 || (ahead == 1 && !commit(order))) return false;
   bool allowed = true;
   for (std::size_t rail = 0; rail < count_; ++rail) allowed &= obey(rail, order.channels[rail]);
   if (order.proposal) allowed &= propose(*order.proposal);
@@ -85,13 +85,16 @@ bool Member::obey(const Order& order) {
   return allowed;
 }
 
-bool Member::commit(const Commit& commit) {
+// What a decision is based on is reported before it: the agent keeps the reasons with the decision.
+bool Member::commit(const Order& order) {
+  const Commit& commit = order.committed;
   if (commit.alive != freeze_.alive || !step(RoundInput::kCommit)) return false;
   epoch_ = commit.epoch;
   alive_ = commit.alive;
   status_.reset();
   for (std::size_t rail = 0; rail < count_; ++rail)
     if (has(alive_, rail)) step(rails_[rail], ChannelInput::kAdmit);
+  tell_changes(order.channels);
   events_.emplace_back(commit);
   return true;
 }

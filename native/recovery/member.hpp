@@ -65,7 +65,7 @@ class Member {
   bool step(Rail& rail, ChannelInput input);
   bool step(RoundInput input);
   bool propose(const Proposal& proposal);
-  bool commit(const Commit& commit);
+  bool commit(const Order& order);
   bool obey(std::size_t index, const ChannelOrder& order);
   void tell_changes(const std::vector<ChannelOrder>& orders);
 

@@ -45,6 +45,7 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
             assert (down.state, down.failures) == ("down", 1)
             assert "it is tested" in down.reason
             assert change.alive == [True, False]
+            assert "it is tested" in change.reasons[1]
         job.run(lambda rank: sums(rank, range(60, 120), {70: ""}))
         job.run(lambda rank: rank.until(lambda: rank.alive(1 << 30) == [0, 1]))
         job.run(lambda rank: sums(rank, range(120, 180)))
