@@ -68,6 +68,7 @@ class RailReport:
     state: str = "up"  # or "down", or "recovering": it is tried whether it works again
     reason: str = ""  # why it is not up, or, of the last rail that is left, what is wrong with it
     failures: int = 0  # how often the ranks have excluded it
+    last_failure: str = ""  # why they did so the last time
     down_s: float = 0.0  # how long, all in all
     epoch: int = 0  # number of the last decision of the ranks about which rails live
     incarnation: int = 0  # how often it was taken up again
@@ -105,6 +106,7 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
         state=state.state,
         reason=state.reason,
         failures=state.failures,
+        last_failure=state.last_failure,
         down_s=state.down_ns / 1e9,
         epoch=state.epoch,
         incarnation=state.incarnation,

@@ -63,6 +63,8 @@ class Listening(Following[list[Ended]]):
         rank = message["rank"]
         match message["event"]:
             case "tick":
+                if rank == 0:
+                    self._write_exclusions(message["rails"])
                 self._tally.tick(rank, message)
             case "error":
                 log.append(Ended.told(message))
@@ -79,6 +81,13 @@ class Listening(Following[list[Ended]]):
                 self._write("unstuck", rank=rank)
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
+
+    def _write_exclusions(self, rails: dict[str, dict[str, Any]]) -> None:
+        """Tell of each rail that the ranks have excluded since rank 0's last word, and why."""
+        known = self._tally.failovers()
+        for name, rail in rails.items():
+            if rail["failures"] > known.get(name, 0):
+                self._write("excluded", rail=name, times=rail["failures"], reason=rail["last_failure"])
 
     def _goes_on(self, rank: int) -> None:
         self._stuck.discard(rank)

@@ -161,6 +161,7 @@ class Series:
                 rail.name: {
                     "slices": rail.slices,
                     "failures": rail.failures,
+                    "last_failure": rail.last_failure,
                     "down_s": round(rail.down_s, 3),
                     "state": rail.state,
                 }

@@ -49,6 +49,7 @@ struct RailState {
   std::uint32_t epoch = 0;        // of the last decision
   std::uint32_t incarnation = 0;  // restarts of the main channel, failed trials included
   std::uint64_t failures = 0;     // how often the ranks have agreed to exclude it
+  std::string last_failure{};     // why they did so the last time
   Duration down = 0;              // for how long in total
 };
 

@@ -175,6 +175,7 @@ void Agent::rail_changed(const recovery::RailChanged& change, std::uint32_t epoc
     state.down += now - state.since;
   } else if (change.state != recovery::State::kUp) {
     ++state.failures;
+    state.last_failure = change.reason;
   }
   state.state = change.state;
   state.reason = change.reason;

@@ -12,19 +12,9 @@
 namespace railweave {
 namespace {
 
+namespace timing = recovery::timing;
+
 constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is given back
-// Between two turns of a loop that runs lie a few milliseconds. After a longer gap the process has stood
-// still, and what it has not seen in the meantime says nothing of rails.
-constexpr Duration kStandstill = 50 * kMillisecond;
-// A channel on which nothing has come for so long, although it could, is stuck.
-constexpr Duration kStuck = kSecond;
-// A peer that freezes is so much ahead of this rank at most.
-constexpr Duration kFreezeDelay = 200 * kMillisecond;
-// A rail that is slower than this factor and this allowance say has failed.
-constexpr Duration kSlowFactor = 3;
-constexpr Duration kSlowAllowance = 100 * kMillisecond;
-constexpr Duration kUnknownFactor = 10;  // of the time that the others took, where nothing was expected
-constexpr Duration kUnknownLeast = 200 * kMillisecond;
 
 std::string milliseconds(Duration duration) { return std::to_string(duration / kMillisecond) + " ms"; }
 
@@ -32,8 +22,8 @@ std::string milliseconds(Duration duration) { return std::to_string(duration / k
 
 Duration patience(const Calls::Laggard& laggard) {
   if (laggard.expected > 0)
-    return std::max(kSlowFactor * laggard.expected, laggard.expected + kSlowAllowance);
-  return std::max(kUnknownFactor * laggard.others, kUnknownLeast);
+    return std::max(timing::kSlowFactor * laggard.expected, laggard.expected + timing::kSlowAllowance);
+  return std::max(timing::kUnknownFactor * laggard.others, timing::kUnknownLeast);
 }
 
 RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank,
@@ -148,7 +138,7 @@ bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
 void RecoveryDriver::rail_failed(ChannelId channel, const Failure& failure, Time now) {
   if (channel.repair) {
     repairs_[channel.rail].broken = {.reason = failure.message,
-                                     .doubt_until = failure.by_peer ? now + kFreezeDelay : now};
+                                     .doubt_until = failure.by_peer ? now + timing::kPrepareDelay : now};
     return;
   }
   const Main& main = mains_[channel.rail];
@@ -186,7 +176,7 @@ void RecoveryDriver::suspect_laggards(Time now) {
     const auto laggard = owner_.laggard(rail);
     if (!laggard) continue;
     const Duration waited = machine_->all_ran_until(now) - std::max(laggard->since, awake_since_);
-    if (waited <= patience(*laggard)) continue;
+    if (waited <= patience(*laggard) + machine_->leeway(now)) continue;
     machine_->suspect(rail,
                       "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
                           " for it alone, the others took " + milliseconds(laggard->others),
@@ -205,7 +195,9 @@ void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing
     return;
   }
   const Time until = machine_->all_ran_until(now);
-  if (until - std::max(standing.since, awake_since_) <= kStuck + front->expected) return;
+  if (until - std::max(standing.since, awake_since_) <=
+      timing::kStuck + machine_->leeway(now) + front->expected)
+    return;
   machine_->suspect(
       channel.rail,
       "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +
@@ -232,7 +224,7 @@ Time RecoveryDriver::deadline() const { return ended_ ? kNever : machine_->deadl
 void RecoveryDriver::expire(Time now) {
   // What lies unread is no silence: a loop that was held up finds its sockets full.
   for (const auto& socket : sockets_) socket->drain(now);
-  if (now - last_turn_ > kStandstill) awake_since_ = now;
+  if (now - last_turn_ > timing::kStandstill) awake_since_ = now;
   last_turn_ = now;
   machine_->submitted(owner_.submitted(), now);
   machine_->completed(completed_, now);

@@ -40,7 +40,8 @@ class RecoveryOwner {
   virtual void peer_lost(int rank, const std::string& reason) = 0;
 };
 
-/// How long a rail may take for its piece of a call after all other pieces are done.
+/// How long a rail may take for its piece of a call after all other pieces are done, where processes run in
+/// time.
 Duration patience(const Calls::Laggard& laggard);
 
 /// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.

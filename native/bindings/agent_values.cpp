@@ -110,7 +110,8 @@ void bind_agent_values(nb::module_& sub) {
       .def_ro("since_ns", &RailState::since, "of time.monotonic_ns()")
       .def_ro("epoch", &RailState::epoch, "of the last decision")
       .def_ro("incarnation", &RailState::incarnation, "restarts, failed trials included")
-      .def_ro("failures", &RailState::failures, "how often the ranks have agreed to do without it")
+      .def_ro("failures", &RailState::failures, "how often the ranks have agreed to exclude it")
+      .def_ro("last_failure", &RailState::last_failure, "why they did so the last time")
       .def_ro("down_ns", &RailState::down, "how long they have done so, all in all");
   nb::class_<CallDescription>(sub, "Call", "A collective call; the agent gives it its index")
       .def(

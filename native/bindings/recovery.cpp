@@ -94,6 +94,8 @@ void bind_options(nb::module_& m) {
       .def_rw("beat", &Options::beat)
       .def_rw("least_silence", &Options::least_silence)
       .def_rw("most_silence", &Options::most_silence)
+      .def_rw("most_leeway", &Options::most_leeway)
+      .def_rw("memory", &Options::memory)
       .def_rw("hold", &Options::hold)
       .def_rw("most_hold", &Options::most_hold)
       .def_rw("health", &Options::health)
@@ -258,6 +260,7 @@ void bind_parts(nb::module_& m) {
       .def("slept", &Pulse::slept, "duration"_a, "now"_a)
       .def("judge", &Pulse::judge, "now"_a)
       .def_prop_ro("silent", &Pulse::silent)
+      .def("leeway", &Pulse::leeway, "now"_a)
       .def("patience", &Pulse::patience, "rail"_a, "now"_a)
       .def("deadline", [](const Pulse& pulse, Time now) { return or_none(pulse.deadline(now)); }, "now"_a);
   nb::class_<Probation>(m, "Probation", "Rank 0's view of one rail.")

@@ -112,7 +112,7 @@ void Machine::judge_rails(Time now) {
 
 void Machine::expire(Time now) {
   if (lost_) return;
-  if (now - next_beat_ > 2 * options_.beat) pulse_.slept(now - next_beat_, now);
+  if (now - next_beat_ > options_.beat) pulse_.slept(now - next_beat_, now);
   if (!leaving_) {
     judge_rails(now);
     lost_ = vitals_.judge(member_.expected(), pulse_.last_heard(), now);

@@ -55,6 +55,7 @@ class Machine {
     if (!lost_ && !leaving_) vitals_.refused(rail, rank, now);
   }
   Progress& progress() { return progress_; }
+  Duration leeway(Time now) const { return pulse_.leeway(now); }
   const Member& member() const { return member_; }
   std::string doubt(std::size_t rail, Time now) const;
   Stats stats;

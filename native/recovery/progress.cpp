@@ -4,11 +4,6 @@
 #include <algorithm>
 
 namespace railweave::recovery {
-namespace {
-
-constexpr Duration kAwake = 200 * kMillisecond;  // beside the way around the ring
-
-}  // namespace
 
 void Progress::raise(std::size_t index, const Standing& to, Time now) {
   Rank& rank = ranks_[index];
@@ -53,7 +48,7 @@ bool Progress::all_awake(Time now) const {
   const std::size_t windows = (ranks_.size() + window() - 1) / window();
   const Duration around = static_cast<Duration>(ranks_.size() * windows) * beat_;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-    if (rank != rank_ && now - ranks_[rank].ticked > kAwake + around) return false;
+    if (rank != rank_ && now - ranks_[rank].ticked > timing::kAwake + around) return false;
   return true;
 }
 

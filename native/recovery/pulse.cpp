@@ -7,34 +7,36 @@
 namespace railweave::recovery {
 namespace {
 
-constexpr Duration kBucket = 5 * kSecond;
 constexpr int kTicksBack = 3;  // in good order after a silence, before a rail counts as heard again
 
 }  // namespace
 
-void LongestGap::add(Duration gap, Time now) {
-  if (now - since_ >= kBucket) {
-    former_ = now - since_ < 2 * kBucket ? current_ : 0;
+void LongestLately::add(Duration duration, Time now) {
+  if (now - since_ >= bucket_) {
+    former_ = now - since_ < 2 * bucket_ ? current_ : 0;
     current_ = 0;
     since_ = now;
   }
-  current_ = std::max(current_, gap);
+  current_ = std::max(current_, duration);
 }
 
-Duration LongestGap::get(Time now) const {
-  if (now - since_ >= 2 * kBucket) return 0;
-  return now - since_ >= kBucket ? current_ : std::max(current_, former_);
+Duration LongestLately::get(Time now) const {
+  if (now - since_ >= 2 * bucket_) return 0;
+  return now - since_ >= bucket_ ? current_ : std::max(current_, former_);
 }
 
-Pulse::Pulse(const Options& options, Time now) : options_(options), rails_(options.rails) {
-  for (Rail& rail : rails_) rail.heard = now;
+Pulse::Pulse(const Options& options, Time now) : options_(options), lateness_(options.memory) {
+  for (std::size_t rail = 0; rail < options.rails; ++rail)
+    rails_.push_back({.heard = now, .longest = LongestLately(options.memory)});
 }
 
 void Pulse::begin(std::uint32_t tick, Time now) {
   newest_ = tick - 1;
+  newest_at_ = now;
   for (Rail& rail : rails_) {
     rail.tick = tick - 1;
     rail.heard = now;
+    rail.longest.add(options_.most_silence * timing::kGapDivisor / timing::kGapFactor, now);
   }
 }
 
@@ -47,7 +49,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
   // the greatest patience was an outage, from which nothing is to be learnt.
   const Duration own = std::min<Duration>(silence, rail.missed * options_.beat);
-  if (own < options_.most_silence) rail.longest.add(own, now);
+  if (own < most_silence(now)) rail.longest.add(own, now);
   rail.back = silence < patience ? rail.back + 1 : 1;
   if (rail.back >= kTicksBack) silent_ &= ~bit(index);
   rail.tick = tick;
@@ -55,6 +57,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   // Numbers that were left out are no evidence: they may have been lost on the way into a socket unread.
   if (static_cast<std::int32_t>(tick - newest_) > 0) {
     newest_ = tick;
+    lateness_.add(now - std::exchange(newest_at_, now) - options_.beat, now);
     for (Rail& other : rails_) ++other.missed;
   }
   rail.missed = 0;
@@ -65,8 +68,17 @@ void Pulse::slept(Duration duration, Time now) {
   if (last_heard_ != kNever) last_heard_ = std::min(now, last_heard_ + duration);
 }
 
+Duration Pulse::leeway(Time now) const {
+  return std::min(timing::kLeewayFactor * lateness_.get(now), options_.most_leeway);
+}
+
+Duration Pulse::most_silence(Time now) const {
+  return std::max(options_.most_silence, options_.least_silence + leeway(now));
+}
+
 Duration Pulse::patience(std::size_t rail, Time now) const {
-  return std::clamp(rails_[rail].longest.get(now) * 5 / 2, options_.least_silence, options_.most_silence);
+  return std::clamp(rails_[rail].longest.get(now) * timing::kGapFactor / timing::kGapDivisor,
+                    options_.least_silence + leeway(now), most_silence(now));
 }
 
 std::uint32_t Pulse::enough(Duration patience) const {

@@ -10,14 +10,16 @@
 
 namespace railweave::recovery {
 
-/// The longest silence of the last seconds that was none of a dead rail: two buckets, the older one
-/// forgotten.
-class LongestGap {
+/// The longest duration of the last seconds: two buckets, of which the older one is forgotten.
+class LongestLately {
  public:
-  void add(Duration gap, Time now);
+  explicit LongestLately(Duration bucket) : bucket_(bucket) {}
+
+  void add(Duration duration, Time now);
   Duration get(Time now) const;
 
  private:
+  Duration bucket_;
   Duration current_ = 0;
   Duration former_ = 0;
   Time since_ = 0;
@@ -26,6 +28,10 @@ class LongestGap {
 /// A silence on one rail means something only while newer ticks come on another: the sender lives, and so
 /// does this receiver. A late, frozen or computing rank is silent on all rails alike, and a queue delays its
 /// ticks but goes on giving them.
+///
+/// Where processes run late, so does a switch that is one, and it is silent on its own rail alone. Nothing
+/// that this rank hears tells it from a dead one, but how late ranks are says how late it may be: patience
+/// grows with that. A rail of which nothing is known yet gets the greatest patience of a quiet machine.
 class Pulse {
  public:
   Pulse(const Options& options, Time now);
@@ -40,6 +46,8 @@ class Pulse {
   /// Rails from which nothing comes although they should bring ticks.
   RailSet silent() const { return silent_; }
   Duration silence(std::size_t rail, Time now) const { return now - rails_[rail].heard; }
+  /// What is to be added to every patience since processes run late, the own one or the predecessor's.
+  Duration leeway(Time now) const;
   /// How long a rail may be silent.
   Duration patience(std::size_t rail, Time now) const;
   /// The last sign of life on any rail; kNever before the first.
@@ -52,16 +60,19 @@ class Pulse {
     std::uint32_t tick = 0;    // the newest that came on this rail
     std::uint32_t missed = 0;  // newer ones that have come on other rails since this one was heard
     Time heard = 0;
-    int back = 0;  // ticks since it was silent
-    LongestGap longest;
+    int back = 0;           // ticks since it was silent
+    LongestLately longest;  // silence that was not a dead rail's
   };
 
+  Duration most_silence(Time now) const;
   std::uint32_t enough(Duration patience) const;
   void begin(std::uint32_t tick, Time now);
 
   const Options options_;
   std::vector<Rail> rails_;
+  LongestLately lateness_;  // of new ticks, on whatever rail
   std::uint32_t newest_ = 0;
+  Time newest_at_ = 0;
   Time last_heard_ = kNever;
   RailSet silent_ = 0;
   RailSet judged_ = 0;

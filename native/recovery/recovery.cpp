@@ -67,6 +67,7 @@ std::optional<Outgoing> Recovery::transmit(Time now) { return machine_->transmit
 std::optional<Event> Recovery::poll() { return machine_->poll(); }
 std::uint32_t Recovery::epoch() const { return machine_->member().epoch(); }
 RailSet Recovery::alive() const { return machine_->member().alive(); }
+Duration Recovery::leeway(Time now) const { return machine_->leeway(now); }
 std::string Recovery::doubt(std::size_t rail, Time now) const { return machine_->doubt(rail, now); }
 const Stats& Recovery::stats() const { return machine_->stats; }
 

@@ -57,6 +57,8 @@ class Recovery {
   bool all_awake(Time now) const;
   /// Up to when all ranks are known to have run; what they have not done since says nothing yet.
   Time all_ran_until(Time now) const;
+  /// What every patience grows by since processes run late.
+  Duration leeway(Time now) const;
   /// What is wrong with a rail, as far as this rank knows, also with the last one that is left; empty if
   /// nothing is.
   std::string doubt(std::size_t rail, Time now) const;

@@ -11,6 +11,7 @@
 
 #include "core/bytes.hpp"
 #include "core/time.hpp"
+#include "recovery/timing.hpp"
 
 namespace railweave::recovery {
 
@@ -29,14 +30,17 @@ struct Options {
   int world_size;       // 2 … kMaxRanks
   std::size_t rails;    // 1 … kMaxRails
   std::uint64_t token;  // of the communicator; strangers cannot guess it
-  Duration beat = 10 * kMillisecond;
-  Duration least_silence = 60 * kMillisecond;  // before a rail is suspected, whatever has been learnt of it
-  Duration most_silence = 150 * kMillisecond;
-  Duration hold = 250 * kMillisecond;   // a dead rail is fit for so long before it is tried
-  Duration most_hold = kSecond;         // doubles up to this with each failure
-  Duration health = 3 * kSecond / 2;    // up for so long, a rail's earlier failures are forgotten
-  Duration trial = 400 * kMillisecond;  // for a restart with its trial, on all ranks
-  Duration peer_timeout = 5 * kSecond;  // silence on all rails after which a rank is dead
+  // See timing.hpp.
+  Duration beat = timing::kHeartbeat;
+  Duration least_silence = timing::kLeastSilence;
+  Duration most_silence = timing::kMostSilence;
+  Duration most_leeway = timing::kMostLeeway;
+  Duration memory = timing::kMemory;
+  Duration hold = timing::kHold;
+  Duration most_hold = timing::kMostHold;
+  Duration health = timing::kHealth;
+  Duration trial = timing::kTrial;
+  Duration peer_timeout = timing::kPeerTimeout;
 };
 
 /// How far a rank has come, by rail: all pieces of calls before that op index are complete on the channel.

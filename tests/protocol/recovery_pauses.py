@@ -21,12 +21,20 @@ SHAPES = ((2, 2), (4, 2), (8, 3))  # ranks, rails
 class QuietNetwork(Schedule):
     """Nothing happens but one cut, of a host's link or of a whole rail, for good; agents answer at once."""
 
-    def __init__(self, seed: int, ranks: int, rails: int) -> None:
+    def __init__(self, seed: int, ranks: int, rails: int, memory: int = SECOND // 4) -> None:
+        """`memory`: of gaps; with little of it, a rail is well known before the cut."""
         super().__init__(seed)
+        self.memory = memory
         self.ranks, self.rails, self.quiet = ranks, rails, True
         self.network = Network([Path()] * rails, seed)
         self.mended, self.down_since = [-1] * rails, [-SECOND] * rails
         self.applied_at: list[int] = []
+
+    def options(self, rank: int) -> recovery.Options:
+        """The machine's options."""
+        options = super().options(rank)
+        options.memory = self.memory
+        return options
 
     def repair(self, action: Callable[[], None], within: tuple[int, int]) -> None:
         """Nothing is repaired."""
@@ -52,9 +60,9 @@ class QuietNetwork(Schedule):
         return (self.applied_at[self.ranks - 1] - cut_at) / MILLISECOND
 
 
-def pauses_ms(ranks: int, rails: int, cuts: int) -> list[float]:
+def pauses_ms(ranks: int, rails: int, cuts: int, memory: int = SECOND // 4) -> list[float]:
     """Of that many cuts, in order of length."""
-    return sorted(QuietNetwork(seed, ranks, rails).pause_ms() for seed in range(cuts))
+    return sorted(QuietNetwork(seed, ranks, rails, memory).pause_ms() for seed in range(cuts))
 
 
 def report(cuts: int = 200) -> str:

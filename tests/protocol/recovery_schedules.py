@@ -30,6 +30,7 @@ from railweave._native import recovery
 PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent
 FAULTS = 1500 * MILLISECOND  # in which they happen
 SETTLED = 2 * SECOND  # after the last repair: a trial in vain, most hold, a trial, beats
+LEEWAY = 450 * MILLISECOND  # that ranks give since some process has stood still
 NOTICED = 300 * MILLISECOND  # a rail that is cut is down everywhere by then: most patience, a round, retries
 ROUND = 400 * MILLISECOND  # the longest that a round may take while all ranks run and have a way to rank 0
 
@@ -53,6 +54,7 @@ class Schedule:
         self.touched: set[int] = set()  # rails that something was done to
         self.repaired_at = 0
         self.trial_fails = self.random.choice((0.0, 0.0, 0.3))
+        self.leeway = 0
         self.disturbed_until = 0  # some rank or switch stands still, or a rank has no way to rank 0
         path = self.draw_path()
         self.quiet = path.loss <= 0.02 and not (path.reorder and path.late > 3 * MILLISECOND)
@@ -171,7 +173,8 @@ class Schedule:
         ways = self.random.choice((("out",), ("in",), ("out", "in"), ("out", "in")))
         self.network.cut(rail, ranks, ways)
         self.repair(partial(self.mend, rail, ranks, ways), within)
-        self.network.at(self.network.now + NOTICED, partial(self.check_noticed, rail, self.network.now))
+        noticed = self.network.now + NOTICED + self.leeway
+        self.network.at(noticed, partial(self.check_noticed, rail, self.network.now))
         for rank in range(self.ranks):
             if not any(self.two_way(each, rank) for each in range(self.rails)):
                 self.disturb(self.repaired_at)
@@ -228,6 +231,7 @@ class Schedule:
         if self.network.now - self.stood_until[rank] < PEER_TIMEOUT // 2:
             return
         self.stood_until[rank] = self.network.now + duration
+        self.leeway = LEEWAY
         self.network.stand(rank, duration)
         self.disturb(self.network.now + duration)
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
@@ -322,6 +326,47 @@ class Schedule:
         assert self.settled(), f"not all rails came back: {states}, now {self.network.now / MILLISECOND} ms"
         least = min(host.done for host in self.hosts)
         assert least > 0
+
+
+class BusyMachine(Schedule):
+    """Nothing fails, but every core is taken away for 30 % of the time, 2 to 30 ms at once, now and then 100.
+
+    Four ranks, and the switch of rail 0, which is a process as they are; the other rails need none.
+    """
+
+    SECONDS = 40
+
+    def __init__(
+        self,
+        seed: int,
+        tamper: Callable[[Schedule], Tamper] | None = None,
+        network: type[Network] = Network,
+        host: type[Host] = Host,
+    ) -> None:
+        super().__init__(seed, tamper, network, host)
+        self.ranks, self.rails, self.quiet = 4, 3, True
+        self.network = network([Path()] * self.rails, seed, None)
+
+    def run(self) -> None:
+        """Let processes run late; no rail may be excluded for it."""
+        for rank in range(self.ranks):
+            self.hosts.append(self.make_host(self, rank))
+        for host in self.hosts:
+            self.network.add(host)
+            self.network.at(self.network.now, partial(self.work, host))
+            self.take_away(partial(self.network.stand, host.rank))
+        self.take_away(partial(self.network.hold, 0))
+        self.network.run(self.SECONDS * SECOND)
+        assert all(host.epoch == 0 for host in self.hosts), "a rail was excluded, but nothing was wrong"
+        assert not any(host.machine.stats()["violations"] for host in self.hosts)
+
+    def take_away(self, stand: Callable[[int], None]) -> None:
+        """Take a process's core away for a while, again and again."""
+        draw = self.random
+        busy = draw.uniform(60, 100) if draw.random() < 0.01 else draw.uniform(2, 30)
+        stand(int(busy * MILLISECOND))
+        until = busy * (1 + 0.7 / 0.3 * draw.uniform(0.5, 1.5))
+        self.network.at(self.network.now + int(until * MILLISECOND), partial(self.take_away, stand))
 
 
 KINDS: tuple[Callable[[Schedule], None], ...] = (

@@ -52,6 +52,7 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
         for rank in job.ranks:
             up = rank.agent.rail_states()[1]
             assert (up.state, up.incarnation, up.failures) == ("up", 1, 1)
+            assert "it is tested" in up.last_failure
         changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
         assert changes == [changes[0]] * size
 

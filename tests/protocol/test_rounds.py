@@ -10,13 +10,15 @@ import pytest
 from protocol.recovery_hosts import Host
 from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
 from protocol.recovery_pauses import SHAPES, pauses_ms
-from protocol.recovery_schedules import Schedule, replay_command, run_seed
+from protocol.recovery_schedules import BusyMachine, Schedule, replay_command, run_seed
 
 from railweave._native import recovery
 
 SEEDS = range(300)
 MUTANT_SEEDS = range(300)
 AIM_MS = 80  # from a cut to the decision
+AIM_EARLY_MS = 180  # of a rail that is hardly known yet
+BUSY_SEEDS = range(6)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -40,6 +42,17 @@ def test_pauses(record_property: Callable[[str, object], None]) -> None:
         record_property(
             "summary", f"recovery: {ranks} ranks, {rails} rails: cut to decision {pauses[-1]:.1f} ms at most"
         )
+
+
+def test_pauses_of_a_job_that_has_just_begun() -> None:
+    """A rail of which little is known gets more patience, and yet is left within 200 ms."""
+    for ranks, rails in SHAPES:
+        assert pauses_ms(ranks, rails, 10, memory=5 * SECOND)[-1] < AIM_EARLY_MS
+
+
+@pytest.mark.parametrize("seed", BUSY_SEEDS)
+def test_nobody_suspects_a_rail_for_processes_that_run_late(seed: int) -> None:
+    BusyMachine(seed).run()
 
 
 # --- mutants of the machine: what it says is changed on its way ---
@@ -236,6 +249,24 @@ class Impatient(Schedule):
         return options
 
 
+class LatenessMeansNothing(BusyMachine):
+    """Patience does not grow with what the processes were late."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.most_leeway = 0
+        return options
+
+
+class BusyAndImpatient(BusyMachine):
+    """Patience has one length, whatever was seen."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.most_silence, options.most_leeway = options.least_silence, 0
+        return options
+
+
 @dataclass(frozen=True)
 class Mutant:
     """What a schedule is made with."""
@@ -259,6 +290,8 @@ MUTANTS = {
     "no hold": Mutant(TriesAtOnce),
     "patience without end": Mutant(TooPatient),
     "no patience": Mutant(Impatient),
+    "lateness means nothing": Mutant(LatenessMeansNothing),
+    "busy and impatient": Mutant(BusyAndImpatient),
 }
 
 
