@@ -10,7 +10,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "ports/segments.hpp"
+#include "core/segments.hpp"
 #include "ports/switch_ports.hpp"
 
 namespace nb = nanobind;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/checksum.hpp"
 #include "engine/hash.hpp"
 #include "engine/headers.hpp"
 #include "engine/wide.hpp"
@@ -62,21 +63,9 @@ std::optional<std::uint64_t> checksum_in_place(std::span<const InputPlan> inputs
   for (const InputPlan& input : inputs) {
     if (input.valid != kNone && packet.phv[input.valid] == std::byte{0}) continue;
     if (input.kind != InputPlan::kBits || input.offset % 8 != 0 || input.width % 16 != 0) return std::nullopt;
-    const std::byte* at = &packet.phv[input.offset / 8];
-    std::uint32_t left = input.width / 16;
-    for (; left >= 2; left -= 2, at += 4) {
-      std::uint32_t words;
-      std::memcpy(&words, at, sizeof words);
-      sum += words;
-    }
-    if (left != 0) {
-      std::uint16_t word;
-      std::memcpy(&word, at, sizeof word);
-      sum += word;
-    }
+    sum += sum_few_words({&packet.phv[input.offset / 8], input.width / 8});
   }
-  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-  return __builtin_bswap16(static_cast<std::uint16_t>(~sum));
+  return __builtin_bswap16(checksum(sum));
 }
 
 }  // namespace

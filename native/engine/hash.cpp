@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "core/simd.hpp"
+#include "core/checksum.hpp"
 
 namespace railweave::engine {
 namespace {
@@ -51,22 +51,6 @@ std::uint16_t crc_ccitt(Bytes input) {
     }
   }
   return remainder;
-}
-
-/// The Internet checksum (RFC 1071): words of the host's order, folded, swapped once at the end.
-RAILWEAVE_SIMD std::uint16_t internet_checksum(const std::byte* data, std::size_t size) {
-  std::uint64_t sum = 0;
-  std::size_t i = 0;
-  for (; i + 4 <= size; i += 4) {
-    std::uint32_t word;
-    __builtin_memcpy(&word, data + i, 4);
-    sum += word;
-  }
-  std::uint32_t tail = 0;
-  if (size > i) __builtin_memcpy(&tail, data + i, size - i);
-  sum += tail;
-  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-  return __builtin_bswap16(static_cast<std::uint16_t>(~sum));
 }
 
 template <typename T>
@@ -158,7 +142,7 @@ std::uint64_t compute(Algorithm algorithm, Bytes input) {
       return crc_ccitt(input);
     case Algorithm::csum16:
     case Algorithm::cksum16:
-      return internet_checksum(input.data(), input.size());
+      return __builtin_bswap16(checksum(sum_words(input)));
     case Algorithm::xor16:
       return xor_words<std::uint16_t>(input);
     case Algorithm::xor32:

@@ -50,8 +50,7 @@ bool OutputQueue::push(Bytes packet) {
 
 void OutputQueue::seal_last() {
   if (run_.packets() > 1) {
-    Offload offload{};
-    run_.seal(last_frame(), offload);
+    const Offload offload = run_.seal(last_frame());
     std::memcpy(&buffer_[frames_.back().offset], &offload, sizeof offload);
     frames_.back().rewritten = static_cast<std::uint32_t>(run_.rewritten());
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
-#include "ports/offload.hpp"
+#include "core/offload.hpp"
 #include "ports/udp_run.hpp"
 
 namespace railweave::ports {

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ports/headers.hpp"
+#include "core/headers.hpp"
 
 namespace railweave::ports {
 

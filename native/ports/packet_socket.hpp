@@ -11,7 +11,7 @@
 
 #include "core/bytes.hpp"
 #include "core/descriptor.hpp"
-#include "ports/offload.hpp"
+#include "core/offload.hpp"
 #include "ports/output_queue.hpp"
 
 namespace railweave::ports {

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "ports/headers.hpp"
-#include "ports/segments.hpp"
+#include "core/headers.hpp"
+#include "core/segments.hpp"
 
 namespace railweave::ports {
 

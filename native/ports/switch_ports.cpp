@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "ports/segments.hpp"
+#include "core/segments.hpp"
 
 namespace railweave::ports {
 

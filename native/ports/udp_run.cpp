@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ports/checksum.hpp"
+#include "core/checksum.hpp"
+#include "core/segments.hpp"
 
 namespace railweave::ports {
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::size_t kIp = kEthernetSize;
 constexpr std::size_t kUdp = kIp + kIpv4Size;
-constexpr std::uint8_t kVersionAndSize = 0x45;  // IPv4 without options
 constexpr std::uint16_t kRocePort = 4791;
 
 bool same(Bytes a, Bytes b, std::size_t from, std::size_t to) {
@@ -26,7 +26,7 @@ bool checksums_right(Bytes packet) {
   const Bytes ip = packet.subspan(kIp, kIpv4Size);
   // All ones mean the same as zero, but the kernel writes zero.
   const bool all_ones = load_be<std::uint16_t>(&ip[kIpv4Checksum]) == 0xffff;
-  if (all_ones || fold(sum_words(ip)) != 0xffff) return false;
+  if (all_ones || !checksum_right(ip)) return false;
   if (!has_checksum(packet)) return true;
   const Bytes datagram = packet.subspan(kUdp);
   const std::uint64_t pseudo = sum_pseudo_header(ip.subspan(kIpv4Addresses, 8), kProtocolUdp,
@@ -34,13 +34,11 @@ bool checksums_right(Bytes packet) {
   return fold(pseudo + sum_words(datagram)) == 0xffff;
 }
 
-/// Plain UDP in IPv4: no VLAN tag, option, fragment, trailer or empty payload.
+/// Plain UDP in IPv4, no fragment, with neither a trailer nor an empty payload.
 bool plain(Bytes packet) {
-  if (packet.size() <= UdpRun::kHeaderSize) return false;
-  const auto fragment = load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]);
-  return load_be<std::uint16_t>(&packet[kIp - 2]) == kEtherIpv4 &&
-         std::to_integer<std::uint8_t>(packet[kIp]) == kVersionAndSize && (fragment & ~kDontFragment) == 0 &&
-         std::to_integer<std::uint8_t>(packet[kIp + kIpv4Protocol]) == kProtocolUdp &&
+  const auto headers = locate_headers(packet);
+  return headers && headers->plain_udp() && packet.size() > headers->payload &&
+         (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kFragmentMask) == 0 &&
          load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == packet.size() - kIp &&
          load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == packet.size() - kUdp;
 }
@@ -56,7 +54,7 @@ bool same_flow(Bytes head, Bytes packet) {
 /// Whether the packet's id is of no use to a receiver.
 bool id_is_free(Bytes packet) {
   const bool atomic = (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kDontFragment) != 0;
-  return atomic && load_be<std::uint16_t>(&packet[kUdp + 2]) != kRocePort;
+  return atomic && load_be<std::uint16_t>(&packet[kUdp + kUdpDestination]) != kRocePort;
 }
 
 bool id_follows(Bytes head, Bytes packet, std::size_t distance) {
@@ -91,22 +89,6 @@ bool UdpRun::join(Bytes head, Bytes packet) {
   return true;
 }
 
-void UdpRun::seal(MutableBytes frame, Offload& offload) const {
-  std::byte* ip = &frame[kIp];
-  std::byte* udp = &frame[kUdp];
-  store_be(ip + kIpv4Length, static_cast<std::uint16_t>(size_));
-  store_raw16(ip + kIpv4Checksum, 0);
-  store_raw16(ip + kIpv4Checksum, checksum(sum_words({ip, kIpv4Size})));
-  const std::size_t length = size_ - kIpv4Size;
-  store_be(udp + kUdpLength, static_cast<std::uint16_t>(length));
-  store_raw16(udp + kUdpChecksum, fold(sum_pseudo_header({ip + kIpv4Addresses, 8}, kProtocolUdp,
-                                                         static_cast<std::uint32_t>(length))));
-  offload.flags = kNeedsChecksum;
-  offload.gso_type = kGsoUdp;
-  offload.hdr_len = kHeaderSize;
-  offload.gso_size = static_cast<std::uint16_t>(payload_);
-  offload.csum_start = kUdp;
-  offload.csum_offset = kUdpChecksum;
-}
+Offload UdpRun::seal(MutableBytes frame) const { return make_super_packet(frame, payload_); }
 
 }  // namespace railweave::ports

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "core/bytes.hpp"
-#include "ports/headers.hpp"
-#include "ports/offload.hpp"
+#include "core/headers.hpp"
+#include "core/offload.hpp"
 
 namespace railweave::ports {
 
@@ -46,7 +46,7 @@ class UdpRun {
   std::size_t rewritten() const { return without_checksum_ && packets_ > 1 ? packets_ : renumbered_; }
 
   /// Rewrites the headers of a stored run of more than one packet; `frame` is all of it.
-  void seal(MutableBytes frame, Offload& offload) const;
+  Offload seal(MutableBytes frame) const;
 
  private:
   std::size_t max_size_;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few offsets in Ethernet, IP, UDP and TCP headers that packet I/O must know.
+// Ethernet, IP, UDP and TCP headers, as far as packet I/O must know them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
-namespace railweave::ports {
+#include "core/bytes.hpp"
+
+namespace railweave {
 
 inline constexpr std::size_t kEthernetSize = 14;
 inline constexpr std::size_t kVlanTagSize = 4;
@@ -26,10 +29,13 @@ inline constexpr std::uint8_t kProtocolUdp = 17;
 inline constexpr std::size_t kIpv4Length = 2;
 inline constexpr std::size_t kIpv4Id = 4;
 inline constexpr std::size_t kIpv4Fragment = 6;
+inline constexpr std::size_t kIpv4Ttl = 8;
 inline constexpr std::size_t kIpv4Protocol = 9;
 inline constexpr std::size_t kIpv4Checksum = 10;
 inline constexpr std::size_t kIpv4Addresses = 12;
 inline constexpr std::uint16_t kDontFragment = 0x4000;
+inline constexpr std::uint16_t kFragmentMask = 0x3fff;  // more fragments, and the offset
+inline constexpr std::uint8_t kIpv4PlainHeader = 0x45;  // version, and five words: no options
 
 // Offsets inside the IPv6 header.
 inline constexpr std::size_t kIpv6Length = 4;
@@ -37,6 +43,7 @@ inline constexpr std::size_t kIpv6NextHeader = 6;
 inline constexpr std::size_t kIpv6Addresses = 8;
 
 // Offsets inside the UDP and TCP headers.
+inline constexpr std::size_t kUdpDestination = 2;
 inline constexpr std::size_t kUdpLength = 4;
 inline constexpr std::size_t kUdpChecksum = 6;
 inline constexpr std::size_t kTcpSequence = 4;
@@ -47,4 +54,24 @@ inline constexpr std::uint8_t kTcpFin = 0x01;
 inline constexpr std::uint8_t kTcpPush = 0x08;
 inline constexpr std::uint8_t kTcpCwr = 0x80;
 
-}  // namespace railweave::ports
+/// Where the headers of a frame are, as offsets; all of them lie inside it.
+struct Headers {
+  std::uint16_t network;    // the IP header, behind Ethernet and any VLAN tags
+  std::uint16_t transport;  // the UDP or TCP header
+  std::uint16_t payload;
+  std::uint8_t protocol;  // kProtocolUdp or kProtocolTcp
+  bool ipv6;
+
+  /// UDP in IPv4 without VLAN tags and options.
+  bool plain_udp() const {
+    return !ipv6 && protocol == kProtocolUdp && payload == kEthernetSize + kIpv4Size + kUdpSize;
+  }
+};
+
+/// Nothing for a frame that is too short, or is neither UDP nor TCP right behind IPv4 or IPv6.
+std::optional<Headers> locate_headers(Bytes frame);
+
+/// Sets the checksum of the IPv4 header of `size` bytes at `ip`.
+void store_ipv4_checksum(std::byte* ip, std::size_t size = kIpv4Size);
+
+}  // namespace railweave

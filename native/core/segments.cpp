@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ports/segments.hpp"
+#include "core/segments.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include "ports/checksum.hpp"
-#include "ports/headers.hpp"
+#include "core/checksum.hpp"
 
-namespace railweave::ports {
+namespace railweave {
 
-namespace {
-
-std::size_t at(Bytes bytes, std::size_t offset) { return std::to_integer<std::size_t>(bytes[offset]); }
-
-}  // namespace
-
-Segments::Segments(MutableBytes frame, const Offload& offload) : frame_(frame) {
+Segments::Segments(MutableBytes frame, const Offload& offload, UdpChecksums checksums)
+    : frame_(frame), without_checksum_(checksums == UdpChecksums::kNone) {
   const auto type = offload.gso_type & ~kGsoEcn;
-  const bool understood =
-      type == kGsoNone ? complete_checksum(offload) : locate_headers() && prepare_cut(offload);
-  refused_ = done_ = !understood;
+  refused_ = done_ = !(type == kGsoNone ? complete_checksum(offload) : prepare_cut(offload));
 }
 
 bool Segments::complete_checksum(const Offload& offload) {
@@ -33,49 +25,22 @@ bool Segments::complete_checksum(const Offload& offload) {
   return true;
 }
 
-bool Segments::locate_headers() {
-  std::size_t type_at = kEthernetSize - 2;
-  std::uint16_t ether_type = 0;
-  for (;; type_at += kVlanTagSize) {
-    if (type_at + 2 > frame_.size()) return false;
-    ether_type = load_be<std::uint16_t>(&frame_[type_at]);
-    if (ether_type != kEtherVlan && ether_type != kEtherQinQ) break;
-  }
-  network_ = type_at + 2;
-  ipv6_ = ether_type == kEtherIpv6;
-  if (!ipv6_ && ether_type != kEtherIpv4) return false;
-  const std::size_t minimum = ipv6_ ? kIpv6Size : kIpv4Size;
-  if (network_ + minimum > frame_.size()) return false;
-  if (ipv6_) {
-    protocol_ = static_cast<std::uint8_t>(at(frame_, network_ + kIpv6NextHeader));
-    transport_ = network_ + kIpv6Size;
-  } else {
-    const std::size_t size = (at(frame_, network_) & 0xf) * 4;
-    if (size < kIpv4Size) return false;
-    protocol_ = static_cast<std::uint8_t>(at(frame_, network_ + kIpv4Protocol));
-    transport_ = network_ + size;
-  }
-  if (protocol_ == kProtocolUdp) {
-    header_size_ = transport_ + kUdpSize;
-  } else if (protocol_ == kProtocolTcp) {
-    if (transport_ + kTcpSize > frame_.size()) return false;
-    header_size_ = transport_ + (at(frame_, transport_ + kTcpDataOffset) >> 4) * 4;
-    if (header_size_ < transport_ + kTcpSize) return false;
-  } else {
-    return false;
-  }
-  return header_size_ < frame_.size() && header_size_ <= kMaxHeaders;
-}
-
 bool Segments::prepare_cut(const Offload& offload) {
+  const auto headers = locate_headers(frame_);
+  if (!headers || headers->payload == frame_.size() || headers->payload > kMaxHeaders) return false;
   const auto type = offload.gso_type & ~kGsoEcn;
-  const bool agrees = (type == kGsoUdp && protocol_ == kProtocolUdp) ||
-                      (type == kGsoTcp4 && protocol_ == kProtocolTcp && !ipv6_) ||
-                      (type == kGsoTcp6 && protocol_ == kProtocolTcp && ipv6_);
-  if (!agrees || offload.gso_size == 0) return false;
+  const bool tcp = headers->protocol == kProtocolTcp;
+  if (type != (tcp ? (headers->ipv6 ? kGsoTcp6 : kGsoTcp4) : kGsoUdp) || offload.gso_size == 0) return false;
+  network_ = headers->network;
+  transport_ = headers->transport;
+  header_size_ = headers->payload;
+  protocol_ = headers->protocol;
+  ipv6_ = headers->ipv6;
   segment_size_ = offload.gso_size;
-  without_checksum_ = protocol_ == kProtocolUdp && !(offload.flags & kNeedsChecksum) &&
-                      load_be<std::uint16_t>(&frame_[transport_ + kUdpChecksum]) == 0;
+  if (!tcp && !(offload.flags & kNeedsChecksum) &&
+      load_be<std::uint16_t>(&frame_[transport_ + kUdpChecksum]) == 0) {
+    without_checksum_ = true;
+  }
   std::memcpy(headers_.data(), frame_.data(), header_size_);
   return true;
 }
@@ -113,8 +78,7 @@ void Segments::fix_ip(std::byte* packet, std::size_t payload) {
   store_be(ip + kIpv4Length, static_cast<std::uint16_t>(length));
   const auto id = load_be<std::uint16_t>(ip + kIpv4Id);
   store_be(ip + kIpv4Id, static_cast<std::uint16_t>(id + index_));
-  store_raw16(ip + kIpv4Checksum, 0);
-  store_raw16(ip + kIpv4Checksum, checksum(sum_words({ip, transport_ - network_})));
+  store_ipv4_checksum(ip, transport_ - network_);
 }
 
 std::uint64_t Segments::sum_transport(const std::byte* packet, std::size_t payload) const {
@@ -143,4 +107,22 @@ void Segments::fix_tcp(std::byte* packet, std::size_t payload, bool last) {
   store_raw16(tcp + kTcpChecksum, checksum(sum_transport(packet, payload)));
 }
 
-}  // namespace railweave::ports
+Offload make_super_packet(MutableBytes frame, std::size_t segment_size) {
+  constexpr std::size_t kTransport = kEthernetSize + kIpv4Size;
+  std::byte* ip = &frame[kEthernetSize];
+  std::byte* udp = &frame[kTransport];
+  const std::size_t length = frame.size() - kTransport;
+  store_be(ip + kIpv4Length, static_cast<std::uint16_t>(kIpv4Size + length));
+  store_ipv4_checksum(ip);
+  store_be(udp + kUdpLength, static_cast<std::uint16_t>(length));
+  store_raw16(udp + kUdpChecksum, fold(sum_pseudo_header({ip + kIpv4Addresses, 8}, kProtocolUdp,
+                                                         static_cast<std::uint32_t>(length))));
+  return {.flags = kNeedsChecksum,
+          .gso_type = kGsoUdp,
+          .hdr_len = kTransport + kUdpSize,
+          .gso_size = static_cast<std::uint16_t>(segment_size),
+          .csum_start = kTransport,
+          .csum_offset = kUdpChecksum};
+}
+
+}  // namespace railweave

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace railweave::ports {
+namespace railweave {
 
 struct Offload {
   std::uint8_t flags;
@@ -24,4 +24,4 @@ inline constexpr std::uint8_t kGsoTcp6 = 4;
 inline constexpr std::uint8_t kGsoUdp = 5;
 inline constexpr std::uint8_t kGsoEcn = 0x80;  // or-ed to a type
 
-}  // namespace railweave::ports
+}  // namespace railweave

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a frame as the kernel hands it over (offloads still pending) to packets as they would be on a wire.
+// Super-packets: from a frame as the kernel hands it over (offloads still pending) to packets as they would
+// be on a wire, and back.
 #pragma once
 
 #include <array>
@@ -7,9 +8,10 @@
 #include <optional>
 
 #include "core/bytes.hpp"
-#include "ports/offload.hpp"
+#include "core/headers.hpp"
+#include "core/offload.hpp"
 
-namespace railweave::ports {
+namespace railweave {
 
 /// Cuts one received frame. Segments are built in place, one after the other: header i is written over the
 /// end of segment i-1, so a packet is valid until the next call of `next()` only. Checksums left to hardware
@@ -18,7 +20,10 @@ namespace railweave::ports {
 /// `refused()` says so.
 class Segments {
  public:
-  Segments(MutableBytes frame, const Offload& offload);
+  /// kNone: UDP packets of super-packets get checksum 0, for receivers that have a better one.
+  enum class UdpChecksums : std::uint8_t { kComplete, kNone };
+
+  Segments(MutableBytes frame, const Offload& offload, UdpChecksums checksums = UdpChecksums::kComplete);
 
   /// The next packet, or nothing after the last.
   std::optional<MutableBytes> next();
@@ -29,7 +34,6 @@ class Segments {
   static constexpr std::size_t kMaxHeaders = 256;
 
   bool complete_checksum(const Offload& offload);
-  bool locate_headers();
   bool prepare_cut(const Offload& offload);
   void fix_ip(std::byte* packet, std::size_t payload);
   void fix_udp(std::byte* packet, std::size_t payload);
@@ -51,4 +55,8 @@ class Segments {
   bool done_ = false;
 };
 
-}  // namespace railweave::ports
+/// Makes `frame`, plain UDP (`Headers::plain_udp`) with a longer payload, a super-packet: its headers speak
+/// of all of it, and the kernel cuts it into packets of `segment_size` bytes of payload, whose ids count up.
+Offload make_super_packet(MutableBytes frame, std::size_t segment_size);
+
+}  // namespace railweave
