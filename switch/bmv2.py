@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import grpc
-
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import SwitchOptions, stop_on_signals
 
@@ -20,6 +18,7 @@ PROGRAM = "simple_switch_grpc"
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 COMPLAINT = re.compile(r"error|fail|invalid|cannot|not supported|exception|assert", re.IGNORECASE)
 _START_S = 20.0
+_RETRY_S = 0.02
 _STOP_S = 5.0
 
 
@@ -30,7 +29,19 @@ def command(options: SwitchOptions) -> list[str]:
         arguments += ["--interface", f"{port}@{interface}"]
     for folder in set(options.pcap.values()):
         arguments += [f"--pcap={folder}"]
-    return [*arguments, "--", "--grpc-server-addr", options.grpc]
+    arguments += ["--", "--grpc-server-addr", options.grpc]
+    if options.cpu_port is not None:
+        arguments += ["--cpu-port", str(options.cpu_port)]
+    if options.tls is not None:
+        arguments += ["--grpc-server-ssl", "--grpc-server-cert", str(options.tls.certificate)]
+        arguments += ["--grpc-server-key", str(options.tls.key)]
+        if options.tls.client_ca is not None:
+            arguments += [
+                "--grpc-server-cacert",
+                str(options.tls.client_ca),
+                "--grpc-server-with-client-auth",
+            ]
+    return arguments
 
 
 async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
@@ -77,13 +88,17 @@ def check(options: SwitchOptions) -> None:
             raise SwitchError(
                 f"port {port}: there is no interface {interface}; `ip link` lists those there are"
             )
+    if options.cpu_port == 0:
+        raise SwitchError("--cpu-port 0 is for the embedded target: BMv2 takes 0 for none")
+    if options.tls is not None:
+        options.tls.read()  # BMv2 would go on without what it cannot read
     _check_free(options.grpc)
 
 
 def _check_free(address: str) -> None:
     """BMv2 goes on without a server when the address is in use: its controller would talk to another."""
     if address.startswith("unix:"):
-        if Path(address.removeprefix("unix:").removeprefix("//")).exists():
+        if _socket_file(address).exists():
             raise SwitchError(f"{address} exists: another switch may serve it; see --grpc")
         return
     host, _, port = address.rpartition(":")
@@ -96,6 +111,10 @@ def _check_free(address: str) -> None:
             attempt.bind(where)
     except OSError as error:
         raise SwitchError(f"cannot serve {address}: {error.strerror or error}; see --grpc") from None
+
+
+def _socket_file(address: str) -> Path:
+    return Path(address.removeprefix("unix:").removeprefix("//"))
 
 
 async def _forward(child: asyncio.subprocess.Process) -> str:
@@ -114,12 +133,26 @@ async def _forward(child: asyncio.subprocess.Process) -> str:
 
 
 async def _serves(address: str) -> None:
-    """Return when the gRPC server answers."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        try:
-            await asyncio.wait_for(channel.channel_ready(), _START_S)
-        except TimeoutError:
-            raise SwitchError(f"{PROGRAM} did not serve {address} within {_START_S:g} s") from None
+    """Return when the gRPC server takes connections, with TLS or without."""
+    try:
+        async with asyncio.timeout(_START_S):
+            while not await _accepts(address):
+                await asyncio.sleep(_RETRY_S)
+    except TimeoutError:
+        raise SwitchError(f"{PROGRAM} did not serve {address} within {_START_S:g} s") from None
+
+
+async def _accepts(address: str) -> bool:
+    try:
+        if address.startswith("unix:"):
+            _, writer = await asyncio.open_unix_connection(_socket_file(address))
+        else:
+            host, _, port = address.rpartition(":")
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def _end(child: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:

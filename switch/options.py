@@ -33,6 +33,18 @@ class Tls:
             raise SwitchError("--tls-cert and --tls-key belong together, and --tls-ca needs both")
         return cls(certificate, key, client_ca)
 
+    def read(self) -> tuple[bytes, bytes, bytes | None]:
+        """Key, certificate and CA; SwitchError names a file that cannot be read."""
+        pair = (_read(self.key, "--tls-key"), _read(self.certificate, "--tls-cert"))
+        return *pair, _read(self.client_ca, "--tls-ca") if self.client_ca else None
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SwitchError(f"{option} {path}: {error.strerror}") from None
+
 
 @dataclass(frozen=True)
 class SwitchOptions:

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from railweave.switch.errors import SwitchError
 from railweave.switch.options import Tls
 from railweave.switch.p4runtime.service import Service
 
@@ -79,13 +77,5 @@ def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:
-    pair = (_read(tls.key, "--tls-key"), _read(tls.certificate, "--tls-cert"))
-    ca = _read(tls.client_ca, "--tls-ca") if tls.client_ca else None
-    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
-
-
-def _read(path: Path, option: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SwitchError(f"{option} {path}: {error.strerror}") from None
+    key, certificate, ca = tls.read()
+    return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=ca is not None)

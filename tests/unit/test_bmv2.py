@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ import pytest
 from railweave.switch import bmv2
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Impairment
-from railweave.switch.options import SwitchOptions
+from railweave.switch.options import SwitchOptions, Tls
 
 ONE: Mapping[int, str] = {1: "lo"}
 
@@ -26,6 +30,8 @@ ONE: Mapping[int, str] = {1: "lo"}
         ({"impairments": {(1, "out"): Impairment(loss=0.1)}}, "--impair is for the embedded target"),
         ({"interfaces": {1: "lo", 2: "lo"}, "pcap": {1: Path("x")}}, "all ports or none"),
         ({"program": Path("x.json")}, "--program is for the embedded target"),
+        ({"cpu_port": 0}, "--cpu-port 0 is for the embedded target"),
+        ({"tls": Tls(Path("no.pem"), Path("no.key"))}, "--tls-key no.key: No such file"),
     ],
 )
 def test_what_it_cannot_do_is_refused(options: dict[str, Any], words: str) -> None:
@@ -66,3 +72,56 @@ def test_its_last_complaint_is_told(
     printed = capfd.readouterr().err
     assert "Adding interface\n" in printed
     assert f"railweave switch: {program}: Invalid JSON" in printed
+
+
+# Stands in for BMv2: writes down its arguments, listens where they say and ends when it is told to.
+STAND_IN = f"""#!{sys.executable}
+import json, pathlib, signal, socket, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
+pathlib.Path(sys.argv[0] + ".arguments").write_text(json.dumps(sys.argv[1:]))
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[sys.argv.index("--grpc-server-addr") + 1].removeprefix("unix:"))
+server.listen()
+signal.sigwait({{signal.SIGTERM}})
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    program = tmp_path / "simple_switch_grpc"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    return program
+
+
+def arguments_of_bmv2(stand_in: Path, *options: str) -> list[str]:
+    """How `railweave switch` starts the program, as the program sees it; after `--`."""
+    command = [sys.executable, "-m", "railweave.switch", "--target", "bmv2", "-i", "1@lo"]
+    address = f"unix:{stand_in.parent}/grpc"
+    environment = os.environ | {"PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    with subprocess.Popen(
+        [*command, "--grpc", address, *options], stdout=subprocess.PIPE, text=True, env=environment
+    ) as switch:
+        assert switch.stdout is not None
+        assert switch.stdout.readline().startswith("ready ")
+        switch.terminate()
+    assert switch.returncode == 0
+    arguments: list[str] = json.loads(stand_in.with_suffix(".arguments").read_text())
+    target_specific = arguments[arguments.index("--") + 1 :]
+    assert target_specific[:2] == ["--grpc-server-addr", address]
+    return target_specific[2:]
+
+
+def test_no_option_is_passed_over(stand_in: Path) -> None:
+    for name in ("cert", "key", "ca"):
+        stand_in.with_name(name).write_text("")
+    cert, key, ca = (str(stand_in.with_name(name)) for name in ("cert", "key", "ca"))
+    given = ["--cpu-port", "64", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
+    assert arguments_of_bmv2(stand_in, *given) == [
+        *("--cpu-port", "64", "--grpc-server-ssl", "--grpc-server-cert", cert, "--grpc-server-key", key),
+        *("--grpc-server-cacert", ca, "--grpc-server-with-client-auth"),
+    ]
+
+
+def test_plain_text_and_no_cpu_port_unless_asked_for(stand_in: Path) -> None:
+    assert arguments_of_bmv2(stand_in) == []
