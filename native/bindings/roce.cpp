@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "loop/event_loop.hpp"
+#include "rails/rdma_endpoint.hpp"
 #include "roce/crc32.hpp"
-#include "roce/endpoint.hpp"
 #include "roce/frame.hpp"
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"
@@ -273,7 +273,7 @@ void bind_queue_pair(nb::module_& m) {
 }
 
 // Waits for frames, timers or `timeout`, and handles them; what an event loop does for a rail.
-void step(Endpoint& self, Duration timeout) {
+void step(RdmaEndpoint& self, Duration timeout) {
   const nb::gil_scoped_release release;
   self.transmit(EventLoop::now());
   const Duration left = std::min(timeout, self.deadline() - EventLoop::now());
@@ -290,37 +290,40 @@ void step(Endpoint& self, Duration timeout) {
 }
 
 void bind_endpoint(nb::module_& m) {
-  nb::class_<EndpointStats>(m, "EndpointStats")
-      .def_ro("frames_sent", &EndpointStats::frames_sent)
-      .def_ro("bytes_sent", &EndpointStats::bytes_sent)
-      .def_ro("frames_received", &EndpointStats::frames_received)
-      .def_ro("bytes_received", &EndpointStats::bytes_received)
-      .def_ro("refused", &EndpointStats::refused)
-      .def_ro("strangers", &EndpointStats::strangers);
-  nb::class_<Endpoint>(m, "Endpoint",
-                       "Queue pairs on an interface, with their socket; addresses as integers.")
+  nb::class_<RdmaEndpointStats>(m, "EndpointStats")
+      .def_ro("frames_sent", &RdmaEndpointStats::frames_sent)
+      .def_ro("bytes_sent", &RdmaEndpointStats::bytes_sent)
+      .def_ro("frames_received", &RdmaEndpointStats::frames_received)
+      .def_ro("bytes_received", &RdmaEndpointStats::bytes_received)
+      .def_ro("refused", &RdmaEndpointStats::refused)
+      .def_ro("strangers", &RdmaEndpointStats::strangers);
+  nb::class_<RdmaEndpoint>(m, "Endpoint",
+                           "Queue pairs on an interface, with their socket; addresses as integers.")
       .def(
           "__init__",
-          [](Endpoint* self, const std::string& interface, Ipv4Address address, std::size_t path_mtu,
-             std::size_t burst_bytes) { new (self) Endpoint({interface, address, path_mtu, burst_bytes}); },
-          "interface"_a, "address"_a, "path_mtu"_a = EndpointOptions{}.path_mtu,
-          "burst_bytes"_a = EndpointOptions{}.burst_bytes)
-      .def("reserve", &Endpoint::reserve_queue_pair_number, "A random queue pair number for a later connect.")
+          [](RdmaEndpoint* self, const std::string& interface, Ipv4Address address, std::size_t path_mtu,
+             std::size_t burst_bytes) {
+            new (self) RdmaEndpoint({interface, address, path_mtu, burst_bytes});
+          },
+          "interface"_a, "address"_a, "path_mtu"_a = RdmaEndpointOptions{}.path_mtu,
+          "burst_bytes"_a = RdmaEndpointOptions{}.burst_bytes)
+      .def("reserve", &RdmaEndpoint::reserve_queue_pair_number,
+           "A random queue pair number for a later connect.")
       .def(
           "connect",
-          [](Endpoint& self, const QueuePairOptions& options, Ipv4Address peer, const nb::bytes& peer_mac)
+          [](RdmaEndpoint& self, const QueuePairOptions& options, Ipv4Address peer, const nb::bytes& peer_mac)
               -> QueuePair& { return self.connect(options, peer, mac_of(peer_mac)); },
           "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal,
           "The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.")
       .def(
           "register",
-          [](Endpoint& self, const Array& buffer, int access) {
+          [](RdmaEndpoint& self, const Array& buffer, int access) {
             return self.memory().add(view(buffer), static_cast<std::uint8_t>(access));
           },
           "buffer"_a, "access"_a, nb::keep_alive<1, 2>(), "Registers a buffer for all queue pairs; its rkey.")
-      .def_prop_ro("mac", [](const Endpoint& self) { return copy(std::as_bytes(std::span(self.mac()))); })
+      .def_prop_ro("mac", [](const RdmaEndpoint& self) { return copy(std::as_bytes(std::span(self.mac()))); })
       .def("step", &step, "timeout_ns"_a, "Send, wait for something to happen, handle it.")
-      .def_prop_ro("stats", &Endpoint::stats, nb::rv_policy::copy);
+      .def_prop_ro("stats", &RdmaEndpoint::stats, nb::rv_policy::copy);
 }
 
 }  // namespace

@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/segments.hpp"
 #include "rails/rdma_message.hpp"
-#include "roce/frame_socket.hpp"
+#include "roce/frame.hpp"
 #include "roce/queue_pair.hpp"
 
 namespace {
@@ -34,9 +35,12 @@ void open_and_parse(Bytes frame) {
 
 void cut_super_packet(Bytes input) {
   if (input.size() < 2) return;
-  const std::size_t segment = load_be<std::uint16_t>(input.data());
+  Offload offload{};
+  offload.gso_type = kGsoUdp;
+  offload.gso_size = load_be<std::uint16_t>(input.data());
   std::vector<std::byte> frame(input.begin() + 2, input.end());
-  if (!frame.empty()) cut(frame.data(), frame.size(), segment, open_and_parse);
+  Segments segments(frame, offload, Segments::UdpChecksums::kNone);
+  while (const auto packet = segments.next()) open_and_parse(*packet);
 }
 
 void read_control(Bytes message) {

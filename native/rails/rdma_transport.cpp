@@ -49,7 +49,7 @@ std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {
   return static_cast<std::size_t>(static_cast<double>(time) / kSecond * static_cast<double>(rate_bps) / 8);
 }
 
-roce::EndpointOptions endpoint_options(const RdmaTransportOptions& options) {
+RdmaEndpointOptions endpoint_options(const RdmaTransportOptions& options) {
   std::size_t burst = kMaxBurst;
   if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kBurst, options.rate_bps));
   return {.interface = options.interface,
@@ -108,7 +108,7 @@ std::string RdmaTransport::mac() const {
 
 // A multiple of the step is added, modulo the count of free numbers, to which the step is prime.
 std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) {
-  constexpr std::uint64_t kStep = 10'368'889, kFirst = roce::kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
+  constexpr std::uint64_t kStep = 10'368'889, kFirst = kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
   static_assert(std::gcd(kStep, kNumbers) == 1);
   return static_cast<std::uint32_t>(kFirst + (first - kFirst + incarnation * kStep) % kNumbers);
 }
@@ -128,10 +128,9 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
                                   " queue pairs to a world of " + std::to_string(members.size()));
     }
     const std::uint32_t theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
-    if (theirs < roce::kFirstFreeNumber || theirs > roce::kPsnMask) {
+    if (theirs < kFirstFreeNumber || theirs > roce::kPsnMask) {
       throw std::invalid_argument(name + " offers queue pair " + std::to_string(theirs) + ": expected " +
-                                  std::to_string(roce::kFirstFreeNumber) + " to " +
-                                  std::to_string(roce::kPsnMask));
+                                  std::to_string(kFirstFreeNumber) + " to " + std::to_string(roce::kPsnMask));
     }
     ways[peer] = {.address = parse_address(member.address),
                   .mac = parse_mac(member.mac),
@@ -359,7 +358,7 @@ bool RdmaTransport::closed() const {
 }
 
 RailStats RdmaTransport::stats() const {
-  const roce::EndpointStats& wire = endpoint_.stats();
+  const RdmaEndpointStats& wire = endpoint_.stats();
   RailStats stats = past_;
   stats.bytes_sent = wire.bytes_sent;
   stats.bytes_received = wire.bytes_received;

@@ -8,8 +8,8 @@
 
 #include "collectives/transport.hpp"
 #include "loop/event_loop.hpp"
+#include "rails/rdma_endpoint.hpp"
 #include "rails/rdma_peer.hpp"
-#include "roce/endpoint.hpp"
 
 namespace railweave {
 
@@ -38,7 +38,7 @@ struct RdmaMember {
 /// meet no queue pair. Then `ready` waits for every peer's first answer.
 class RdmaTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
-  /// Throws as roce::Endpoint does: no CAP_NET_RAW, no such interface or address, MTU too small.
+  /// Throws as RdmaEndpoint does: no CAP_NET_RAW, no such interface or address, MTU too small.
   RdmaTransport(EventLoop& loop, const RdmaTransportOptions& options, int rank, int world_size);
   ~RdmaTransport() override;
 
@@ -105,7 +105,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   EventLoop& loop_;
   const RdmaTransportOptions options_;
   const int rank_;
-  roce::Endpoint endpoint_;
+  RdmaEndpoint endpoint_;
   std::vector<std::uint32_t> queue_pairs_;        // in incarnation 0, by rank
   std::vector<Way> ways_;                         // likewise; empty: not connected yet
   std::vector<std::unique_ptr<RdmaPeer>> peers_;  // by rank

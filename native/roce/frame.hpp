@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/bytes.hpp"
+#include "core/headers.hpp"
 #include "roce/packet.hpp"
 
 namespace railweave::roce {
@@ -14,7 +15,6 @@ namespace railweave::roce {
 using MacAddress = std::array<std::uint8_t, 6>;
 using Ipv4Address = std::uint32_t;  // host order
 
-inline constexpr std::size_t kEthernetSize = 14, kIpv4Size = 20, kUdpSize = 8;
 inline constexpr std::size_t kFrameHeaderSize = kEthernetSize + kIpv4Size + kUdpSize;
 
 /// From here to the peer.
@@ -27,7 +27,7 @@ struct Path {
 using NetworkHeader = std::array<std::byte, kIpv4Size + kUdpSize>;
 
 /// IPv4 and UDP in front of `transport_size` bytes and their ICRC. The UDP checksum is 0, none: the ICRC
-/// covers more. The header checksum, which the ICRC does not see, is left to `set_ipv4_length`.
+/// covers more. The header checksum, which the ICRC does not see, is left to the caller.
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size);
 
 /// The ICRC of a packet behind these 28 bytes of IPv4 (no options) and UDP headers. Fields that may change on
@@ -39,10 +39,8 @@ std::uint32_t icrc(Bytes network, Bytes transport);
 /// `frame[kFrameHeaderSize…]`. `frame` must hold kIcrcSize more than that. Returns the frame's size.
 std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size);
 
-/// Writes the Ethernet header.
-void write_ethernet(const Path& path, std::byte* to);
-/// Sets the total length and the header checksum that belongs to it.
-void set_ipv4_length(std::byte* ip, std::size_t length);
+/// Writes the Ethernet header and `network` with its checksum.
+void write_headers(const Path& path, const NetworkHeader& network, MutableBytes frame);
 
 enum class FrameFault : std::uint8_t { kNone, kNotRoce, kMalformed, kBadIcrc };
 

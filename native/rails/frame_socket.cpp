@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "roce/frame_socket.hpp"
+#include "rails/frame_socket.hpp"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -14,7 +14,9 @@
 #include <cstring>
 #include <system_error>
 
-namespace railweave::roce {
+#include "core/segments.hpp"
+
+namespace railweave {
 namespace {
 
 constexpr int kReceiveBuffer = 8 << 20;
@@ -52,7 +54,7 @@ void attach(int fd, std::array<sock_filter, N>& code) {
 }
 
 // RoCEv2 for this host: IPv4 without options or fragments, UDP to 4791, to this address, not overheard.
-void attach_roce_filter(int fd, Ipv4Address address) {
+void attach_roce_filter(int fd, roce::Ipv4Address address) {
   constexpr std::uint32_t ip = kEthernetSize, udp = ip + kIpv4Size;
   constexpr std::uint32_t packet_type = SKF_AD_OFF + SKF_AD_PKTTYPE;
   std::array<sock_filter, 16> code{{
@@ -67,7 +69,7 @@ void attach_roce_filter(int fd, Ipv4Address address) {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ip + 16),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, address, 0, 5),
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, udp + 2),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kUdpPort, 0, 3),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, roce::kUdpPort, 0, 3),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, packet_type),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, 0x4'0000),
@@ -76,7 +78,7 @@ void attach_roce_filter(int fd, Ipv4Address address) {
   attach(fd, code);
 }
 
-Descriptor open_packet_socket(const std::string& interface, Ipv4Address address) {
+Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address address) {
   // Protocol 0 receives nothing until the filter is in place and the socket is bound.
   Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
@@ -96,7 +98,7 @@ Descriptor open_packet_socket(const std::string& interface, Ipv4Address address)
   return socket;
 }
 
-std::string dotted(Ipv4Address address) {
+std::string dotted(roce::Ipv4Address address) {
   const in_addr in{.s_addr = htonl(address)};
   char text[INET_ADDRSTRLEN];
   return inet_ntop(AF_INET, &in, text, sizeof text);
@@ -104,7 +106,7 @@ std::string dotted(Ipv4Address address) {
 
 // Holds the UDP port and drops what comes: without it the kernel would answer every packet with an ICMP
 // error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
-Descriptor open_silencer(const std::string& interface, Ipv4Address address) {
+Descriptor open_silencer(const std::string& interface, roce::Ipv4Address address) {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) raise("UDP socket");
   const int fd = socket.get();
@@ -116,7 +118,7 @@ Descriptor open_silencer(const std::string& interface, Ipv4Address address) {
   setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), static_cast<socklen_t>(interface.size()));
   sockaddr_in local{};
   local.sin_family = AF_INET;
-  local.sin_port = htons(kUdpPort);
+  local.sin_port = htons(roce::kUdpPort);
   local.sin_addr.s_addr = htonl(address);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0 && errno != EADDRINUSE) {
     raise("UDP port 4791 at " + dotted(address) + " on '" + interface +
@@ -127,7 +129,7 @@ Descriptor open_silencer(const std::string& interface, Ipv4Address address) {
 
 }  // namespace
 
-FrameSocket::FrameSocket(const std::string& interface, Ipv4Address address, std::size_t largest_packet)
+FrameSocket::FrameSocket(const std::string& interface, roce::Ipv4Address address, std::size_t largest_packet)
     : interface_(interface), index_(if_nametoindex(interface.c_str())) {
   socket_ = open_packet_socket(interface, address);
   std::memcpy(mac_.data(), ask(fd(), SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
@@ -144,7 +146,7 @@ FrameSocket::FrameSocket(const std::string& interface, Ipv4Address address, std:
 
 bool FrameSocket::outdated() const { return if_nametoindex(interface_.c_str()) != index_; }
 
-std::optional<MacAddress> FrameSocket::neighbour(Ipv4Address address) const {
+std::optional<roce::MacAddress> FrameSocket::neighbour(roce::Ipv4Address address) const {
   arpreq request{};
   auto* const of = reinterpret_cast<sockaddr_in*>(&request.arp_pa);
   of->sin_family = AF_INET;
@@ -152,7 +154,7 @@ std::optional<MacAddress> FrameSocket::neighbour(Ipv4Address address) const {
   interface_.copy(request.arp_dev, sizeof request.arp_dev - 1);
   if (ioctl(silencer_.get(), SIOCGARP, &request) < 0 || (request.arp_flags & ATF_COM) == 0)
     return std::nullopt;
-  MacAddress mac;
+  roce::MacAddress mac;
   std::memcpy(mac.data(), request.arp_ha.sa_data, mac.size());
   return mac;
 }
@@ -161,7 +163,7 @@ void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, k
   for (std::size_t i = 0; i < kBatch; ++i) {
     Slot& slot = slots[i];
     slot.bytes.resize(kSlot);
-    slot.parts[0] = {.iov_base = &slot.how, .iov_len = sizeof slot.how};
+    slot.parts[0] = {.iov_base = &slot.offload, .iov_len = sizeof slot.offload};
     slot.parts[1] = {.iov_base = slot.bytes.data(), .iov_len = slot.bytes.size()};
     messages[i].msg_hdr.msg_iov = slot.parts;
     messages[i].msg_hdr.msg_iovlen = 2;
@@ -170,7 +172,11 @@ void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, k
 
 MutableBytes FrameSocket::slot() { return out_[queued_].bytes; }
 
-void FrameSocket::commit(std::size_t size) { out_[queued_++].parts[1].iov_len = size; }
+void FrameSocket::commit(std::size_t size, const Offload& offload) {
+  Slot& slot = out_[queued_++];
+  slot.offload = offload;
+  slot.parts[1].iov_len = size;
+}
 
 FrameSocket::Sent FrameSocket::flush() {
   while (sent_ < queued_) {
@@ -198,13 +204,15 @@ bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
     for (int i = 0; i < count; ++i) {
       Slot& slot = in_[static_cast<std::size_t>(i)];
       const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
-      if (size <= sizeof slot.how) continue;
-      const std::size_t segment = slot.how.gso_type == 0 ? 0 : slot.how.segment_size;
-      cut(slot.bytes.data(), size - sizeof slot.how, segment, handle);
+      if (size <= sizeof slot.offload) continue;
+      const MutableBytes frame = MutableBytes(slot.bytes).first(size - sizeof slot.offload);
+      Segments segments(frame, slot.offload, Segments::UdpChecksums::kNone);
+      while (const auto packet = segments.next()) handle(*packet);
+      if (segments.refused()) handle(frame);  // which finds that it is none of RoCE
     }
     if (count < static_cast<int>(kBatch)) return true;
   }
   return false;
 }
 
-}  // namespace railweave::roce
+}  // namespace railweave

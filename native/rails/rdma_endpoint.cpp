@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "roce/endpoint.hpp"
+#include "rails/rdma_endpoint.hpp"
 
 #include <sys/random.h>
 
@@ -7,16 +7,19 @@
 #include <stdexcept>
 #include <utility>
 
-namespace railweave::roce {
+#include "roce/burst.hpp"
+
+namespace railweave {
 namespace {
 
 constexpr Duration kFullQueueRetry = kMillisecond;
 
 std::size_t largest_packet(std::size_t path_mtu) {
-  return kIpv4Size + kUdpSize + path_mtu + kMaxOverhead - 3 + kIcrcSize;  // an MTU is a multiple of four
+  // An MTU is a multiple of four.
+  return kIpv4Size + kUdpSize + path_mtu + roce::kMaxOverhead - 3 + roce::kIcrcSize;
 }
 
-std::unique_ptr<FrameSocket> open_socket(const EndpointOptions& options) {
+std::unique_ptr<FrameSocket> open_socket(const RdmaEndpointOptions& options) {
   return std::make_unique<FrameSocket>(options.interface, options.address, largest_packet(options.path_mtu));
 }
 
@@ -28,25 +31,26 @@ std::uint32_t random_number() {
 
 }  // namespace
 
-Endpoint::Endpoint(const EndpointOptions& options)
+RdmaEndpoint::RdmaEndpoint(const RdmaEndpointOptions& options)
     : options_(options),
       socket_(open_socket(options)),
       next_ip_id_(static_cast<std::uint16_t>(random_number())) {}
 
-std::unique_ptr<FrameSocket> Endpoint::reopen() {
+std::unique_ptr<FrameSocket> RdmaEndpoint::reopen() {
   blocked_ = false;
   retry_at_ = kNever;
   return std::exchange(socket_, open_socket(options_));
 }
 
-std::uint32_t Endpoint::reserve_queue_pair_number() {
+std::uint32_t RdmaEndpoint::reserve_queue_pair_number() {
   for (;;) {
-    const std::uint32_t number = random_number() & kPsnMask;
+    const std::uint32_t number = random_number() & roce::kPsnMask;
     if (number >= kFirstFreeNumber && connections_.try_emplace(number).second) return number;
   }
 }
 
-QueuePair& Endpoint::connect(QueuePairOptions options, Ipv4Address peer, const MacAddress& peer_mac) {
+roce::QueuePair& RdmaEndpoint::connect(roce::QueuePairOptions options, roce::Ipv4Address peer,
+                                       const roce::MacAddress& peer_mac) {
   options.path_mtu = options_.path_mtu;
   Connection& connection = connections_[options.qpn];
   if (connection.queue_pair) {
@@ -57,24 +61,24 @@ QueuePair& Endpoint::connect(QueuePairOptions options, Ipv4Address peer, const M
                      .source = options_.address,
                      .peer = peer,
                      .source_port = static_cast<std::uint16_t>(0xc000 | (options.qpn & 0x3fff))};
-  connection.queue_pair = std::make_unique<QueuePair>(options, memory_);
+  connection.queue_pair = std::make_unique<roce::QueuePair>(options, memory_);
   return *connection.queue_pair;
 }
 
-void Endpoint::disconnect(std::uint32_t number) {
+void RdmaEndpoint::disconnect(std::uint32_t number) {
   const auto found = connections_.find(number);
   if (found != connections_.end()) found->second.queue_pair.reset();
 }
 
-bool Endpoint::receive(Time now) {
+bool RdmaEndpoint::receive(Time now) {
   return socket_->receive([this, now](Bytes frame) { on_frame(frame, now); });
 }
 
-void Endpoint::on_frame(Bytes frame, Time now) {
+void RdmaEndpoint::on_frame(Bytes frame, Time now) {
   ++stats_.frames_received;
   stats_.bytes_received += frame.size();
-  const OpenedFrame opened = open_frame(frame);
-  const auto packet = opened.fault == FrameFault::kNone ? parse(opened.transport) : std::nullopt;
+  const roce::OpenedFrame opened = roce::open_frame(frame);
+  const auto packet = opened.fault == roce::FrameFault::kNone ? roce::parse(opened.transport) : std::nullopt;
   if (!packet) {
     ++stats_.refused;
     return;
@@ -92,7 +96,7 @@ void Endpoint::on_frame(Bytes frame, Time now) {
   }
 }
 
-void Endpoint::transmit(Time now) {
+void RdmaEndpoint::transmit(Time now) {
   if (blocked_ || retry_at_ != kNever || !flush(now)) return;
   for (bool more = true; more;) {
     more = false;
@@ -106,29 +110,29 @@ void Endpoint::transmit(Time now) {
 }
 
 /// Writes what a queue pair has to send into free slots. True if it may have more.
-bool Endpoint::fill_slots(Connection& connection, Time now) {
-  Packet packet;
+bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
+  roce::Packet packet;
   if (socket_->room() == 0) return true;
   bool any = connection.queue_pair->next(packet, now);
   while (any) {
-    Burst burst(connection.path, next_ip_id_, socket_->slot(), options_.burst_bytes);
+    roce::Burst burst(connection.path, next_ip_id_, socket_->slot(), options_.burst_bytes);
     const bool last_slot = socket_->room() == 1;
     do {
       burst.append(packet);
       // A packet that the burst does not take needs a slot of its own, at once.
       any = !last_slot && connection.queue_pair->next(packet, now);
     } while (any && burst.takes(packet));
-    const std::size_t size = burst.close(socket_->slot_header());
-    socket_->commit(size);
+    const auto [size, offload] = burst.close();
+    socket_->commit(size, offload);
     next_ip_id_ = static_cast<std::uint16_t>(next_ip_id_ + burst.count());
     stats_.frames_sent += burst.count();
-    stats_.bytes_sent += size + (burst.count() - 1) * kFrameHeaderSize;
+    stats_.bytes_sent += size + (burst.count() - 1) * roce::kFrameHeaderSize;
     if (last_slot) return true;
   }
   return false;
 }
 
-bool Endpoint::flush(Time now) {
+bool RdmaEndpoint::flush(Time now) {
   const FrameSocket::Sent sent = socket_->flush();
   blocked_ = sent == FrameSocket::Sent::kBlocked;
   retry_at_ = sent == FrameSocket::Sent::kNoBuffers ? now + kFullQueueRetry : kNever;
@@ -136,7 +140,7 @@ bool Endpoint::flush(Time now) {
   return sent == FrameSocket::Sent::kAll;
 }
 
-void Endpoint::expire(Time now) {
+void RdmaEndpoint::expire(Time now) {
   if (retry_at_ <= now) retry_at_ = kNever;
   deadline_ = retry_at_;
   for (auto& [number, connection] : connections_) {
@@ -146,4 +150,4 @@ void Endpoint::expire(Time now) {
   }
 }
 
-}  // namespace railweave::roce
+}  // namespace railweave

@@ -7,49 +7,52 @@
 #include <optional>
 #include <string>
 
-#include "roce/frame_socket.hpp"
+#include "rails/frame_socket.hpp"
 #include "roce/queue_pair.hpp"
 
-namespace railweave::roce {
+namespace railweave {
 
 /// Low queue pair numbers are the specification's and, by habit, the kernel's.
 inline constexpr std::uint32_t kFirstFreeNumber = 0x100;
 
-struct EndpointOptions {
+struct RdmaEndpointOptions {
   std::string interface;
-  Ipv4Address address = 0;
+  roce::Ipv4Address address = 0;
   std::size_t path_mtu = 1024;
   std::size_t burst_bytes =
       48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
 };
 
 /// Bytes are those on the link: frames from the Ethernet header up, super-packets as the frames they become.
-struct EndpointStats {
+struct RdmaEndpointStats {
   std::uint64_t frames_sent = 0, bytes_sent = 0;
   std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address
   std::uint64_t refused = 0;    // malformed, wrong ICRC, or not from the queue pair's peer
   std::uint64_t strangers = 0;  // for queue pairs that are not here
 };
 
-class Endpoint {
+class RdmaEndpoint {
  public:
   /// Throws as FrameSocket does, and std::invalid_argument on impossible options.
-  explicit Endpoint(const EndpointOptions& options);
+  explicit RdmaEndpoint(const RdmaEndpointOptions& options);
 
-  const MacAddress& mac() const { return socket_->mac(); }
+  const roce::MacAddress& mac() const { return socket_->mac(); }
   /// Who has this address on the interface's link, as far as the kernel knows.
-  std::optional<MacAddress> neighbour(Ipv4Address address) const { return socket_->neighbour(address); }
+  std::optional<roce::MacAddress> neighbour(roce::Ipv4Address address) const {
+    return socket_->neighbour(address);
+  }
   /// Whether another interface has come under the name of the one that is in use, or none: then nothing
   /// passes until `reopen`.
   bool outdated() const { return socket_->outdated(); }
   /// The interface that has the name now; there are no queue pairs. `fd` and `mac` change, the old socket is
   /// the caller's to close. Throws as the constructor, and leaves everything as it was.
   std::unique_ptr<FrameSocket> reopen();
-  MemoryRegions& memory() { return memory_; }
+  roce::MemoryRegions& memory() { return memory_; }
   /// A random number that no queue pair here has or has been promised.
   std::uint32_t reserve_queue_pair_number();
   /// `options.path_mtu` is the endpoint's. The reference stays valid.
-  QueuePair& connect(QueuePairOptions options, Ipv4Address peer, const MacAddress& peer_mac);
+  roce::QueuePair& connect(roce::QueuePairOptions options, roce::Ipv4Address peer,
+                           const roce::MacAddress& peer_mac);
   /// Ends a queue pair. What still comes for it is dropped in silence, until its number is released.
   void disconnect(std::uint32_t number);
   /// Likewise what comes for a queue pair that will be.
@@ -69,28 +72,27 @@ class Endpoint {
   Time deadline() const { return deadline_; }
   void expire(Time now);
 
-  const EndpointStats& stats() const { return stats_; }
+  const RdmaEndpointStats& stats() const { return stats_; }
 
  private:
   struct Connection {
-    Path path;
-    std::unique_ptr<QueuePair> queue_pair;
+    roce::Path path;
+    std::unique_ptr<roce::QueuePair> queue_pair;
   };
 
   void on_frame(Bytes frame, Time now);
   bool fill_slots(Connection& connection, Time now);
   bool flush(Time now);
 
-  const EndpointOptions options_;
+  const RdmaEndpointOptions options_;
   std::unique_ptr<FrameSocket> socket_;
-  MemoryRegions memory_;
-  std::map<std::uint32_t, Connection>
-      connections_;  // by own queue pair number; reserved ones have no queue pair yet
+  roce::MemoryRegions memory_;
+  std::map<std::uint32_t, Connection> connections_;  // by own number; reserved ones have no queue pair yet
   std::uint16_t next_ip_id_ = 0;
   bool blocked_ = false;
   Time retry_at_ = kNever;  // the interface's queue was full
   Time deadline_ = kNever;
-  EndpointStats stats_;
+  RdmaEndpointStats stats_;
 };
 
-}  // namespace railweave::roce
+}  // namespace railweave
