@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <time.h>
 
 #include <map>
 #include <string>
@@ -340,6 +341,12 @@ void bind_endpoint(nb::module_& m) {
       .def("stats", &PyEndpoint::stats);
 }
 
+Time cpu_time() {
+  timespec at;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+  return at.tv_sec * kSecond + at.tv_nsec;
+}
+
 void bind_measure(nb::module_& m) {
   m.def(
       "measure_endpoint",
@@ -347,7 +354,8 @@ void bind_measure(nb::module_& m) {
          std::uint64_t count, int rounds) {
         if (dtype != "float32" && dtype != "int32") throw nb::value_error("dtype must be float32 or int32");
         const DType type = dtype == "int32" ? DType::kInt32 : DType::kFloat32;
-        const ina::EndpointCost cost = ina::measure_endpoint(type, op_of(op), lanes, slots, count, rounds);
+        const ina::EndpointCost cost =
+            ina::measure_endpoint(type, op_of(op), lanes, slots, count, rounds, cpu_time);
         nb::dict all;
         all["chunks"] = cost.chunks;
         all["transmit_ns"] = cost.transmit;
