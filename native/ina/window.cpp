@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace railweave::ina {
 namespace {
@@ -25,8 +24,10 @@ Window::Window(const WindowOptions& options)
 Duration Window::rto() const {
   // On a shared link another group may put as much into the queue at any time.
   const Duration others = options_.packet_time > 0 ? options_.queue_target : 0;
-  const Duration estimate = smoothed_ == 0 ? options_.initial_rto
-                                           : smoothed_ + std::max(4 * variation_, kClockGranularity + others);
+  const Duration estimate =
+      round_trip_.measured()
+          ? round_trip_.smoothed() + std::max(4 * round_trip_.variation(), kClockGranularity + others)
+          : options_.initial_rto;
   const Duration rto = std::clamp(estimate, options_.min_rto, options_.max_rto);
   return std::min(rto << backed_off_, options_.max_rto);
 }
@@ -35,20 +36,10 @@ void Window::back_off() {
   if (rto() < options_.max_rto) ++backed_off_;
 }
 
-void Window::smooth(Duration rtt) {
-  if (smoothed_ == 0) {
-    smoothed_ = std::max<Duration>(rtt, 1);
-    variation_ = rtt / 2;
-    return;
-  }
-  variation_ += (std::abs(smoothed_ - rtt) - variation_) / 4;
-  smoothed_ = std::max<Duration>(smoothed_ + (rtt - smoothed_) / 8, 1);
-}
-
 void Window::path_sample(Duration rtt) { base_ = std::min(base_, rtt); }
 
 void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next) {
-  if (smoothed_ == 0) smooth(rtt);
+  if (!round_trip_.measured()) round_trip_.sample(rtt);
   base_ = std::min(base_, rtt);
   round_least_ = std::min(round_least_, rtt);
   if (sent < round_end_) return;
@@ -69,7 +60,7 @@ std::uint32_t Window::wanted() const {
 }
 
 void Window::end_round() {
-  smooth(round_least_);
+  round_trip_.sample(round_least_);
   const std::uint32_t next = wanted();
   // One that was not full has not shown how a larger one would do.
   if (limited_ || next < size_) size_ = std::clamp(next, options_.least, options_.most);

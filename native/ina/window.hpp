@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/round_trip.hpp"
 #include "core/time.hpp"
 
 namespace railweave::ina {
@@ -37,7 +38,7 @@ class Window {
 
   std::uint32_t size() const { return size_; }
   Duration rto() const;
-  Duration smoothed_rtt() const { return smoothed_; }
+  Duration smoothed_rtt() const { return round_trip_.smoothed(); }
   Duration least_rtt() const { return base_; }
 
   /// There was a chunk to send, but the window was full.
@@ -51,7 +52,6 @@ class Window {
   void progress() { backed_off_ = 0; }
 
  private:
-  void smooth(Duration rtt);
   void end_round();
   std::uint32_t wanted() const;
 
@@ -59,8 +59,7 @@ class Window {
   std::uint32_t size_;
   bool limited_ = false;
   int backed_off_ = 0;
-  Duration smoothed_ = 0;
-  Duration variation_ = 0;
+  RoundTrip round_trip_;
   Duration base_ = kNever;
   Duration round_least_ = kNever;
   std::uint64_t round_end_ = 0;

@@ -3,6 +3,7 @@
 // network.
 #pragma once
 
+#include "core/round_trip.hpp"
 #include "core/time.hpp"
 #include "roce/psn.hpp"
 #include "roce/work.hpp"
@@ -34,8 +35,7 @@ class RetransmissionTimer {
   const QueuePairOptions& options_;
   Time deadline_ = kNever;
   int doublings_ = 0;
-  bool measured_ = false;
-  Duration smoothed_ = 0, variation_ = 0;
+  RoundTrip round_trip_;
   bool probing_ = false;
   Sequence probe_ = 0;
   Time probe_sent_ = 0;
