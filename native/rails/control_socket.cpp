@@ -19,7 +19,6 @@ namespace {
 constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not hold the loop
 constexpr int kMostErrors = 64;
-constexpr std::size_t kUdpSize = 8;
 constexpr std::size_t kFragmentBytes = 1480;  // of an IPv4 fragment's payload on Ethernet
 
 sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {

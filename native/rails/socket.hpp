@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/headers.hpp"
 #include "core/rail_stats.hpp"
 
 namespace railweave {
@@ -68,7 +69,7 @@ void reset_on_close(const Socket& socket);
 void tune(const Socket& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.
 bool closed_by_peer(int error);
-inline constexpr std::uint64_t kUdpHeaders = 14 + 20 + 8;  // around a datagram: Ethernet, IPv4, UDP
+inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpv4Size + kUdpSize;  // around a datagram
 /// Around a segment's payload: Ethernet, IPv4, TCP, TCP timestamps.
 inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
