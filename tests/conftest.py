@@ -7,6 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 TIERS = ("unit", "protocol", "dataplane", "system")
 ONE_AT_A_TIME = ("dataplane", "system")  # they load the links and switches of this machine
