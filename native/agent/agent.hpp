@@ -148,7 +148,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::optional<CallDescription> pending_call(ChannelId channel, std::uint32_t op_index) const override;
 
   // RecoveryOwner
-  void freeze() override;
+  void prepare() override;
   recovery::Position position() const override;
   void commit(const recovery::Commit& commit) override;
   void start_repairs() override;
@@ -202,7 +202,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
   std::size_t most_kept_ = 0;
   std::optional<PlanPoint> planned_from_;
-  bool frozen_ = false;
+  bool preparing_ = false;
   std::vector<Change> changes_;
   std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
   std::vector<RailState> states_;

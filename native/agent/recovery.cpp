@@ -64,7 +64,7 @@ void Agent::report_early_failures(Time now) {
 
 Outcome Agent::plan_point(PlanPoint& point, Time latest) {
   std::unique_lock lock(mutex_);
-  const auto reached = [this] { return failure_.has_value() || (!frozen_ && has_room()); };
+  const auto reached = [this] { return failure_.has_value() || (!preparing_ && has_room()); };
   const Outcome outcome = shared_loop_.wait(lock, reached, latest);
   point = next_point();
   if (outcome == Outcome::kDone) planned_from_ = point;
@@ -114,7 +114,7 @@ std::vector<RailState> Agent::rail_states() {
     for (std::size_t rail = 0; rail < states.size(); ++rail) {
       RailState& state = states[rail];
       if (state.state != recovery::State::kUp) state.down += now - state.since;
-      if (state.state == recovery::State::kUp && recovery_) state.reason = recovery_->doubt(rail, now);
+      if (state.state == recovery::State::kUp && recovery_) state.reason = recovery_->suspicion(rail, now);
     }
   });
   return states;
@@ -122,9 +122,9 @@ std::vector<RailState> Agent::rail_states() {
 
 // ---------------------------------------------------------------- reported by the driver
 
-void Agent::freeze() {
+void Agent::prepare() {
   const std::lock_guard lock(mutex_);
-  frozen_ = true;
+  preparing_ = true;
 }
 
 recovery::Position Agent::position() const {
@@ -135,7 +135,7 @@ recovery::Position Agent::position() const {
 void Agent::commit(const recovery::Commit& commit) {
   const std::lock_guard lock(mutex_);
   calls_.apply(commit);
-  frozen_ = false;
+  preparing_ = false;
   Change change{.from_op = commit.boundary, .alive = {}, .reasons = {}};
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     const bool alive = recovery::has(commit.alive, rail);
@@ -190,7 +190,7 @@ void Agent::restarting(const recovery::Restart& restart) {
 
 std::optional<Calls::Laggard> Agent::laggard(std::size_t rail) const {
   const std::lock_guard lock(mutex_);
-  if (frozen_) return std::nullopt;
+  if (preparing_) return std::nullopt;
   return calls_.laggard(rail);
 }
 
@@ -201,7 +201,7 @@ std::uint32_t Agent::submitted() const {
 
 std::optional<Calls::Front> Agent::front(ChannelId channel) const {
   const std::lock_guard lock(mutex_);
-  if (frozen_) return std::nullopt;
+  if (preparing_) return std::nullopt;
   return calls_.front(channel);
 }
 

@@ -62,12 +62,12 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
 void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
                             const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout,
                             Time now) {
-  machine_.emplace(recovery::Options{.rank = rank_,
-                                     .world_size = world_size_,
-                                     .rails = rails.size(),
-                                     .token = token,
-                                     .peer_timeout = peer_timeout},
-                   now);
+  recovery_.emplace(recovery::Options{.rank = rank_,
+                                      .world_size = world_size_,
+                                      .rails = rails.size(),
+                                      .token = token,
+                                      .peer_timeout = peer_timeout},
+                    now);
   CarrierWatch::Owner& owner = *this;
   carrier_.emplace(loop_, owner);
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
@@ -84,16 +84,16 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
   links_changed(now);
 }
 
-// ---------------------------------------------------------------- what is told
+// ---------------------------------------------------------------- what the agent reports
 
 void RecoveryDriver::received(std::size_t rail, int rank, Bytes datagram, Time now) {
-  machine_->receive(rail, rank, datagram, now);
-  told_ = true;
+  recovery_->receive(rail, rank, datagram, now);
+  changed_ = true;
 }
 
 void RecoveryDriver::unreachable(std::size_t rail, int rank, Time now) {
-  machine_->unreachable(rail, rank, now);
-  told_ = true;
+  recovery_->unreachable(rail, rank, now);
+  changed_ = true;
 }
 
 void RecoveryDriver::links_changed(Time now) {
@@ -107,7 +107,7 @@ void RecoveryDriver::links_changed(Time now) {
       seen = error.what();
     }
     if (replaced && main.state != MainState::kHalted)
-      machine_->suspect(rail, "interface " + main.interface + " has been replaced", now);
+      recovery_->suspect(rail, "interface " + main.interface + " has been replaced", now);
     if (seen == std::exchange(main.carrier, seen)) continue;
     tell_obstacle(rail, now);
   }
@@ -120,8 +120,8 @@ void RecoveryDriver::set_obstacle(std::size_t rail, const std::string& reason, T
 
 void RecoveryDriver::tell_obstacle(std::size_t rail, Time now) {
   const Main& main = mains_[rail];
-  machine_->set_obstacle(rail, main.carrier.empty() ? main.obstacle : main.carrier, now);
-  told_ = true;
+  recovery_->set_obstacle(rail, main.carrier.empty() ? main.obstacle : main.carrier, now);
+  changed_ = true;
 }
 
 bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
@@ -130,34 +130,34 @@ bool RecoveryDriver::trial_done(std::size_t rail, std::uint64_t id, Time now) {
   if (main.state != MainState::kTrial) return true;
   end_trial(main);
   main.state = MainState::kReady;
-  machine_->restarted(rail, main.incarnation, trials_[rail].passed(), now);
-  told_ = true;
+  recovery_->restarted(rail, main.incarnation, trials_[rail].passed(), now);
+  changed_ = true;
   return true;
 }
 
 void RecoveryDriver::rail_failed(ChannelId channel, const Failure& failure, Time now) {
   if (channel.repair) {
     repairs_[channel.rail].broken = {.reason = failure.message,
-                                     .doubt_until = failure.by_peer ? now + timing::kPrepareDelay : now};
+                                     .suspect_at = failure.by_peer ? now + timing::kPrepareDelay : now};
     return;
   }
   const Main& main = mains_[channel.rail];
   if (main.state == MainState::kTrial) {
-    machine_->restarted(channel.rail, main.incarnation, false, now);
+    recovery_->restarted(channel.rail, main.incarnation, false, now);
   } else if (main.state != MainState::kHalted) {
-    machine_->suspect(channel.rail, failure.message, now);
+    recovery_->suspect(channel.rail, failure.message, now);
   }
-  told_ = true;
+  changed_ = true;
 }
 
-// A peer that closes a repair channel has most likely frozen for a decision of which this rank is about to
+// A peer that closes a repair channel has most likely prepared for a decision of which this rank is about to
 // hear.
 void RecoveryDriver::suspect_broken_repairs(Time now) {
   if (!repairs_open_) return;
   for (std::size_t rail = 0; rail < repairs_.size(); ++rail) {
     Broken& broken = repairs_[rail].broken;
-    if (now < broken.doubt_until) continue;
-    machine_->suspect(rail, broken.reason, now);
+    if (now < broken.suspect_at) continue;
+    recovery_->suspect(rail, broken.reason, now);
     broken = {};
   }
 }
@@ -166,8 +166,8 @@ void RecoveryDriver::suspect_broken_repairs(Time now) {
 void RecoveryDriver::stalled(std::size_t rail, const Stall& stall, Time now) {
   if ((stall.first_switch_ok && stall.root_ok) || mains_[rail].state != MainState::kInUse) return;
   const std::string silent = stall.first_switch_ok ? "the root of its tree" : "its first switch";
-  machine_->suspect(rail, silent + " does not answer", now);
-  told_ = true;
+  recovery_->suspect(rail, silent + " does not answer", now);
+  changed_ = true;
 }
 
 void RecoveryDriver::suspect_laggards(Time now) {
@@ -175,12 +175,12 @@ void RecoveryDriver::suspect_laggards(Time now) {
     if (mains_[rail].state != MainState::kInUse) continue;
     const auto laggard = owner_.laggard(rail);
     if (!laggard) continue;
-    const Duration waited = machine_->all_ran_until(now) - std::max(laggard->since, awake_since_);
-    if (waited <= patience(*laggard) + machine_->leeway(now)) continue;
-    machine_->suspect(rail,
-                      "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
-                          " for it alone, the others took " + milliseconds(laggard->others),
-                      now);
+    const Duration waited = recovery_->all_ran_until(now) - std::max(laggard->since, awake_since_);
+    if (waited <= patience(*laggard) + recovery_->leeway(now)) continue;
+    recovery_->suspect(rail,
+                       "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
+                           " for it alone, the others took " + milliseconds(laggard->others),
+                       now);
   }
 }
 
@@ -194,11 +194,11 @@ void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing
     standing = {.id = front ? front->id : 0, .progress = progress, .since = now};
     return;
   }
-  const Time until = machine_->all_ran_until(now);
+  const Time until = recovery_->all_ran_until(now);
   if (until - std::max(standing.since, awake_since_) <=
-      timing::kStuck + machine_->leeway(now) + front->expected)
+      timing::kStuck + recovery_->leeway(now) + front->expected)
     return;
-  machine_->suspect(
+  recovery_->suspect(
       channel.rail,
       "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +
           (channel.repair ? "its repair channel" : "it") + " for " + milliseconds(now - standing.since),
@@ -208,8 +208,8 @@ void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing
 
 void RecoveryDriver::leave(Time now) {
   if (ended_) return;
-  machine_->leave(now);
-  told_ = true;
+  recovery_->leave(now);
+  changed_ = true;
 }
 
 void RecoveryDriver::end() {
@@ -219,17 +219,17 @@ void RecoveryDriver::end() {
 
 // ---------------------------------------------------------------- what is done
 
-Time RecoveryDriver::deadline() const { return ended_ ? kNever : machine_->deadline(); }
+Time RecoveryDriver::deadline() const { return ended_ ? kNever : recovery_->deadline(); }
 
 void RecoveryDriver::expire(Time now) {
   // What lies unread is no silence: a loop that was held up finds its sockets full.
   for (const auto& socket : sockets_) socket->drain(now);
   if (now - last_turn_ > timing::kStandstill) awake_since_ = now;
   last_turn_ = now;
-  machine_->submitted(owner_.submitted(), now);
-  machine_->completed(completed_, now);
-  machine_->expire(now);
-  if (!machine_->all_awake(now)) awake_since_ = now;
+  recovery_->submitted(owner_.submitted());
+  recovery_->completed(completed_);
+  recovery_->expire(now);
+  if (!recovery_->all_awake(now)) awake_since_ = now;
   suspect_laggards(now);
   suspect_broken_repairs(now);
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
@@ -238,16 +238,16 @@ void RecoveryDriver::expire(Time now) {
     Repair& repair = repairs_[rail];
     if (repairs_open_) suspect_stuck({.rail = rail, .repair = true}, *repair.rail, repair.standing, now);
   }
-  told_ = true;
+  changed_ = true;
 }
 
 void RecoveryDriver::pump(Time now) {
-  if (!std::exchange(told_, false)) return;
+  if (!std::exchange(changed_, false)) return;
   for (bool idle = false; !idle && !ended_;) {
     idle = true;
     while (next_event(now)) idle = false;
     while (!ended_) {
-      const auto outgoing = machine_->transmit(now);
+      const auto outgoing = recovery_->transmit(now);
       if (!outgoing) break;
       const std::size_t size = sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
       Main& main = mains_[outgoing->rail];
@@ -260,19 +260,19 @@ void RecoveryDriver::pump(Time now) {
 
 bool RecoveryDriver::next_event(Time now) {
   if (ended_) return false;
-  const auto event = machine_->poll();
+  const auto event = recovery_->poll();
   if (!event) return false;
   std::visit([&](const auto& what) { apply(what, now); }, *event);
   return true;
 }
 
-void RecoveryDriver::apply(const recovery::Freeze& freeze, Time now) {
-  owner_.freeze();
+void RecoveryDriver::apply(const recovery::Prepare& prepare, Time now) {
+  owner_.prepare();
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
-    if (!recovery::has(freeze.alive, rail)) halt_main(rail, now);
+    if (!recovery::has(prepare.alive, rail)) halt_main(rail, now);
   }
   halt_repairs(now);
-  machine_->frozen(freeze, owner_.position(), now);
+  recovery_->prepared(prepare, owner_.position(), now);
 }
 
 void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
@@ -289,7 +289,7 @@ void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
     try {
       repairs_[rail].rail->restart({.incarnation = commit.epoch, .bases = {}}, now);
     } catch (const std::system_error& error) {
-      machine_->suspect(rail, error.what(), now);
+      recovery_->suspect(rail, error.what(), now);
     }
   }
   repairs_open_ = true;
@@ -308,11 +308,11 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
     main.rail->start(trials_[restart.rail].slice(), now);
   } catch (const std::exception&) {  // what is wrong here is not worth more than another attempt later
     halt_main(restart.rail, now);
-    machine_->restarted(restart.rail, restart.incarnation, false, now);
+    recovery_->restarted(restart.rail, restart.incarnation, false, now);
   }
 }
 
-void RecoveryDriver::apply(const recovery::Abandon& abandon, Time now) { halt_main(abandon.rail, now); }
+void RecoveryDriver::apply(const recovery::Halt& abandon, Time now) { halt_main(abandon.rail, now); }
 
 void RecoveryDriver::apply(const recovery::PeerLost& lost, Time) { owner_.peer_lost(lost.rank, lost.reason); }
 
@@ -323,14 +323,14 @@ void RecoveryDriver::apply(const recovery::AllCompleted& completed, Time) {
 void RecoveryDriver::apply(const recovery::AllSubmitted& submitted, Time) { all_submitted_ = submitted.op; }
 
 void RecoveryDriver::apply(const recovery::RailChanged& change, Time now) {
-  owner_.rail_changed(change, machine_->epoch(), now);
+  owner_.rail_changed(change, recovery_->epoch(), now);
 }
 
 void RecoveryDriver::halt_main(std::size_t rail, Time now) {
   Main& main = mains_[rail];
   if (std::exchange(main.state, MainState::kHalted) != MainState::kHalted) main.rail->halt(now);
   end_trial(main);
-  machine_->halted(rail, main.rail->next_chunks(), now);
+  recovery_->halted(rail, main.rail->next_chunks(), now);
 }
 
 void RecoveryDriver::end_trial(Main& main) {

@@ -27,7 +27,7 @@ namespace railweave {
 class RecoveryOwner {
  public:
   virtual ~RecoveryOwner() = default;
-  virtual void freeze() = 0;  // submit nothing until `commit`
+  virtual void prepare() = 0;  // submit nothing until `commit`
   virtual recovery::Position position() const = 0;
   virtual void commit(const recovery::Commit& commit) = 0;
   virtual void start_repairs() = 0;  // repair channels are open
@@ -56,10 +56,10 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   /// `rails` stay the agent's. `members`: by rail and rank.
   void enable(std::vector<Rail*> rails, std::uint64_t token,
               const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout, Time now);
-  bool enabled() const { return machine_.has_value(); }
+  bool enabled() const { return recovery_.has_value(); }
   /// What is wrong with a rail, as far as this rank knows.
-  std::string doubt(std::size_t rail, Time now) const {
-    return enabled() ? machine_->doubt(rail, now) : std::string();
+  std::string suspicion(std::size_t rail, Time now) const {
+    return enabled() ? recovery_->suspicion(rail, now) : std::string();
   }
 
   /// Whether the rail's main channel takes slices.
@@ -70,8 +70,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   /// Whether repair channels take slices.
   bool repairs_open() const { return repairs_open_; }
 
-  // What the agent tells. Nothing of it acts at once: `pump` does.
-  void completed(std::uint32_t op_index) { completed_ = op_index; }  // told to others with the next beat
+  // What the agent reports. Nothing of it acts at once: `pump` does.
+  void completed(std::uint32_t op_index) { completed_ = op_index; }  // goes out with the next heartbeat
   /// True if it was no call's slice but a trial's.
   bool trial_done(std::size_t rail, std::uint64_t id, Time now);
   void rail_failed(ChannelId channel, const Failure& failure, Time now);
@@ -100,7 +100,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     std::string interface;
     MainState state = MainState::kInUse;
     std::uint32_t incarnation = 0;
-    std::string obstacle{};  // told by the owner
+    std::string obstacle{};  // as the owner said
     std::string carrier{};   // seen here
     Standing standing{};
     std::optional<RailStats> trial_from{};  // counts when the trial that runs began
@@ -110,7 +110,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   };
   struct Broken {
     std::string reason{};
-    Time doubt_until = kNever;  // then the rail is suspected
+    Time suspect_at = kNever;  // then the rail is suspected
   };
   struct Repair {
     TcpTransport* transport;
@@ -125,10 +125,10 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void links_changed(Time now) override;
 
   bool next_event(Time now);
-  void apply(const recovery::Freeze& freeze, Time now);
+  void apply(const recovery::Prepare& prepare, Time now);
   void apply(const recovery::Commit& commit, Time now);
   void apply(const recovery::Restart& restart, Time now);
-  void apply(const recovery::Abandon& abandon, Time now);
+  void apply(const recovery::Halt& abandon, Time now);
   void apply(const recovery::PeerLost& lost, Time now);
   void apply(const recovery::AllCompleted& completed, Time now);
   void apply(const recovery::AllSubmitted& submitted, Time now);
@@ -153,14 +153,14 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   std::vector<Main> mains_;
   std::vector<Trial> trials_;
   std::optional<CarrierWatch> carrier_;
-  std::optional<recovery::Recovery> machine_;
+  std::optional<recovery::Recovery> recovery_;
   recovery::RailSet alive_ = 0;      // as of the last decision
   std::uint32_t last_boundary_ = 0;  // likewise
   bool repairing_ = false;           // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
   std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
-  bool told_ = false;                // something that the machine has not been asked about since
+  bool changed_ = false;             // something that the machine has not been asked about since
   bool ended_ = false;
   Time last_turn_ = 0;
   Time awake_since_ = 0;  // no rank's process has stood still since

@@ -47,7 +47,7 @@ void bind_enums(nb::module_& m) {
       .value("FAILED", ChannelState::kFailed);
   nb::enum_<ChannelInput>(m, "ChannelInput")
       .value("EXCLUDE", ChannelInput::kExclude)
-      .value("ABANDON", ChannelInput::kAbandon)
+      .value("HALT", ChannelInput::kHalt)
       .value("HALTED", ChannelInput::kHalted)
       .value("RESTART", ChannelInput::kRestart)
       .value("PASSED", ChannelInput::kPassed)
@@ -55,11 +55,11 @@ void bind_enums(nb::module_& m) {
       .value("ADMIT", ChannelInput::kAdmit);
   nb::enum_<Round>(m, "Round")
       .value("NONE", Round::kNone)
-      .value("FREEZING", Round::kFreezing)
-      .value("FROZEN", Round::kFrozen);
+      .value("PREPARING", Round::kPreparing)
+      .value("PREPARED", Round::kPrepared);
   nb::enum_<RoundInput>(m, "RoundInput")
-      .value("PROPOSE", RoundInput::kPropose)
-      .value("STATUS", RoundInput::kStatus)
+      .value("PREPARE", RoundInput::kPrepare)
+      .value("PREPARED", RoundInput::kPrepared)
       .value("COMMIT", RoundInput::kCommit);
   nb::enum_<Phase>(m, "Phase")
       .value("UP", Phase::kUp)
@@ -91,7 +91,7 @@ void bind_options(nb::module_& m) {
                                .peer_timeout = peer_timeout};
           },
           nb::kw_only(), "rank"_a, "world_size"_a, "rails"_a, "token"_a = 0, "peer_timeout"_a = 5 * kSecond)
-      .def_rw("beat", &Options::beat)
+      .def_rw("heartbeat", &Options::heartbeat)
       .def_rw("least_silence", &Options::least_silence)
       .def_rw("most_silence", &Options::most_silence)
       .def_rw("most_leeway", &Options::most_leeway)
@@ -121,10 +121,10 @@ void bind_events(nb::module_& m) {
       .def_rw("rank", &Reach::rank)
       .def_rw("least", &Reach::least)
       .def(nb::self == nb::self);
-  nb::class_<Freeze>(m, "Freeze")
-      .def_ro("epoch", &Freeze::epoch)
-      .def_ro("attempt", &Freeze::attempt)
-      .def_ro("alive", &Freeze::alive);
+  nb::class_<Prepare>(m, "Prepare")
+      .def_ro("epoch", &Prepare::epoch)
+      .def_ro("attempt", &Prepare::attempt)
+      .def_ro("alive", &Prepare::alive);
   nb::class_<Commit>(m, "Commit")
       .def(nb::init<>())
       .def_rw("epoch", &Commit::epoch)
@@ -137,9 +137,7 @@ void bind_events(nb::module_& m) {
       .def_ro("rail", &Restart::rail)
       .def_ro("incarnation", &Restart::incarnation)
       .def_ro("bases", &Restart::bases);
-  nb::class_<Abandon>(m, "Abandon")
-      .def_ro("rail", &Abandon::rail)
-      .def_ro("incarnation", &Abandon::incarnation);
+  nb::class_<Halt>(m, "Halt").def_ro("rail", &Halt::rail).def_ro("incarnation", &Halt::incarnation);
   nb::class_<PeerLost>(m, "PeerLost").def_ro("rank", &PeerLost::rank).def_ro("reason", &PeerLost::reason);
   nb::class_<AllCompleted>(m, "AllCompleted").def_ro("op", &AllCompleted::op);
   nb::class_<AllSubmitted>(m, "AllSubmitted").def_ro("op", &AllSubmitted::op);
@@ -150,48 +148,48 @@ void bind_events(nb::module_& m) {
 }
 
 void bind_states(nb::module_& m) {
-  nb::class_<ChannelReport>(m, "ChannelReport")
+  nb::class_<ChannelStatus>(m, "ChannelStatus")
       .def(nb::init<>())
-      .def_rw("state", &ChannelReport::state)
-      .def_rw("incarnation", &ChannelReport::incarnation)
-      .def_rw("unfit", &ChannelReport::unfit)
-      .def_rw("broken", &ChannelReport::broken)
-      .def_rw("reason", &ChannelReport::reason)
-      .def_rw("marks", &ChannelReport::marks);
-  nb::class_<Status>(m, "Status")
+      .def_rw("state", &ChannelStatus::state)
+      .def_rw("incarnation", &ChannelStatus::incarnation)
+      .def_rw("unfit", &ChannelStatus::unfit)
+      .def_rw("broken", &ChannelStatus::broken)
+      .def_rw("reason", &ChannelStatus::reason)
+      .def_rw("next_chunks", &ChannelStatus::next_chunks);
+  nb::class_<Prepared>(m, "Prepared")
       .def(
           "__init__",
-          [](Status* self, std::uint32_t attempt, Position position) {
-            new (self) Status{.attempt = attempt, .position = std::move(position)};
+          [](Prepared* self, std::uint32_t attempt, Position position) {
+            new (self) Prepared{.attempt = attempt, .position = std::move(position)};
           },
           "attempt"_a, "position"_a)
-      .def_rw("attempt", &Status::attempt)
-      .def_rw("position", &Status::position);
-  nb::class_<Report>(m, "Report")
+      .def_rw("attempt", &Prepared::attempt)
+      .def_rw("position", &Prepared::position);
+  nb::class_<Status>(m, "Status")
       .def(nb::init<>())
-      .def_rw("epoch", &Report::epoch)
-      .def_rw("channels", &Report::channels)
-      .def_rw("status", &Report::status, nb::arg().none());
-  nb::class_<ChannelOrder>(m, "ChannelOrder")
+      .def_rw("epoch", &Status::epoch)
+      .def_rw("channels", &Status::channels)
+      .def_rw("prepared", &Status::prepared, nb::arg().none());
+  nb::class_<ChannelDecision>(m, "ChannelDecision")
       .def(nb::init<>())
-      .def_rw("incarnation", &ChannelOrder::incarnation)
-      .def_rw("active", &ChannelOrder::active)
-      .def_rw("reason", &ChannelOrder::reason)
-      .def_rw("bases", &ChannelOrder::bases);
-  nb::class_<Proposal>(m, "Proposal")
+      .def_rw("incarnation", &ChannelDecision::incarnation)
+      .def_rw("active", &ChannelDecision::active)
+      .def_rw("reason", &ChannelDecision::reason)
+      .def_rw("bases", &ChannelDecision::bases);
+  nb::class_<PrepareRequest>(m, "PrepareRequest")
       .def(
           "__init__",
-          [](Proposal* self, std::uint32_t attempt, RailSet alive) {
-            new (self) Proposal{.attempt = attempt, .alive = alive};
+          [](PrepareRequest* self, std::uint32_t attempt, RailSet alive) {
+            new (self) PrepareRequest{.attempt = attempt, .alive = alive};
           },
           "attempt"_a, "alive"_a)
-      .def_rw("attempt", &Proposal::attempt)
-      .def_rw("alive", &Proposal::alive);
-  nb::class_<Order>(m, "Order")
+      .def_rw("attempt", &PrepareRequest::attempt)
+      .def_rw("alive", &PrepareRequest::alive);
+  nb::class_<Decision>(m, "Decision")
       .def(nb::init<>())
-      .def_rw("committed", &Order::committed)
-      .def_rw("channels", &Order::channels)
-      .def_rw("proposal", &Order::proposal, nb::arg().none());
+      .def_rw("committed", &Decision::committed)
+      .def_rw("channels", &Decision::channels)
+      .def_rw("prepare", &Decision::prepare, nb::arg().none());
 }
 
 void bind_datagrams(nb::module_& m) {
@@ -205,11 +203,11 @@ void bind_datagrams(nb::module_& m) {
       .def_rw("completed", &Standing::completed)
       .def_rw("submitted", &Standing::submitted)
       .def_rw("tick", &Standing::tick);
-  nb::class_<Beat>(m, "Beat")
+  nb::class_<Heartbeat>(m, "Heartbeat")
       .def(nb::init<>())
-      .def_rw("tick", &Beat::tick)
-      .def_rw("first", &Beat::first)
-      .def_rw("standings", &Beat::standings);
+      .def_rw("tick", &Heartbeat::tick)
+      .def_rw("first", &Heartbeat::first)
+      .def_rw("standings", &Heartbeat::standings);
   nb::class_<Stamp>(m, "Stamp")
       .def(nb::init<>())
       .def_rw("serial", &Stamp::serial)
@@ -219,11 +217,11 @@ void bind_datagrams(nb::module_& m) {
       .def(nb::init<>())
       .def_rw("stamp", &Stamped::stamp)
       .def_rw("state", &Stamped::state);
-  nb::class_<Farewell>(m, "Farewell")
+  nb::class_<Goodbye>(m, "Goodbye")
       .def(nb::init<>())
-      .def_rw("rank", &Farewell::rank)
-      .def_rw("dead", &Farewell::dead)
-      .def_rw("reason", &Farewell::reason);
+      .def_rw("rank", &Goodbye::rank)
+      .def_rw("dead", &Goodbye::dead)
+      .def_rw("reason", &Goodbye::reason);
   nb::class_<Datagram>(m, "Datagram")
       .def(nb::init<>())
       .def_rw("sender", &Datagram::sender)
@@ -271,21 +269,21 @@ void bind_parts(nb::module_& m) {
       .def("deadline", [](const Probation& rail) { return or_none(rail.deadline()); });
   nb::class_<Coordinator>(m, "Coordinator", "Rank 0's part in the agreement.")
       .def(nb::init<const Options&, Time>(), "options"_a, "now"_a)
-      .def("take", &Coordinator::take, "rank"_a, "report"_a, "now"_a)
+      .def("take", &Coordinator::take, "rank"_a, "status"_a, "now"_a)
       .def("expire", &Coordinator::expire, "now"_a)
       .def("deadline", [](const Coordinator& coordinator) { return or_none(coordinator.deadline()); })
-      .def("order", [](const Coordinator& coordinator) { return coordinator.order(); })
+      .def("decision", [](const Coordinator& coordinator) { return coordinator.decision(); })
       .def_prop_ro("settled", &Coordinator::settled);
   nb::class_<Member>(m, "Member", "A rank's part in the agreement.")
       .def(nb::init<const Options&>(), "options"_a)
       .def("set_silence", &Member::set_silence, "rail"_a, "reason"_a)
       .def("set_obstacle", &Member::set_obstacle, "rail"_a, "reason"_a)
       .def("suspect", &Member::suspect, "rail"_a, "reason"_a)
-      .def("frozen", &Member::frozen, "freeze"_a, "position"_a)
-      .def("halted", &Member::halted, "rail"_a, "marks"_a)
+      .def("prepared", &Member::prepared, "prepare"_a, "position"_a)
+      .def("halted", &Member::halted, "rail"_a, "next_chunks"_a)
       .def("restarted", &Member::restarted, "rail"_a, "incarnation"_a, "passed"_a)
-      .def("obey", nb::overload_cast<const Order&>(&Member::obey), "order"_a)
-      .def("report", &Member::report)
+      .def("follow", nb::overload_cast<const Decision&>(&Member::follow), "decision"_a)
+      .def("status", &Member::status)
       .def("poll", &Member::poll)
       .def_prop_ro("round", &Member::round);
 }
@@ -323,11 +321,11 @@ void bind_machine(nb::module_& m) {
       .def("unreachable", &Recovery::unreachable, "rail"_a, "rank"_a, "now"_a)
       .def("suspect", &Recovery::suspect, "rail"_a, "reason"_a, "now"_a)
       .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)
-      .def("completed", &Recovery::completed, "op"_a, "now"_a)
-      .def("submitted", &Recovery::submitted, "op"_a, "now"_a)
+      .def("completed", &Recovery::completed, "op"_a)
+      .def("submitted", &Recovery::submitted, "op"_a)
       .def("all_awake", &Recovery::all_awake, "now"_a)
-      .def("frozen", &Recovery::frozen, "freeze"_a, "position"_a, "now"_a)
-      .def("halted", &Recovery::halted, "rail"_a, "marks"_a, "now"_a)
+      .def("prepared", &Recovery::prepared, "prepare"_a, "position"_a, "now"_a)
+      .def("halted", &Recovery::halted, "rail"_a, "next_chunks"_a, "now"_a)
       .def("restarted", &Recovery::restarted, "rail"_a, "incarnation"_a, "passed"_a, "now"_a)
       .def("leave", &Recovery::leave, "now"_a)
       .def("deadline", [](const Recovery& self) { return or_none(self.deadline()); })

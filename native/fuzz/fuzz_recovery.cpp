@@ -50,25 +50,23 @@ struct Host {
       std::visit([this](auto& each) { take(each); }, *event);
     }
   }
-  void take(const Freeze& each) {
+  void take(const Prepare& each) {
     require(each.epoch == epoch + 1 && each.alive != 0);
-    require(!freeze || each.attempt > freeze->attempt);
-    freeze = each;
+    require(!prepare || each.attempt > prepare->attempt);
+    prepare = each;
   }
   void take(const Commit& each) {
-    require(freeze && each.epoch == epoch + 1 && each.alive == freeze->alive);
+    require(prepare && each.epoch == epoch + 1 && each.alive == prepare->alive);
     require(each.main.size() == kRails && each.repair.size() == kRails);
     epoch = each.epoch;
-    freeze.reset();
+    prepare.reset();
   }
   void take(const Restart& each) {
     require(each.rail < kRails && each.incarnation > incarnations[each.rail]);
-    require(each.bases.size() <= kMaxMarks);
+    require(each.bases.size() <= kMaxTrees);
     incarnations[each.rail] = each.incarnation;
   }
-  void take(const Abandon& each) {
-    require(each.rail < kRails && each.incarnation == incarnations[each.rail]);
-  }
+  void take(const Halt& each) { require(each.rail < kRails && each.incarnation == incarnations[each.rail]); }
   void take(const PeerLost& each) {
     require(each.rank >= 0 && each.rank < kRanks);
     lost = true;
@@ -80,7 +78,7 @@ struct Host {
   Recovery machine;
   std::uint32_t epoch = 0;
   std::array<std::uint32_t, kRails> incarnations{};
-  std::optional<Freeze> freeze;
+  std::optional<Prepare> prepare;
   std::uint32_t all_completed = 0;
   std::uint32_t all_submitted = 0;
   bool lost = false;
@@ -139,8 +137,8 @@ struct Play {
         host.machine.set_obstacle(rail, script.next() % 2 ? "obstacle" : "", now);
         break;
       case 2:
-        host.machine.completed(script.next(), now);
-        host.machine.submitted(script.next(), now);
+        host.machine.completed(script.next());
+        host.machine.submitted(script.next());
         break;
       case 3:
         host.machine.halted(rail, std::vector<std::uint64_t>(script.next() % 4, script.next()), now);
@@ -155,9 +153,9 @@ struct Play {
         if (script.next() == 0) host.machine.leave(now);
         break;
       default:
-        if (host.freeze)
-          host.machine.frozen(*host.freeze, {.submitted = script.next(), .main = {1, 2}, .repair = {0, 0}},
-                              now);
+        if (host.prepare)
+          host.machine.prepared(*host.prepare, {.submitted = script.next(), .main = {1, 2}, .repair = {0, 0}},
+                                now);
     }
     turn(rank);
   }

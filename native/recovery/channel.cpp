@@ -17,12 +17,12 @@ constexpr auto kRestarting = ChannelState::kRestarting;
 constexpr auto kPassed = ChannelState::kPassed;
 constexpr auto kFailed = ChannelState::kFailed;
 
-// A proposal may leave out any channel in any state. An incarnation may be abandoned before this rank has
+// A PREPARE may leave out any channel in any state. An incarnation may be halted before this rank has
 // heard of it, or after it has gone down with a round: then it is halted already. A result that comes after
-// the abandonment is nobody's, and a channel that is up is not restarted: rank 0 waits until all have halted
+// that halt concerns nothing, and a channel that is up is not restarted: rank 0 waits until all have halted
 // it.
 constexpr std::array<Row, kChannelStates> kTable = {{
-    //               kExclude  kAbandon  kHalted  kRestart     kPassed   kFailed   kAdmit
+    //               kExclude  kHalt  kHalted  kRestart     kPassed   kFailed   kAdmit
     /* up */ Row{{kHalting, kUp, kNo, kNo, kNo, kNo, kUp}},
     /* halting */ Row{{kHalting, kHalting, kHalted, kNo, kHalting, kHalting, kNo}},
     /* halted */ Row{{kHalted, kHalted, kHalted, kRestarting, kHalted, kHalted, kNo}},

@@ -10,10 +10,10 @@
 namespace railweave::recovery {
 
 enum class ChannelInput : std::uint8_t {
-  kExclude,  // a proposal goes on without the rail
-  kAbandon,  // the order to halt this incarnation
+  kExclude,  // a PREPARE goes on without the rail
+  kHalt,     // rank 0 has decided to halt this incarnation
   kHalted,   // the agent has halted it
-  kRestart,  // the order to start the next incarnation
+  kRestart,  // rank 0 has decided to start the next incarnation
   kPassed,   // the agent's trial was right
   kFailed,   // or not
   kAdmit,    // a commit with the rail alive

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's part in the agreement: from the newest report of every rank to the order that all get.
+// Rank 0's part in the agreement: from the newest status of every rank to the decision that all get.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 namespace railweave::recovery {
 
 /// A round begins when all ranks have applied the last decision and some rail should leave or join: the
-/// proposal goes out, all ranks freeze and say how far they are, and the decision follows. While it lasts
-/// further rails may be left out; then all are asked again. The last rail is never left out.
+/// PREPARE goes out, all ranks submit nothing more and say how far they are, and the COMMIT follows. While it
+/// lasts further rails may be left out; then all are asked again. The last rail is never left out.
 class Coordinator {
  public:
   Coordinator(const Options& options, Time now);
 
-  /// The newest report of a rank. False: it says what cannot be, and is left out.
-  bool take(int rank, const Report& report, Time now);
+  /// The newest status of a rank. False: it is impossible, and ignored.
+  bool take(int rank, const Status& status, Time now);
   void expire(Time now) { step(now); }
   Time deadline() const { return deadline_; }
-  const Order& order() const { return order_; }
+  const Decision& decision() const { return decision_; }
   /// Whether all ranks have applied the last decision and none is under way.
   bool settled() const;
   /// What a rank has against a rail, in words; empty if none has.
-  std::string complaint(std::size_t rail) const;
+  std::string objection(std::size_t rail) const;
 
  private:
   void step(Time now);
@@ -51,9 +51,9 @@ class Coordinator {
   Reach reach(std::vector<std::uint32_t> Position::* channels, std::size_t rail) const;
 
   const std::size_t count_;
-  std::vector<Report> reports_;  // by rank
+  std::vector<Status> statuses_;  // by rank
   std::vector<Probation> rails_;
-  Order order_{};
+  Decision decision_{};
   Time deadline_ = kNever;
 };
 

@@ -20,51 +20,51 @@ constexpr std::uint8_t kActive = 1;
 
 Kind kind_of(const Body& body) {
   if (const auto* stamped = std::get_if<Stamped>(&body))
-    return std::holds_alternative<Report>(stamped->state) ? Kind::kReport : Kind::kOrder;
-  return std::holds_alternative<Beat>(body) ? Kind::kBeat : Kind::kFarewell;
+    return std::holds_alternative<Status>(stamped->state) ? Kind::kReport : Kind::kOrder;
+  return std::holds_alternative<Heartbeat>(body) ? Kind::kBeat : Kind::kFarewell;
 }
 
 // --- writing ---
 
 void put(Writer& to, const std::vector<std::uint64_t>& numbers) {
-  const std::size_t count = std::min(numbers.size(), kMaxMarks);
+  const std::size_t count = std::min(numbers.size(), kMaxTrees);
   to.put(static_cast<std::uint8_t>(count));
   for (std::size_t i = 0; i < count; ++i) to.put(numbers[i]);
 }
 
-void put(Writer& to, const Beat& beat) {
-  to.put(beat.tick);
-  to.put(beat.first);
-  for (const Standing& rank : beat.standings) {
+void put(Writer& to, const Heartbeat& heartbeat) {
+  to.put(heartbeat.tick);
+  to.put(heartbeat.first);
+  for (const Standing& rank : heartbeat.standings) {
     to.put(rank.completed);
     to.put(rank.submitted);
     to.put(rank.tick);
   }
 }
 
-void put(Writer& to, const Farewell& farewell) {
-  to.put(farewell.rank);
-  to.put(static_cast<std::uint8_t>(farewell.dead));
-  to.text(farewell.reason, kMaxReason);
+void put(Writer& to, const Goodbye& goodbye) {
+  to.put(goodbye.rank);
+  to.put(static_cast<std::uint8_t>(goodbye.dead));
+  to.text(goodbye.reason, kMaxReason);
 }
 
-void put(Writer& to, const Report& report, std::size_t rails) {
-  to.put(report.epoch);
-  for (const ChannelReport& channel : report.channels) {
+void put(Writer& to, const Status& status, std::size_t rails) {
+  to.put(status.epoch);
+  for (const ChannelStatus& channel : status.channels) {
     to.put(static_cast<std::uint8_t>(channel.state));
     to.put(
         static_cast<std::uint8_t>((channel.unfit ? flag::kUnfit : 0) | (channel.broken ? flag::kBroken : 0)));
     to.put(channel.incarnation);
     to.text(channel.reason, kMaxReason);
-    put(to, channel.marks);
+    put(to, channel.next_chunks);
   }
-  to.put(static_cast<std::uint8_t>(report.status.has_value()));
-  if (!report.status) return;
-  to.put(report.status->attempt);
-  to.put(report.status->position.submitted);
+  to.put(static_cast<std::uint8_t>(status.prepared.has_value()));
+  if (!status.prepared) return;
+  to.put(status.prepared->attempt);
+  to.put(status.prepared->position.submitted);
   for (std::size_t rail = 0; rail < rails; ++rail) {
-    to.put(report.status->position.main[rail]);
-    to.put(report.status->position.repair[rail]);
+    to.put(status.prepared->position.main[rail]);
+    to.put(status.prepared->position.repair[rail]);
   }
 }
 
@@ -74,71 +74,71 @@ void put(Writer& to, const Reach& reach) {
   to.put(reach.least);
 }
 
-void put(Writer& to, const Order& order, std::size_t rails) {
-  to.put(order.committed.epoch);
-  to.put(static_cast<std::uint16_t>(order.committed.alive));
-  to.put(order.committed.boundary);
+void put(Writer& to, const Decision& decision, std::size_t rails) {
+  to.put(decision.committed.epoch);
+  to.put(static_cast<std::uint16_t>(decision.committed.alive));
+  to.put(decision.committed.boundary);
   for (std::size_t rail = 0; rail < rails; ++rail) {
-    put(to, order.committed.main[rail]);
-    put(to, order.committed.repair[rail]);
+    put(to, decision.committed.main[rail]);
+    put(to, decision.committed.repair[rail]);
   }
-  for (const ChannelOrder& channel : order.channels) {
+  for (const ChannelDecision& channel : decision.channels) {
     to.put(static_cast<std::uint8_t>(channel.active ? flag::kActive : 0));
     to.put(channel.incarnation);
     to.text(channel.reason, kMaxReason);
     put(to, channel.bases);
   }
-  to.put(static_cast<std::uint8_t>(order.proposal.has_value()));
-  if (!order.proposal) return;
-  to.put(order.proposal->attempt);
-  to.put(static_cast<std::uint16_t>(order.proposal->alive));
+  to.put(static_cast<std::uint8_t>(decision.prepare.has_value()));
+  if (!decision.prepare) return;
+  to.put(decision.prepare->attempt);
+  to.put(static_cast<std::uint16_t>(decision.prepare->alive));
 }
 
 // --- reading ---
 
 void get(Reader& from, std::vector<std::uint64_t>& numbers) {
-  numbers.resize(from.get<std::uint8_t>(kMaxMarks));
+  numbers.resize(from.get<std::uint8_t>(kMaxTrees));
   for (auto& number : numbers) number = from.get<std::uint64_t>();
 }
 
 RailSet get_rails(Reader& from, const Shape& shape) { return from.get<std::uint16_t>(all_of(shape.rails)); }
 
-Beat get_beat(Reader& from, const Shape& shape) {
-  Beat beat{.tick = from.get<std::uint32_t>(),
-            .first = from.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1))};
-  beat.standings.resize(std::min(kWindow, static_cast<std::size_t>(shape.world_size)));
-  for (Standing& rank : beat.standings) {
+Heartbeat get_beat(Reader& from, const Shape& shape) {
+  Heartbeat heartbeat{.tick = from.get<std::uint32_t>(),
+                      .first = from.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1))};
+  heartbeat.standings.resize(std::min(kWindow, static_cast<std::size_t>(shape.world_size)));
+  for (Standing& rank : heartbeat.standings) {
     rank.completed = from.get<std::uint32_t>();
     rank.submitted = from.get<std::uint32_t>();
     rank.tick = from.get<std::uint32_t>();
   }
-  return beat;
+  return heartbeat;
 }
 
-ChannelReport get_channel_report(Reader& from) {
-  ChannelReport channel{.state = static_cast<ChannelState>(from.get<std::uint8_t>(kChannelStates - 1))};
+ChannelStatus get_channel_report(Reader& from) {
+  ChannelStatus channel{.state = static_cast<ChannelState>(from.get<std::uint8_t>(kChannelStates - 1))};
   const auto flags = from.get<std::uint8_t>(flag::kUnfit | flag::kBroken);
   channel.unfit = (flags & flag::kUnfit) != 0;
   channel.broken = (flags & flag::kBroken) != 0;
   if (channel.broken && !channel.unfit) from.refuse();
   channel.incarnation = from.get<std::uint32_t>();
   channel.reason = from.text(kMaxReason);
-  get(from, channel.marks);
+  get(from, channel.next_chunks);
   return channel;
 }
 
-Report get_report(Reader& from, const Shape& shape) {
-  Report report{.epoch = from.get<std::uint32_t>()};
-  for (std::size_t rail = 0; rail < shape.rails; ++rail) report.channels.push_back(get_channel_report(from));
-  if (from.get<std::uint8_t>(1) == 0) return report;
-  Status status{.attempt = from.get<std::uint32_t>()};
-  status.position.submitted = from.get<std::uint32_t>();
+Status get_report(Reader& from, const Shape& shape) {
+  Status status{.epoch = from.get<std::uint32_t>()};
+  for (std::size_t rail = 0; rail < shape.rails; ++rail) status.channels.push_back(get_channel_report(from));
+  if (from.get<std::uint8_t>(1) == 0) return status;
+  Prepared prepared{.attempt = from.get<std::uint32_t>()};
+  prepared.position.submitted = from.get<std::uint32_t>();
   for (std::size_t rail = 0; rail < shape.rails; ++rail) {
-    status.position.main.push_back(from.get<std::uint32_t>());
-    status.position.repair.push_back(from.get<std::uint32_t>());
+    prepared.position.main.push_back(from.get<std::uint32_t>());
+    prepared.position.repair.push_back(from.get<std::uint32_t>());
   }
-  report.status = std::move(status);
-  return report;
+  status.prepared = std::move(prepared);
+  return status;
 }
 
 Reach get_reach(Reader& from, const Shape& shape) {
@@ -148,29 +148,29 @@ Reach get_reach(Reader& from, const Shape& shape) {
   return reach;
 }
 
-Order get_order(Reader& from, const Shape& shape) {
-  Order order;
-  order.committed.epoch = from.get<std::uint32_t>();
-  order.committed.alive = get_rails(from, shape);
-  if (order.committed.alive == 0) from.refuse();
-  order.committed.boundary = from.get<std::uint32_t>();
+Decision get_order(Reader& from, const Shape& shape) {
+  Decision decision;
+  decision.committed.epoch = from.get<std::uint32_t>();
+  decision.committed.alive = get_rails(from, shape);
+  if (decision.committed.alive == 0) from.refuse();
+  decision.committed.boundary = from.get<std::uint32_t>();
   for (std::size_t rail = 0; rail < shape.rails; ++rail) {
-    order.committed.main.push_back(get_reach(from, shape));
-    order.committed.repair.push_back(get_reach(from, shape));
+    decision.committed.main.push_back(get_reach(from, shape));
+    decision.committed.repair.push_back(get_reach(from, shape));
   }
   for (std::size_t rail = 0; rail < shape.rails; ++rail) {
-    ChannelOrder channel{};
+    ChannelDecision channel{};
     channel.active = from.get<std::uint8_t>(flag::kActive) != 0;
     channel.incarnation = from.get<std::uint32_t>();
     channel.reason = from.text(kMaxReason);
     get(from, channel.bases);
-    order.channels.push_back(std::move(channel));
+    decision.channels.push_back(std::move(channel));
   }
-  if (from.get<std::uint8_t>(1) == 0) return order;
+  if (from.get<std::uint8_t>(1) == 0) return decision;
   const auto attempt = from.get<std::uint32_t>();
-  order.proposal = {.attempt = attempt, .alive = get_rails(from, shape)};
-  if (order.proposal->alive == 0) from.refuse();
-  return order;
+  decision.prepare = {.attempt = attempt, .alive = get_rails(from, shape)};
+  if (decision.prepare->alive == 0) from.refuse();
+  return decision;
 }
 
 Stamp get_stamp(Reader& from) {
@@ -179,7 +179,7 @@ Stamp get_stamp(Reader& from) {
   return {.serial = serial, .seen = seen, .answer = from.get<std::uint8_t>(1) != 0};
 }
 
-Farewell get_farewell(Reader& from, const Shape& shape) {
+Goodbye get_farewell(Reader& from, const Shape& shape) {
   const auto rank = from.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1));
   const bool dead = from.get<std::uint8_t>(1) != 0;
   return {.rank = rank, .dead = dead, .reason = from.text(kMaxReason)};
@@ -201,7 +201,7 @@ Body get_body(Reader& from, Kind kind, const Shape& shape) {
       return get_farewell(from, shape);
   }
   from.refuse();
-  return Farewell{};
+  return Goodbye{};
 }
 
 }  // namespace
@@ -213,8 +213,8 @@ void encode(const Datagram& datagram, const Shape& shape, std::vector<std::byte>
   writer.put(static_cast<std::uint8_t>(kind_of(datagram.body)));
   writer.put(datagram.sender);
   writer.put(datagram.rail);
-  if (const auto* beat = std::get_if<Beat>(&datagram.body)) return put(writer, *beat);
-  if (const auto* farewell = std::get_if<Farewell>(&datagram.body)) return put(writer, *farewell);
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&datagram.body)) return put(writer, *heartbeat);
+  if (const auto* goodbye = std::get_if<Goodbye>(&datagram.body)) return put(writer, *goodbye);
   const auto* stamped = std::get_if<Stamped>(&datagram.body);
   writer.put(stamped->stamp.serial);
   writer.put(stamped->stamp.seen);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recovery machines of a communicator's ranks send each other, over UDP on every rail.
 //
-// Beats go around the ring. Reports go to rank 0 and orders come from it: both are states, not messages. Each
-// says all that its sender has to say, is numbered, and is repeated until the number has been seen.
+// Heartbeats go around the ring. STATUS goes to rank 0; PREPARE and COMMIT come from it in its decision. Both
+// are states, not messages. Each says all that its sender has to say, is numbered, and is repeated until the
+// number has been seen.
 #pragma once
 
 #include <array>
@@ -20,24 +21,24 @@ namespace railweave::recovery {
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame's
 inline constexpr std::size_t kMaxReason = 96;      // bytes of text
-inline constexpr std::size_t kWindow = 64;         // ranks whose progress one beat tells
+inline constexpr std::size_t kWindow = 64;         // ranks whose progress one heartbeat carries
 
 /// How far a rank is. All three only grow.
 struct Standing {
   std::uint32_t completed = 0;  // all calls before this one are complete
   std::uint32_t submitted = 0;  // all calls before this one have been submitted
-  std::uint32_t tick = 0;       // of its last beat
+  std::uint32_t tick = 0;       // of its last heartbeat
 
   bool operator==(const Standing&) const = default;
 };
 
 /// On all rails with the same tick, so that the receiver can hold one rail against another.
-struct Beat {
+struct Heartbeat {
   std::uint32_t tick = 0;
   std::uint16_t first = 0;            // rank of the first entry; the window wraps around
   std::vector<Standing> standings{};  // as far as the sender knows; min(kWindow, world size) of them
 
-  bool operator==(const Beat&) const = default;
+  bool operator==(const Heartbeat&) const = default;
 };
 
 /// Which state this is, and which of the other's has been seen.
@@ -53,74 +54,74 @@ struct Stamp {
 enum class ChannelState : std::uint8_t { kUp, kHalting, kHalted, kRestarting, kPassed, kFailed };
 inline constexpr std::size_t kChannelStates = 6;
 
-struct ChannelReport {
+struct ChannelStatus {
   ChannelState state = ChannelState::kUp;
   std::uint32_t incarnation = 0;
-  bool unfit = false;                  // the sender does not hear it, or something stands in its way
-  bool broken = false;                 // the main channel cannot go on by itself; then unfit as well
-  std::string reason{};                // why it is unfit
-  std::vector<std::uint64_t> marks{};  // when it was halted
+  bool unfit = false;                        // the sender does not hear it, or something stands in its way
+  bool broken = false;                       // the main channel cannot go on by itself; then unfit as well
+  std::string reason{};                      // why it is unfit
+  std::vector<std::uint64_t> next_chunks{};  // when it was halted
 
-  bool operator==(const ChannelReport&) const = default;
+  bool operator==(const ChannelStatus&) const = default;
 };
 
-/// The answer to a proposal.
-struct Status {
+/// The answer to a PREPARE.
+struct Prepared {
   std::uint32_t attempt = 0;
   Position position{};
+
+  bool operator==(const Prepared&) const = default;
+};
+
+struct Status {
+  std::uint32_t epoch = 0;  // of the last commit applied
+  std::vector<ChannelStatus> channels{};
+  std::optional<Prepared> prepared{};  // on the way to epoch + 1
 
   bool operator==(const Status&) const = default;
 };
 
-struct Report {
-  std::uint32_t epoch = 0;  // of the last commit applied
-  std::vector<ChannelReport> channels{};
-  std::optional<Status> status{};  // on the way to epoch + 1
-
-  bool operator==(const Report&) const = default;
-};
-
-struct ChannelOrder {
+struct ChannelDecision {
   std::uint32_t incarnation = 0;
   bool active = false;   // being restarted, or about to be admitted; else it stays halted unless alive
   std::string reason{};  // why it is down
   std::vector<std::uint64_t> bases{};
 
-  bool operator==(const ChannelOrder&) const = default;
+  bool operator==(const ChannelDecision&) const = default;
 };
 
-struct Proposal {
+struct PrepareRequest {
   std::uint32_t attempt = 0;
   RailSet alive = 0;
 
-  bool operator==(const Proposal&) const = default;
+  bool operator==(const PrepareRequest&) const = default;
 };
 
-struct Order {
+struct Decision {
   Commit committed{};  // the last one
-  std::vector<ChannelOrder> channels{};
-  std::optional<Proposal> proposal{};  // of the next
+  std::vector<ChannelDecision> channels{};
+  std::optional<PrepareRequest> prepare{};  // of the next
 
-  bool operator==(const Order&) const = default;
+  bool operator==(const Decision&) const = default;
 };
 
 /// A rank is dead, or is done and all others with it; passed on by all that hear it for the first time.
-struct Farewell {
+struct Goodbye {
   std::uint16_t rank = 0;
   bool dead = false;
   std::string reason{};
 
-  bool operator==(const Farewell&) const = default;
+  bool operator==(const Goodbye&) const = default;
 };
 
 struct Stamped {
   Stamp stamp;
-  std::variant<Report, Order> state;
+  std::variant<Status, Decision> state;
 
   bool operator==(const Stamped&) const = default;
 };
 
-using Body = std::variant<Beat, Stamped, Farewell>;
+using Body = std::variant<Heartbeat, Stamped, Goodbye>;
 
 struct Datagram {
   std::uint16_t sender = 0;

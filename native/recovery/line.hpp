@@ -21,12 +21,13 @@ class Line {
     owes_ = owes_ || stamp.answer;
     if (stamp.serial <= seen_) return false;
     seen_ = stamp.serial;
-    hurry();
+    send_soon();
     return true;
   }
   /// Something is new on either side: it goes at once. What is merely repeated, by this side or the other,
-  /// waits for its time, or the copies that go on several rails would beget answers that beget answers.
-  void hurry() { next_ = 0; }
+  /// waits for its time, or each of the copies that go on several rails would be answered, and each answer
+  /// again.
+  void send_soon() { next_ = 0; }
   bool due(std::uint32_t serial, Time now) const { return now >= deadline(serial); }
   Time deadline(std::uint32_t serial) const { return owes_ || acked_ != serial ? next_ : kNever; }
   Stamp sent(std::uint32_t serial, Time next) {

@@ -11,15 +11,15 @@ using Next = std::optional<Round>;
 
 constexpr Next kNo = std::nullopt;
 constexpr auto kNone = Round::kNone;
-constexpr auto kFreezing = Round::kFreezing;
-constexpr auto kFrozen = Round::kFrozen;
+constexpr auto kPreparing = Round::kPreparing;
+constexpr auto kPrepared = Round::kPrepared;
 
 // A commit needs the answer of every rank to that very attempt, so none comes before it.
 constexpr std::array<std::array<Next, kRoundInputs>, kRoundStates> kTable = {{
-    //              kPropose   kStatus  kCommit
-    /* none */ {{kFreezing, kNo, kNo}},
-    /* freezing */ {{kFreezing, kFrozen, kNo}},
-    /* frozen */ {{kFreezing, kNo, kNone}},
+    //              kPrepare   kPrepared  kCommit
+    /* none */ {{kPreparing, kNo, kNo}},
+    /* preparing */ {{kPreparing, kPrepared, kNo}},
+    /* prepared */ {{kPreparing, kNo, kNone}},
 }};
 
 }  // namespace
@@ -53,109 +53,110 @@ void Member::suspect(std::size_t rail, std::string reason) {
   if (rails_[rail].broken.empty()) rails_[rail].broken = std::move(reason);
 }
 
-void Member::frozen(const Freeze& freeze, const Position& position) {
-  if (freeze != freeze_ || !step(RoundInput::kStatus)) return;  // the answer to an earlier attempt
-  status_ = Status{.attempt = freeze.attempt, .position = position};
-  status_->position.main.resize(count_);
-  status_->position.repair.resize(count_);
+void Member::prepared(const Prepare& prepare, const Position& position) {
+  if (prepare != prepare_ || !step(RoundInput::kPrepared)) return;  // the answer to an earlier attempt
+  prepared_ = Prepared{.attempt = prepare.attempt, .position = position};
+  prepared_->position.main.resize(count_);
+  prepared_->position.repair.resize(count_);
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (!has(freeze.alive, rail) && rails_[rail].channel == ChannelState::kHalting) halted(rail, {});
+    if (!has(prepare.alive, rail) && rails_[rail].channel == ChannelState::kHalting) halted(rail, {});
 }
 
-void Member::halted(std::size_t rail, std::vector<std::uint64_t> marks) {
+void Member::halted(std::size_t rail, std::vector<std::uint64_t> next_chunks) {
   if (rails_[rail].channel != ChannelState::kHalting) return;
   step(rails_[rail], ChannelInput::kHalted);
-  rails_[rail].marks = std::move(marks);
+  rails_[rail].next_chunks = std::move(next_chunks);
 }
 
 void Member::restarted(std::size_t rail, std::uint32_t incarnation, bool passed) {
-  if (rails_[rail].incarnation != incarnation) return;  // an earlier one, abandoned since
+  if (rails_[rail].incarnation != incarnation) return;  // an earlier one, halted since
   step(rails_[rail], passed ? ChannelInput::kPassed : ChannelInput::kFailed);
 }
 
 // --- what rank 0 says ---
 
-bool Member::obey(const Order& order) {
-  const std::uint32_t ahead = order.committed.epoch - epoch_;
-  if (ahead > 1 || (ahead == 1 && !commit(order))) return false;
+bool Member::follow(const Decision& decision) {
+  const std::uint32_t ahead = decision.committed.epoch - epoch_;
+  if (ahead > 1 || (ahead == 1 && !commit(decision))) return false;
   bool allowed = true;
-  for (std::size_t rail = 0; rail < count_; ++rail) allowed &= obey(rail, order.channels[rail]);
-  if (order.proposal) allowed &= propose(*order.proposal);
-  tell_changes(order.channels);
+  for (std::size_t rail = 0; rail < count_; ++rail) allowed &= follow(rail, decision.channels[rail]);
+  if (decision.prepare) allowed &= prepare(*decision.prepare);
+  report_changes(decision.channels);
   return allowed;
 }
 
 // What a decision is based on is reported before it: the agent keeps the reasons with the decision.
-bool Member::commit(const Order& order) {
-  const Commit& commit = order.committed;
-  if (commit.alive != freeze_.alive || !step(RoundInput::kCommit)) return false;
+bool Member::commit(const Decision& decision) {
+  const Commit& commit = decision.committed;
+  if (commit.alive != prepare_.alive || !step(RoundInput::kCommit)) return false;
   epoch_ = commit.epoch;
   alive_ = commit.alive;
-  status_.reset();
+  prepared_.reset();
   for (std::size_t rail = 0; rail < count_; ++rail)
     if (has(alive_, rail)) step(rails_[rail], ChannelInput::kAdmit);
-  tell_changes(order.channels);
+  report_changes(decision.channels);
   events_.emplace_back(commit);
   return true;
 }
 
-bool Member::obey(std::size_t index, const ChannelOrder& order) {
+bool Member::follow(std::size_t index, const ChannelDecision& decision) {
   Rail& rail = rails_[index];
-  if (order.incarnation == rail.incarnation) {
-    if (order.active) return true;
+  if (decision.incarnation == rail.incarnation) {
+    if (decision.active) return true;
     const ChannelState before = rail.channel;
-    const bool allowed = step(rail, ChannelInput::kAbandon);
-    if (rail.channel != before) events_.emplace_back(Abandon{.rail = index, .incarnation = rail.incarnation});
+    const bool allowed = step(rail, ChannelInput::kHalt);
+    if (rail.channel != before) events_.emplace_back(Halt{.rail = index, .incarnation = rail.incarnation});
     return allowed;
   }
-  // One that was abandoned before this rank heard of it stays halted, and takes its number.
-  if (order.incarnation < rail.incarnation ||
-      !step(rail, order.active ? ChannelInput::kRestart : ChannelInput::kAbandon))
+  // One that was halted before this rank heard of it stays halted, and takes its number.
+  if (decision.incarnation < rail.incarnation ||
+      !step(rail, decision.active ? ChannelInput::kRestart : ChannelInput::kHalt))
     return false;
-  rail.incarnation = order.incarnation;
-  if (order.active)
-    events_.emplace_back(Restart{.rail = index, .incarnation = order.incarnation, .bases = order.bases});
+  rail.incarnation = decision.incarnation;
+  if (decision.active)
+    events_.emplace_back(
+        Restart{.rail = index, .incarnation = decision.incarnation, .bases = decision.bases});
   return true;
 }
 
-bool Member::propose(const Proposal& proposal) {
-  const bool later = round_ == Round::kNone || proposal.attempt > freeze_.attempt;
-  if (!later) return proposal.attempt == freeze_.attempt && proposal.alive == freeze_.alive;
-  if (!step(RoundInput::kPropose)) return false;
-  freeze_ = Freeze{.epoch = epoch_ + 1, .attempt = proposal.attempt, .alive = proposal.alive};
-  status_.reset();
+bool Member::prepare(const PrepareRequest& prepare) {
+  const bool later = round_ == Round::kNone || prepare.attempt > prepare_.attempt;
+  if (!later) return prepare.attempt == prepare_.attempt && prepare.alive == prepare_.alive;
+  if (!step(RoundInput::kPrepare)) return false;
+  prepare_ = Prepare{.epoch = epoch_ + 1, .attempt = prepare.attempt, .alive = prepare.alive};
+  prepared_.reset();
   for (std::size_t rail = 0; rail < count_; ++rail)
-    if (!has(proposal.alive, rail)) step(rails_[rail], ChannelInput::kExclude);
-  events_.emplace_back(freeze_);
+    if (!has(prepare.alive, rail)) step(rails_[rail], ChannelInput::kExclude);
+  events_.emplace_back(prepare_);
   return true;
 }
 
 // --- what this rank says ---
 
-Report Member::report() const {
-  Report report{.epoch = epoch_, .status = status_};
+Status Member::status() const {
+  Status status{.epoch = epoch_, .prepared = prepared_};
   for (const Rail& rail : rails_) {
     const std::string& reason = !rail.broken.empty()     ? rail.broken
                                 : !rail.obstacle.empty() ? rail.obstacle
                                                          : rail.silence;
-    report.channels.push_back({.state = rail.channel,
+    status.channels.push_back({.state = rail.channel,
                                .incarnation = rail.incarnation,
                                .unfit = !reason.empty(),
                                .broken = !rail.broken.empty(),
                                .reason = reason,
-                               .marks = rail.marks});
+                               .next_chunks = rail.next_chunks});
   }
-  return report;
+  return status;
 }
 
-void Member::tell_changes(const std::vector<ChannelOrder>& orders) {
+void Member::report_changes(const std::vector<ChannelDecision>& decisions) {
   for (std::size_t index = 0; index < count_; ++index) {
     Rail& rail = rails_[index];
     const bool recovering = rail.channel == ChannelState::kRestarting ||
                             rail.channel == ChannelState::kPassed || rail.channel == ChannelState::kFailed;
     const State state = has(alive_, index) ? State::kUp : recovering ? State::kRecovering : State::kDown;
-    if (std::exchange(rail.told, state) == state) continue;
-    events_.emplace_back(RailChanged{.rail = index, .state = state, .reason = orders[index].reason});
+    if (std::exchange(rail.reported, state) == state) continue;
+    events_.emplace_back(RailChanged{.rail = index, .state = state, .reason = decisions[index].reason});
   }
 }
 

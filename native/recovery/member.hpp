@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part in the agreement: it says what it sees of the rails, and does what rank 0 orders.
+// A rank's part in the agreement: it reports what it sees of the rails, and follows rank 0's decisions.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace railweave::recovery {
 
-enum class Round : std::uint8_t { kNone, kFreezing, kFrozen };
+enum class Round : std::uint8_t { kNone, kPreparing, kPrepared };
 inline constexpr std::size_t kRoundStates = 3;
 enum class RoundInput : std::uint8_t {
-  kPropose,  // a proposal, or a later attempt of it
-  kStatus,   // the agent's answer to that attempt
-  kCommit,   // the decision for it
+  kPrepare,   // a PREPARE, or a later attempt of it
+  kPrepared,  // the agent's answer to that attempt
+  kCommit,    // the decision for it
 };
 inline constexpr std::size_t kRoundInputs = 3;
 
@@ -34,21 +34,21 @@ class Member {
   void set_silence(std::size_t rail, std::string reason) { rails_[rail].silence = std::move(reason); }
   void set_obstacle(std::size_t rail, std::string reason) { rails_[rail].obstacle = std::move(reason); }
   void suspect(std::size_t rail, std::string reason);
-  void frozen(const Freeze& freeze, const Position& position);
-  void halted(std::size_t rail, std::vector<std::uint64_t> marks);
+  void prepared(const Prepare& prepare, const Position& position);
+  void halted(std::size_t rail, std::vector<std::uint64_t> next_chunks);
   void restarted(std::size_t rail, std::uint32_t incarnation, bool passed);
-  /// Orders come in the order in which they were given; some may be missing. False: the protocol does not
+  /// Decisions come in the order in which they were made; some may be missing. False: the protocol does not
   /// allow this one now, and what it does not allow has been left out.
-  bool obey(const Order& order);
+  bool follow(const Decision& decision);
 
   /// All that rank 0 has to know of this rank.
-  Report report() const;
+  Status status() const;
   std::optional<Event> poll();
 
   std::uint32_t epoch() const { return epoch_; }
   RailSet alive() const { return alive_; }
   /// Those that are to be alive from now on, as far as this rank knows.
-  RailSet expected() const { return round_ == Round::kNone ? alive_ : freeze_.alive; }
+  RailSet expected() const { return round_ == Round::kNone ? alive_ : prepare_.alive; }
   Round round() const { return round_; }
 
  private:
@@ -58,24 +58,24 @@ class Member {
     std::string broken{};  // why; until the channel is halted
     std::string obstacle{};
     std::string silence{};
-    std::vector<std::uint64_t> marks{};
-    State told = State::kUp;
+    std::vector<std::uint64_t> next_chunks{};
+    State reported = State::kUp;
   };
 
   bool step(Rail& rail, ChannelInput input);
   bool step(RoundInput input);
-  bool propose(const Proposal& proposal);
-  bool commit(const Order& order);
-  bool obey(std::size_t index, const ChannelOrder& order);
-  void tell_changes(const std::vector<ChannelOrder>& orders);
+  bool prepare(const PrepareRequest& prepare);
+  bool commit(const Decision& decision);
+  bool follow(std::size_t index, const ChannelDecision& decision);
+  void report_changes(const std::vector<ChannelDecision>& decisions);
 
   const std::size_t count_;
   std::vector<Rail> rails_;
   std::uint32_t epoch_ = 0;
   RailSet alive_;
   Round round_ = Round::kNone;
-  Freeze freeze_{};  // the newest; of the next epoch while a round runs
-  std::optional<Status> status_{};
+  Prepare prepare_{};  // the newest; of the next epoch while a round runs
+  std::optional<Prepared> prepared_{};
   std::deque<Event> events_;
 };
 

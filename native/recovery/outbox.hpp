@@ -32,7 +32,7 @@ class Outbox {
     encode(due.datagram, shape_, bytes_);
     const Outgoing outgoing{.rail = due.datagram.rail,
                             .rank = due.rank,
-                            .heartbeat = std::holds_alternative<Beat>(due.datagram.body),
+                            .heartbeat = std::holds_alternative<Heartbeat>(due.datagram.body),
                             .bytes = bytes_};
     if (++due.datagram.rail == shape_.rails) due_.pop_front();
     return outgoing;

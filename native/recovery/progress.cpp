@@ -27,26 +27,26 @@ void Progress::raise(std::size_t index, const Standing& to, Time now) {
   least_.submitted = least_of(&Standing::submitted);
 }
 
-void Progress::hear(const Beat& beat, Time now) {
-  for (std::size_t i = 0; i < beat.standings.size(); ++i) {
-    const std::size_t rank = (beat.first + i) % ranks_.size();
-    if (rank != rank_) raise(rank, beat.standings[i], now);  // nobody knows better than oneself
+void Progress::hear(const Heartbeat& heartbeat, Time now) {
+  for (std::size_t i = 0; i < heartbeat.standings.size(); ++i) {
+    const std::size_t rank = (heartbeat.first + i) % ranks_.size();
+    if (rank != rank_) raise(rank, heartbeat.standings[i], now);  // nobody knows better than oneself
   }
 }
 
 std::size_t Progress::window() const { return std::min(kWindow, ranks_.size()); }
 
-void Progress::tell(Beat& beat) {
-  ranks_[rank_].standing.tick = beat.tick;
-  const std::size_t first = window() == ranks_.size() ? 0 : beat.tick * kWindow % ranks_.size();
-  beat.first = static_cast<std::uint16_t>(first);
+void Progress::fill(Heartbeat& heartbeat) {
+  ranks_[rank_].standing.tick = heartbeat.tick;
+  const std::size_t first = window() == ranks_.size() ? 0 : heartbeat.tick * kWindow % ranks_.size();
+  heartbeat.first = static_cast<std::uint16_t>(first);
   for (std::size_t i = 0; i < window(); ++i)
-    beat.standings.push_back(ranks_[(first + i) % ranks_.size()].standing);
+    heartbeat.standings.push_back(ranks_[(first + i) % ranks_.size()].standing);
 }
 
 bool Progress::all_awake(Time now) const {
   const std::size_t windows = (ranks_.size() + window() - 1) / window();
-  const Duration around = static_cast<Duration>(ranks_.size() * windows) * beat_;
+  const Duration around = static_cast<Duration>(ranks_.size() * windows) * heartbeat_;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     if (rank != rank_ && now - ranks_[rank].ticked > timing::kAwake + around) return false;
   return true;

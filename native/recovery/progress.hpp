@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far every rank is, carried around the ring by beats.
+// How far every rank is, carried around the ring by heartbeats.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace railweave::recovery {
 
-/// Numbers only grow, so what comes late or twice changes nothing. With more than kWindow ranks a beat tells
-/// of a window of them, and the next beat of the following ones.
+/// Numbers only grow, so what comes late or twice changes nothing. With more than kWindow ranks a heartbeat
+/// carries a window of them, and the next one the following ones.
 class Progress {
  public:
   Progress(const Options& options, Time now)
       : rank_(static_cast<std::size_t>(options.rank)),
-        beat_(options.beat),
+        heartbeat_(options.heartbeat),
         ranks_(static_cast<std::size_t>(options.world_size), Rank{.standing = {}, .ticked = now}) {}
 
   void completed(std::uint32_t op) { raise(rank_, {.completed = op}, kNever); }
   void submitted(std::uint32_t op) { raise(rank_, {.submitted = op}, kNever); }
-  void hear(const Beat& beat, Time now);
-  /// Fills a beat that has its tick.
-  void tell(Beat& beat);
+  void hear(const Heartbeat& heartbeat, Time now);
+  /// Fills a heartbeat that has its tick.
+  void fill(Heartbeat& heartbeat);
 
   /// The least of all ranks.
   const Standing& least() const { return least_; }
@@ -43,7 +43,7 @@ class Progress {
   std::size_t window() const;
 
   std::size_t rank_;
-  Duration beat_;
+  Duration heartbeat_;
   std::vector<Rank> ranks_;
   Standing least_{};
 };

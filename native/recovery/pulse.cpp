@@ -48,7 +48,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   const Duration silence = now - rail.heard;
   // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
   // the greatest patience was an outage, from which nothing is to be learnt.
-  const Duration own = std::min<Duration>(silence, rail.missed * options_.beat);
+  const Duration own = std::min<Duration>(silence, rail.missed * options_.heartbeat);
   if (own < most_silence(now)) rail.longest.add(own, now);
   rail.back = silence < patience ? rail.back + 1 : 1;
   if (rail.back >= kTicksBack) silent_ &= ~bit(index);
@@ -57,7 +57,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   // Numbers that were left out are no evidence: they may have been lost on the way into a socket unread.
   if (static_cast<std::int32_t>(tick - newest_) > 0) {
     newest_ = tick;
-    lateness_.add(now - std::exchange(newest_at_, now) - options_.beat, now);
+    lateness_.add(now - std::exchange(newest_at_, now) - options_.heartbeat, now);
     for (Rail& other : rails_) ++other.missed;
   }
   rail.missed = 0;
@@ -82,7 +82,7 @@ Duration Pulse::patience(std::size_t rail, Time now) const {
 }
 
 std::uint32_t Pulse::enough(Duration patience) const {
-  return static_cast<std::uint32_t>((patience + options_.beat - 1) / options_.beat);
+  return static_cast<std::uint32_t>((patience + options_.heartbeat - 1) / options_.heartbeat);
 }
 
 bool Pulse::judge(Time now) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recovery/recovery.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
-
-#include "recovery/machine.hpp"
+#include <variant>
 
 namespace railweave::recovery {
 namespace {
 
-void check(const Options& options) {
+constexpr int kCopies = 3;  // of a goodbye on each rail: nobody asks for it again
+
+const Options& checked(const Options& options) {
   if (options.world_size < 2 || options.world_size > kMaxRanks)
     throw std::invalid_argument("recovery: world size " + std::to_string(options.world_size) + "; 2 to " +
                                 std::to_string(kMaxRanks) + " ranks can recover");
@@ -20,55 +22,245 @@ void check(const Options& options) {
   if (options.rails < 1 || options.rails > kMaxRails)
     throw std::invalid_argument("recovery: " + std::to_string(options.rails) + " rails; 1 to " +
                                 std::to_string(kMaxRails) + " can be watched");
-  if (options.beat <= 0 || options.least_silence < options.beat ||
+  if (options.heartbeat <= 0 || options.least_silence < options.heartbeat ||
       options.most_silence < options.least_silence || options.hold <= 0 || options.most_hold < options.hold ||
       options.trial <= 0 || options.health <= 0 || options.peer_timeout <= options.most_silence)
     throw std::invalid_argument(
         "recovery: times must be positive, and beat <= least silence <= most silence < peer timeout, "
         "hold <= most hold");
+  return options;
 }
 
 }  // namespace
 
-Recovery::Recovery(const Options& options, Time now) {
-  check(options);
-  machine_ = std::make_unique<Machine>(options, now);
+Recovery::Recovery(const Options& options, Time now)
+    : options_(checked(options)),
+      shape_{.token = options.token, .world_size = options.world_size, .rails = options.rails},
+      pulse_(options, now),
+      progress_(options, now),
+      vitals_(options, now),
+      member_(options),
+      status_(member_.status()),
+      lines_(static_cast<std::size_t>(options.rank == 0 ? options.world_size - 1 : 1)),
+      next_heartbeat_(now),
+      outbox_(options.rank, shape_) {
+  if (options.rank == 0) coordinator_.emplace(options, now);
+  if (coordinator_) announced_ = coordinator_->decision();
 }
-Recovery::~Recovery() = default;
-Recovery::Recovery(Recovery&&) noexcept = default;
 
-void Recovery::receive(std::size_t rail, int rank, Bytes datagram, Time now) {
-  machine_->receive(rail, rank, datagram, now);
+// --- what the agent says ---
+
+// Lets the member change, then the agreement go on from there.
+template <typename Change>
+void Recovery::change(Time now, Change change) {
+  if (lost_ || leaving_) return;
+  change(member_);
+  agree(now);
 }
-void Recovery::unreachable(std::size_t rail, int rank, Time now) { machine_->refused(rail, rank, now); }
+
+void Recovery::unreachable(std::size_t rail, int rank, Time now) {
+  if (!lost_ && !leaving_) vitals_.refused(rail, rank, now);
+}
 void Recovery::suspect(std::size_t rail, std::string reason, Time now) {
-  machine_->change(now, [&](Member& member) { member.suspect(rail, std::move(reason)); });
+  change(now, [&](Member& member) { member.suspect(rail, std::move(reason)); });
 }
 void Recovery::set_obstacle(std::size_t rail, std::string reason, Time now) {
-  machine_->change(now, [&](Member& member) { member.set_obstacle(rail, std::move(reason)); });
+  change(now, [&](Member& member) { member.set_obstacle(rail, std::move(reason)); });
 }
-void Recovery::completed(std::uint32_t op, Time) { machine_->progress().completed(op); }
-void Recovery::submitted(std::uint32_t op, Time) { machine_->progress().submitted(op); }
-bool Recovery::all_awake(Time now) const { return machine_->progress().all_awake(now); }
-Time Recovery::all_ran_until(Time now) const { return machine_->progress().all_ran_until(now); }
-void Recovery::frozen(const Freeze& freeze, const Position& position, Time now) {
-  machine_->change(now, [&](Member& member) { member.frozen(freeze, position); });
+void Recovery::prepared(const Prepare& prepare, const Position& position, Time now) {
+  change(now, [&](Member& member) { member.prepared(prepare, position); });
 }
-void Recovery::halted(std::size_t rail, std::vector<std::uint64_t> marks, Time now) {
-  machine_->change(now, [&](Member& member) { member.halted(rail, std::move(marks)); });
+void Recovery::halted(std::size_t rail, std::vector<std::uint64_t> next_chunks, Time now) {
+  change(now, [&](Member& member) { member.halted(rail, std::move(next_chunks)); });
 }
 void Recovery::restarted(std::size_t rail, std::uint32_t incarnation, bool passed, Time now) {
-  machine_->change(now, [&](Member& member) { member.restarted(rail, incarnation, passed); });
+  change(now, [&](Member& member) { member.restarted(rail, incarnation, passed); });
 }
-void Recovery::leave(Time now) { machine_->leave(now); }
-Time Recovery::deadline() const { return machine_->deadline(); }
-void Recovery::expire(Time now) { machine_->expire(now); }
-std::optional<Outgoing> Recovery::transmit(Time now) { return machine_->transmit(now); }
-std::optional<Event> Recovery::poll() { return machine_->poll(); }
-std::uint32_t Recovery::epoch() const { return machine_->member().epoch(); }
-RailSet Recovery::alive() const { return machine_->member().alive(); }
-Duration Recovery::leeway(Time now) const { return machine_->leeway(now); }
-std::string Recovery::doubt(std::size_t rail, Time now) const { return machine_->doubt(rail, now); }
-const Stats& Recovery::stats() const { return machine_->stats; }
+
+// --- what comes in ---
+
+void Recovery::receive(std::size_t rail, int rank, Bytes datagram, Time now) {
+  const auto decoded = decode(datagram, shape_);
+  if (const auto* refusal = std::get_if<Refusal>(&decoded)) {
+    ++(*refusal == Refusal::kStranger ? stats_.strangers : stats_.malformed);
+    return;
+  }
+  const Datagram& understood = std::get<Datagram>(decoded);
+  if (understood.sender != rank || understood.rail != rail || rank == options_.rank) {
+    ++stats_.malformed;
+    return;
+  }
+  ++stats_.received;
+  if (lost_) return;
+  vitals_.hear(rank);
+  std::visit([&](const auto& body) { take(rail, rank, body, now); }, understood.body);
+}
+
+void Recovery::take(std::size_t rail, int rank, const Heartbeat& heartbeat, Time now) {
+  if (rank != neighbour(-1)) {
+    ++stats_.malformed;
+    return;
+  }
+  pulse_.hear(rail, heartbeat.tick, now);
+  progress_.hear(heartbeat, now);
+}
+
+void Recovery::take(std::size_t, int rank, const Stamped& stamped, Time now) {
+  const auto* decision = std::get_if<Decision>(&stamped.state);
+  if (decision != nullptr ? rank != 0
+                          : options_.rank != 0) {  // decisions come from rank 0, statuses go there
+    ++stats_.malformed;
+    return;
+  }
+  if (!line(rank).take(stamped.stamp, serial_)) return;
+  if (decision != nullptr) {
+    follow(*decision);
+  } else if (!coordinator_->take(rank, std::get<Status>(stamped.state), now)) {
+    ++stats_.violations;
+  }
+  agree(now);
+}
+
+void Recovery::take(std::size_t, int, const Goodbye& goodbye, Time) {
+  if (goodbye.dead && goodbye.rank == options_.rank) return;  // a rank that hears this of itself is not
+  if (goodbye.dead && !leaving_) {
+    lost_ = PeerLost{.rank = goodbye.rank, .reason = goodbye.reason};
+    say_goodbye(goodbye);
+  } else if (!goodbye.dead && !std::exchange(leaving_, true)) {
+    say_goodbye(goodbye);
+  }
+}
+
+void Recovery::follow(const Decision& decision) {
+  const std::uint32_t before = member_.epoch();
+  if (!member_.follow(decision)) ++stats_.violations;
+  stats_.rounds += member_.epoch() - before;
+}
+
+/// Rank 0 follows its own decisions, at once and without datagrams.
+void Recovery::agree(Time now) {
+  for (;;) {
+    if (coordinator_ && coordinator_->decision() != announced_) {
+      announced_ = coordinator_->decision();
+      ++serial_;
+      for (Line& each : lines_) each.send_soon();
+      follow(announced_);
+    }
+    Status status = member_.status();
+    if (status == status_) return;
+    status_ = std::move(status);
+    if (coordinator_) {
+      coordinator_->take(0, status_, now);
+    } else {
+      ++serial_;
+      lines_[0].send_soon();
+    }
+  }
+}
+
+// --- time ---
+
+void Recovery::judge_rails(Time now) {
+  const RailSet before = pulse_.silent();
+  if (!pulse_.judge(now)) return;
+  for (std::size_t rail = 0; rail < options_.rails; ++rail) {
+    if (!has(pulse_.silent(), rail)) {
+      member_.set_silence(rail, "");
+    } else if (!has(before, rail)) {
+      ++stats_.suspicions;
+      member_.set_silence(rail, "nothing from rank " + std::to_string(neighbour(-1)) + " for " +
+                                    std::to_string(pulse_.silence(rail, now) / kMillisecond) +
+                                    " ms, but on other rails");
+    }
+  }
+}
+
+void Recovery::expire(Time now) {
+  if (lost_) return;
+  if (now - next_heartbeat_ > options_.heartbeat) pulse_.slept(now - next_heartbeat_, now);
+  if (!leaving_) {
+    judge_rails(now);
+    lost_ = vitals_.judge(member_.expected(), pulse_.last_heard(), now);
+    if (lost_)
+      return say_goodbye(
+          {.rank = static_cast<std::uint16_t>(lost_->rank), .dead = true, .reason = lost_->reason});
+    if (coordinator_) coordinator_->expire(now);
+    agree(now);
+  }
+  if (now >= next_heartbeat_) heartbeat(now);
+}
+
+std::string Recovery::suspicion(std::size_t rail, Time now) const {
+  std::string known = coordinator_ ? coordinator_->objection(rail) : member_.status().channels[rail].reason;
+  const Duration silence = pulse_.last_heard() == kNever ? 0 : now - pulse_.last_heard();
+  if (!known.empty() || silence <= options_.most_silence) return known;
+  return "rank " + std::to_string(neighbour(-1)) + " has not been heard on any rail for " +
+         std::to_string(silence / kMillisecond) + " ms";
+}
+
+Time Recovery::deadline() const {
+  if (lost_) return kNever;
+  Time at = next_heartbeat_;
+  for (const Line& each : lines_) at = std::min(at, each.deadline(serial_));
+  if (leaving_) return at;
+  if (coordinator_) at = std::min(at, coordinator_->deadline());
+  return std::min(at, pulse_.deadline(next_heartbeat_));
+}
+
+// --- what goes out ---
+
+void Recovery::heartbeat(Time now) {
+  next_heartbeat_ = std::max(next_heartbeat_ + options_.heartbeat, now + options_.heartbeat / 2);
+  Heartbeat heartbeat{.tick = ++tick_};
+  progress_.fill(heartbeat);
+  outbox_.push(neighbour(1), std::move(heartbeat));
+}
+
+/// To some ranks near and far on the ring, who pass it on: so it has many ways to everybody.
+void Recovery::say_goodbye(const Goodbye& goodbye) {
+  outbox_.clear();
+  for (int copy = 0; copy < kCopies; ++copy) {
+    for (int distance = 1; distance < options_.world_size; distance *= 2) {
+      for (const int rank : {neighbour(distance), neighbour(-distance)})
+        if (rank != options_.rank) outbox_.push(rank, goodbye);
+    }
+  }
+}
+
+void Recovery::leave(Time) {
+  if (!lost_ && !std::exchange(leaving_, true))
+    say_goodbye({.rank = static_cast<std::uint16_t>(options_.rank), .dead = false});
+}
+
+template <typename State>
+void Recovery::collect(int rank, const State& state, Time now) {
+  if (!line(rank).due(serial_, now)) return;
+  const Stamp stamp = line(rank).sent(serial_, now + options_.heartbeat / 2);
+  outbox_.push(rank, Stamped{stamp, state});
+}
+
+void Recovery::collect(Time now) {
+  if (options_.rank != 0) return collect(0, status_, now);
+  for (int rank = 1; rank < options_.world_size; ++rank) collect(rank, announced_, now);
+}
+
+std::optional<Outgoing> Recovery::transmit(Time now) {
+  if (outbox_.empty() && !lost_) collect(now);
+  const auto outgoing = outbox_.next();
+  stats_.sent += outgoing.has_value();
+  return outgoing;
+}
+
+std::optional<Event> Recovery::poll() {
+  if (auto event = member_.poll()) return event;
+  if (lost_ && !std::exchange(lost_reported_, true)) return Event{*lost_};
+  if (lost_) return std::nullopt;
+  const Standing& least = progress_.least();
+  if (std::exchange(reported_.submitted, least.submitted) != least.submitted)
+    return Event{AllSubmitted{least.submitted}};
+  if (std::exchange(reported_.completed, least.completed) != least.completed)
+    return Event{AllCompleted{least.completed}};
+  return std::nullopt;
+}
 
 }  // namespace railweave::recovery

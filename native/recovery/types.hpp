@@ -19,7 +19,7 @@ using RailSet = std::uint64_t;  // bit i: rail i
 
 inline constexpr std::size_t kMaxRails = 16;
 inline constexpr int kMaxRanks = 1024;
-inline constexpr std::size_t kMaxMarks = 32;  // of one rail
+inline constexpr std::size_t kMaxTrees = 32;  // of one rail
 
 constexpr RailSet bit(std::size_t rail) { return RailSet{1} << rail; }
 constexpr bool has(RailSet set, std::size_t rail) { return (set & bit(rail)) != 0; }
@@ -31,7 +31,7 @@ struct Options {
   std::size_t rails;    // 1 … kMaxRails
   std::uint64_t token;  // of the communicator; strangers cannot guess it
   // See timing.hpp.
-  Duration beat = timing::kHeartbeat;
+  Duration heartbeat = timing::kHeartbeat;
   Duration least_silence = timing::kLeastSilence;
   Duration most_silence = timing::kMostSilence;
   Duration most_leeway = timing::kMostLeeway;
@@ -62,17 +62,17 @@ struct Reach {
 };
 
 /// Submit nothing. Halt the main channel of each rail that is not in `alive`, also one that is being
-/// restarted, telling `halted` of each that was not halted before; halt all repair channels; then `frozen`.
-/// May come again with a later attempt and fewer rails, before or after the answer.
-struct Freeze {
+/// restarted, reporting each that was not halted before by `halted`; halt all repair channels; then
+/// `prepared`. May come again with a later attempt and fewer rails, before or after the answer.
+struct Prepare {
   std::uint32_t epoch;
   std::uint32_t attempt;
   RailSet alive;
 
-  bool operator==(const Freeze&) const = default;
+  bool operator==(const Prepare&) const = default;
 };
 
-/// The decision, the same on all ranks, in the same order. Calls from `boundary` on are cut among `alive`;
+/// The decision, the same on all ranks, in the same order. Calls from `boundary` on are split among `alive`;
 /// go on. Of main channels that are still alive, the reach says nothing.
 struct Commit {
   std::uint32_t epoch;
@@ -84,8 +84,8 @@ struct Commit {
   bool operator==(const Commit&) const = default;
 };
 
-/// Start the rail's main channel anew and try it, then `restarted`. `bases`: for each mark that ranks told
-/// when they halted, the greatest.
+/// Start the rail's main channel anew and try it, then `restarted`. `bases`: of each chunk number that ranks
+/// reported when they halted, the greatest.
 struct Restart {
   std::size_t rail;
   std::uint32_t incarnation;
@@ -93,12 +93,12 @@ struct Restart {
 };
 
 /// Halt that incarnation, whatever has become of it, then `halted`.
-struct Abandon {
+struct Halt {
   std::size_t rail;
   std::uint32_t incarnation;
 };
 
-/// Ends the communicator: nothing but farewells is sent from here on.
+/// Ends the communicator: nothing but goodbyes is sent from here on.
 struct PeerLost {
   int rank;
   std::string reason;
@@ -116,15 +116,14 @@ struct AllSubmitted {
 
 enum class State : std::uint8_t { kUp, kDown, kRecovering };
 
-/// For reports; the same text on all ranks.
+/// For users; the same text on all ranks.
 struct RailChanged {
   std::size_t rail;
   State state;
   std::string reason;
 };
 
-using Event =
-    std::variant<Freeze, Commit, Restart, Abandon, PeerLost, AllCompleted, AllSubmitted, RailChanged>;
+using Event = std::variant<Prepare, Commit, Restart, Halt, PeerLost, AllCompleted, AllSubmitted, RailChanged>;
 
 /// A datagram to send. The bytes stay until the next one is asked for.
 struct Outgoing {
@@ -141,7 +140,7 @@ struct Stats {
   std::uint64_t malformed = 0;   // with the token, but short, of another version or with impossible fields
   std::uint64_t suspicions = 0;  // silences on a rail that made this rank suspect it
   std::uint64_t rounds = 0;      // decisions applied
-  std::uint64_t violations = 0;  // orders that the protocol does not allow in the present state
+  std::uint64_t violations = 0;  // decisions that the protocol does not allow in the present state
 };
 
 }  // namespace railweave::recovery

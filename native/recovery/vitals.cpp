@@ -43,7 +43,7 @@ Time Vitals::deadline(Time last_heard) const {
 std::optional<PeerLost> Vitals::judge(RailSet alive, Time last_heard, Time now) const {
   for (int rank = 0; rank < options_.world_size; ++rank) {
     const Rank& refusing = ranks_[static_cast<std::size_t>(rank)];
-    if (refusing.since == kNever || now - refusing.since < kBeats * options_.beat) continue;
+    if (refusing.since == kNever || now - refusing.since < kBeats * options_.heartbeat) continue;
     if (refused_on(refusing.refusals, alive))
       return PeerLost{.rank = rank,
                       .reason = "nobody listens at its addresses any more: its process has ended"};

@@ -14,7 +14,7 @@ from protocol.recovery_network import MILLISECOND, Event, Network
 from railweave._native import recovery
 
 HOLD = 250 * MILLISECOND  # a rail that went down is fit for so long before it is tried
-MARKS = 2  # trees that a rail has
+TREES = 2  # trees that a rail has
 
 Plan = tuple[int, ...]  # the rails that a call is cut among
 
@@ -31,15 +31,17 @@ class Ledger:
     commits: dict[int, tuple[object, ...]] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)  # by op
     positions: dict[tuple[int, int], dict[int, recovery.Position]] = field(default_factory=dict)
-    marks: dict[tuple[int, int], dict[int, list[int]]] = field(default_factory=dict)  # by rail, incarnation
+    chunk_numbers: dict[tuple[int, int], dict[int, list[int]]] = field(
+        default_factory=dict
+    )  # by rail, incarnation
     trials: defaultdict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
 
-    def last_marks(self, rail: int, incarnation: int) -> dict[int, list[int]]:
+    def last_chunk_numbers(self, rail: int, incarnation: int) -> dict[int, list[int]]:
         """What ranks told when they halted the incarnation before, or an earlier one."""
-        known = [number for at, number in self.marks if at == rail and number < incarnation]
+        known = [number for at, number in self.chunk_numbers if at == rail and number < incarnation]
         latest: dict[int, list[int]] = {}
         for number in sorted(known):
-            latest.update(self.marks[rail, number])
+            latest.update(self.chunk_numbers[rail, number])
         return latest
 
 
@@ -82,7 +84,7 @@ class Host:
         self.machine = recovery.Recovery(world.options(rank), world.network.now)
         self.epoch = 0
         self.changes: list[tuple[int, Plan]] = [(0, tuple(range(world.rails)))]
-        self.freeze: recovery.Freeze | None = None
+        self.prepare: recovery.Prepare | None = None
         self.frozen_at = 0
         self.submitted = 0
         self.done = 0
@@ -98,7 +100,7 @@ class Host:
 
     def submit(self) -> None:
         """Cut the next call, as its index says."""
-        if self.freeze is not None or self.lost is not None:
+        if self.prepare is not None or self.lost is not None:
             return
         plan = next(plan for boundary, plan in reversed(self.changes) if boundary <= self.submitted)
         known = self.world.ledger.plans.setdefault(self.submitted, plan)
@@ -111,8 +113,8 @@ class Host:
         """Everybody has submitted some calls: they complete here."""
         if self.lost is None:
             self.done = max(self.done, min(host.submitted for host in self.world.hosts))
-            self.machine.completed(self.done, self.world.network.now)
-            self.machine.submitted(self.submitted, self.world.network.now)
+            self.machine.completed(self.done)
+            self.machine.submitted(self.submitted)
 
     # --- what the machine says ---
 
@@ -120,15 +122,15 @@ class Host:
         """Do what the event says."""
         assert self.lost is None or isinstance(event, recovery.PeerLost), f"{event} after PeerLost"
         match event:
-            case recovery.Freeze():
-                self.on_freeze(event, now)
+            case recovery.Prepare():
+                self.on_prepare(event, now)
             case recovery.Commit():
                 self.on_commit(event, now)
             case recovery.Restart():
                 self.on_restart(event)
-            case recovery.Abandon():
+            case recovery.Halt():
                 assert self.incarnation[event.rail] == event.incarnation
-                self.world.soon(self, partial(self.abandon, event))
+                self.world.soon(self, partial(self.halt_incarnation, event))
             case recovery.AllCompleted():
                 assert self.all_done < event.op <= min(host.done for host in self.world.hosts)
                 self.all_done = event.op
@@ -147,21 +149,21 @@ class Host:
         )
         self.states[event.rail] = event.state
 
-    def on_freeze(self, freeze: recovery.Freeze, now: int) -> None:
+    def on_prepare(self, prepare: recovery.Prepare, now: int) -> None:
         """Stop; answer a moment later."""
-        assert freeze.epoch == self.epoch + 1
-        if self.freeze is None:
+        assert prepare.epoch == self.epoch + 1
+        if self.prepare is None:
             self.frozen_at = now
         else:
-            assert freeze.attempt > self.freeze.attempt
-            assert freeze.alive & ~self.freeze.alive == 0, "a later attempt has more rails"
-        self.freeze = freeze
-        self.world.soon(self, partial(self.answer, freeze))
+            assert prepare.attempt > self.prepare.attempt
+            assert prepare.alive & ~self.prepare.alive == 0, "a later attempt has more rails"
+        self.prepare = prepare
+        self.world.soon(self, partial(self.answer, prepare))
 
-    def answer(self, freeze: recovery.Freeze) -> None:
+    def answer(self, prepare: recovery.Prepare) -> None:
         """Halt what is not alive, and say how far this rank is."""
         for rail in range(self.world.rails):
-            if not freeze.alive >> rail & 1:
+            if not prepare.alive >> rail & 1:
                 self.halt(rail)
         rails = range(self.world.rails)
         position = recovery.Position(
@@ -169,11 +171,11 @@ class Host:
             [self.world.draw(self.submitted) for _ in rails],
             [self.world.draw(self.submitted) for _ in rails],
         )
-        given = self.world.ledger.positions.setdefault((freeze.epoch, freeze.attempt), {})
+        given = self.world.ledger.positions.setdefault((prepare.epoch, prepare.attempt), {})
         given[self.rank] = position
-        self.machine.frozen(freeze, position, self.world.network.now)
+        self.machine.prepared(prepare, position, self.world.network.now)
 
-    def abandon(self, order: recovery.Abandon) -> None:
+    def halt_incarnation(self, order: recovery.Halt) -> None:
         """Halt an incarnation, unless it is past."""
         if self.incarnation[order.rail] == order.incarnation:
             self.halt(order.rail)
@@ -184,14 +186,14 @@ class Host:
             return
         self.running[rail] = False
         incarnation = self.incarnation[rail]
-        marks = [self.mark[rail] + tree for tree in range(MARKS)]
-        self.world.ledger.marks.setdefault((rail, incarnation), {})[self.rank] = marks
-        self.machine.halted(rail, marks, self.world.network.now)
+        chunk_numbers = [self.mark[rail] + tree for tree in range(TREES)]
+        self.world.ledger.chunk_numbers.setdefault((rail, incarnation), {})[self.rank] = chunk_numbers
+        self.machine.halted(rail, chunk_numbers, self.world.network.now)
 
     def on_commit(self, commit: recovery.Commit, now: int) -> None:
         """Compare the decision with everybody's, and go on."""
-        assert self.freeze is not None, "a commit without a freeze"
-        assert (commit.epoch, commit.alive) == (self.freeze.epoch, self.freeze.alive)
+        assert self.prepare is not None, "a commit without a prepare"
+        assert (commit.epoch, commit.alive) == (self.prepare.epoch, self.prepare.alive)
         content = (
             commit.alive,
             commit.boundary,
@@ -200,10 +202,10 @@ class Host:
         known = self.world.ledger.commits.setdefault(commit.epoch, content)
         assert known == content, f"epoch {commit.epoch} is {content} on rank {self.rank}, {known} on another"
         assert commit.boundary >= self.submitted, "a call beyond the boundary has been submitted"
-        self.world.check_commit(commit, self.freeze.attempt)
+        self.world.check_commit(commit, self.prepare.attempt)
         for rail in rails_of(commit.alive):
             assert self.running[rail], f"rail {rail} is alive, but halted on rank {self.rank}"
-        self.epoch, self.freeze = commit.epoch, None
+        self.epoch, self.prepare = commit.epoch, None
         self.changes.append((commit.boundary, rails_of(commit.alive)))
         self.world.applied(self, commit, now)
 
@@ -214,9 +216,9 @@ class Host:
         assert restart.incarnation > self.incarnation[rail]
         now = self.world.network.now
         assert now - self.world.down_since[rail] >= HOLD, f"rail {rail} is tried too early"
-        for rank, marks in self.world.ledger.last_marks(rail, restart.incarnation).items():
-            assert all(base >= mark for base, mark in zip(restart.bases, marks, strict=True)), (
-                f"{rank}'s marks"
+        for rank, chunk_numbers in self.world.ledger.last_chunk_numbers(rail, restart.incarnation).items():
+            assert all(base >= mark for base, mark in zip(restart.bases, chunk_numbers, strict=True)), (
+                f"{rank}'s chunk_numbers"
             )
         self.running[rail] = True
         self.incarnation[rail] = restart.incarnation

@@ -27,10 +27,10 @@ SOCKET = 400  # datagrams that a socket holds
 TOKEN = 0x5EED_0000_C0DE
 
 Event = (
-    recovery.Freeze
+    recovery.Prepare
     | recovery.Commit
     | recovery.Restart
-    | recovery.Abandon
+    | recovery.Halt
     | recovery.PeerLost
     | recovery.AllCompleted
     | recovery.AllSubmitted

@@ -301,7 +301,7 @@ class Schedule:
         if self.dead:
             return all(host.lost is not None for host in self.living())
         return (
-            all(host.freeze is None and host.machine.alive == (1 << self.rails) - 1 for host in self.hosts)
+            all(host.prepare is None and host.machine.alive == (1 << self.rails) - 1 for host in self.hosts)
             and len({host.epoch for host in self.hosts}) == 1
         )
 
@@ -322,7 +322,7 @@ class Schedule:
             late = [host.rank for host in self.living() if host.lost is None]
             assert not late, f"ranks {late} have not heard that {self.dead} died"
             return
-        states = [(host.rank, bin(host.machine.alive), host.epoch, host.freeze) for host in self.hosts]
+        states = [(host.rank, bin(host.machine.alive), host.epoch, host.prepare) for host in self.hosts]
         assert self.settled(), f"not all rails came back: {states}, now {self.network.now / MILLISECOND} ms"
         least = min(host.done for host in self.hosts)
         assert least > 0

@@ -82,42 +82,42 @@ def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamp
     return of
 
 
-def on_reports(change: Callable[[recovery.Report], None]) -> Callable[[Schedule], Tamper]:
+def on_statuses(change: Callable[[recovery.Status], None]) -> Callable[[Schedule], Tamper]:
     """Change every report."""
 
     def apply(stamped: recovery.Stamped, _receiver: int) -> None:
         state = stamped.state
-        if isinstance(state, recovery.Report):
+        if isinstance(state, recovery.Status):
             change(state)
             stamped.state = state
 
     return rewriting(lambda _schedule: apply)
 
 
-def on_orders(change: Callable[[recovery.Order, int], None]) -> Callable[[Schedule], Tamper]:
+def on_decisions(change: Callable[[recovery.Decision, int], None]) -> Callable[[Schedule], Tamper]:
     """Change every order; the change is told who gets it."""
 
     def apply(stamped: recovery.Stamped, receiver: int) -> None:
         state = stamped.state
-        if isinstance(state, recovery.Order):
+        if isinstance(state, recovery.Decision):
             change(state, receiver)
             stamped.state = state
 
     return rewriting(lambda _schedule: apply)
 
 
-def forget_marks(report: recovery.Report) -> None:
+def forget_chunk_numbers(report: recovery.Status) -> None:
     """A rank does not say how far its trees were."""
     report.channels = [without_marks(channel) for channel in report.channels]
 
 
-def without_marks(channel: recovery.ChannelReport) -> recovery.ChannelReport:
+def without_marks(channel: recovery.ChannelStatus) -> recovery.ChannelStatus:
     """Without what it used."""
-    channel.marks = [0] * len(channel.marks)
+    channel.next_chunks = [0] * len(channel.next_chunks)
     return channel
 
 
-def see_nothing(report: recovery.Report) -> None:
+def see_nothing(report: recovery.Status) -> None:
     """A rank does not say what it hears."""
     channels = report.channels
     for channel in channels:
@@ -125,7 +125,7 @@ def see_nothing(report: recovery.Report) -> None:
     report.channels = channels
 
 
-def boundary_of_its_own(order: recovery.Order, receiver: int) -> None:
+def boundary_of_its_own(order: recovery.Decision, receiver: int) -> None:
     """The calls from which on a decision holds differ."""
     committed = order.committed
     committed.boundary -= min(committed.boundary, receiver)
@@ -138,10 +138,10 @@ def answer_of_any_attempt(_schedule: Schedule) -> Change:
 
     def change(stamped: recovery.Stamped, _receiver: int) -> None:
         state = stamped.state
-        if isinstance(state, recovery.Order):
-            present[0] = state.proposal.attempt if state.proposal is not None else 0
-        elif state.status is not None and present[0]:
-            state.status = recovery.Status(present[0], state.status.position)
+        if isinstance(state, recovery.Decision):
+            present[0] = state.prepare.attempt if state.prepare is not None else 0
+        elif state.prepared is not None and present[0]:
+            state.prepared = recovery.Prepared(present[0], state.prepared.position)
             stamped.state = state
 
     return change
@@ -154,10 +154,10 @@ def answer_for_others(schedule: Schedule) -> Change:
 
     def change(stamped: recovery.Stamped, _receiver: int) -> None:
         state = stamped.state
-        if isinstance(state, recovery.Order):
-            present[0] = state.proposal.attempt if state.proposal is not None else 0
+        if isinstance(state, recovery.Decision):
+            present[0] = state.prepare.attempt if state.prepare is not None else 0
         elif present[0]:
-            state.status = recovery.Status(present[0], recovery.Position(0, empty, empty))
+            state.prepared = recovery.Prepared(present[0], recovery.Position(0, empty, empty))
             stamped.state = state
 
     return change
@@ -174,7 +174,7 @@ def any_order(_schedule: Schedule) -> Change:
             orders[0] += 1
             newest[0] = max(newest[0], stamp.serial)
             stamp.serial = orders[0]
-        elif isinstance(stamped.state, recovery.Report):
+        elif isinstance(stamped.state, recovery.Status):
             stamp.seen = min(stamp.seen, newest[0])
         stamped.stamp = stamp
 
@@ -187,7 +187,7 @@ def farewells_stay_out(schedule: Schedule) -> Tamper:
     def tamper(_rail: int, _sender: int, _receiver: int, datagram: bytes) -> bytes:
         decoded = recovery.decode(datagram, TOKEN, schedule.ranks, schedule.rails)
         assert isinstance(decoded, recovery.Datagram)
-        return b"" if isinstance(decoded.body, recovery.Farewell) else datagram
+        return b"" if isinstance(decoded.body, recovery.Goodbye) else datagram
 
     return tamper
 
@@ -199,9 +199,9 @@ class SubmitsWhileFrozen(Host):
     """Calls go on between a rank's answer and the decision."""
 
     def submit(self) -> None:
-        freeze, self.freeze = self.freeze, None
+        freeze, self.prepare = self.prepare, None
         super().submit()
-        self.freeze = freeze
+        self.prepare = freeze
 
 
 class SaysOnce(Network):
@@ -245,7 +245,7 @@ class Impatient(Schedule):
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)
-        options.least_silence = options.most_silence = options.beat
+        options.least_silence = options.most_silence = options.heartbeat
         return options
 
 
@@ -278,9 +278,9 @@ class Mutant:
 
 
 MUTANTS = {
-    "marks are forgotten": Mutant(tamper=on_reports(forget_marks)),
-    "nobody says what it hears": Mutant(tamper=on_reports(see_nothing)),
-    "each rank has a boundary of its own": Mutant(tamper=on_orders(boundary_of_its_own)),
+    "chunk numbers are forgotten": Mutant(tamper=on_statuses(forget_chunk_numbers)),
+    "nobody says what it hears": Mutant(tamper=on_statuses(see_nothing)),
+    "each rank has a boundary of its own": Mutant(tamper=on_decisions(boundary_of_its_own)),
     "an answer to any attempt counts": Mutant(tamper=rewriting(answer_of_any_attempt)),
     "a decision without all answers": Mutant(tamper=rewriting(answer_for_others)),
     "orders out of order": Mutant(tamper=rewriting(any_order)),

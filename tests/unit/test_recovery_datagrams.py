@@ -17,14 +17,14 @@ TOKEN_AT = slice(1, 9)
 BEAT = 10_000_000
 
 
-def beat() -> recovery.Beat:
-    body = recovery.Beat()
+def beat() -> recovery.Heartbeat:
+    body = recovery.Heartbeat()
     body.tick, body.first = 77, 1
     body.standings = [recovery.Standing(rank, 10 + rank, 20 + rank) for rank in range(RANKS)]
     return body
 
 
-def stamped(state: recovery.Report | recovery.Order) -> recovery.Stamped:
+def stamped(state: recovery.Status | recovery.Decision) -> recovery.Stamped:
     body = recovery.Stamped()
     stamp = body.stamp
     stamp.serial, stamp.seen, stamp.answer = 9, 5, True
@@ -32,22 +32,22 @@ def stamped(state: recovery.Report | recovery.Order) -> recovery.Stamped:
     return body
 
 
-def report() -> recovery.Report:
-    state = recovery.Report()
-    channels = [recovery.ChannelReport() for _ in range(RAILS)]
-    channels[1].state, channels[1].incarnation, channels[1].marks = (
+def report() -> recovery.Status:
+    state = recovery.Status()
+    channels = [recovery.ChannelStatus() for _ in range(RAILS)]
+    channels[1].state, channels[1].incarnation, channels[1].next_chunks = (
         recovery.ChannelState.HALTED,
         3,
         [2**63, 1],
     )
     channels[2].unfit, channels[2].broken, channels[2].reason = True, True, "a connection broke"
     state.epoch, state.channels = 6, channels
-    state.status = recovery.Status(2, recovery.Position(12, [10, 11, 12], [1, 2, 3]))
+    state.prepared = recovery.Prepared(2, recovery.Position(12, [10, 11, 12], [1, 2, 3]))
     return state
 
 
-def order() -> recovery.Order:
-    state = recovery.Order()
+def order() -> recovery.Decision:
+    state = recovery.Decision()
     committed = state.committed
     committed.epoch, committed.alive, committed.boundary = 6, 0b101, 12
     reaches = []
@@ -56,16 +56,16 @@ def order() -> recovery.Order:
         reach.done, reach.rank, reach.least = 7 + rail, rail, 5
         reaches.append(reach)
     committed.main, committed.repair = reaches, reaches[::-1]
-    channels = [recovery.ChannelOrder() for _ in range(RAILS)]
+    channels = [recovery.ChannelDecision() for _ in range(RAILS)]
     channels[1].active, channels[1].incarnation = True, 3
     channels[1].reason, channels[1].bases = "rank 2: no carrier", [4, 5]
     state.committed, state.channels = committed, channels
-    state.proposal = recovery.Proposal(2, 0b111)
+    state.prepare = recovery.PrepareRequest(2, 0b111)
     return state
 
 
-def farewell() -> recovery.Farewell:
-    body = recovery.Farewell()
+def farewell() -> recovery.Goodbye:
+    body = recovery.Goodbye()
     body.rank, body.dead, body.reason = 3, True, "silent on all rails for 5.0 s"
     return body
 
@@ -149,11 +149,11 @@ def test_reasons_are_cut_and_made_printable() -> None:
 
 def test_the_greatest_states_fit_a_datagram() -> None:
     ranks, rails = 1024, 16
-    state = recovery.Report()
-    channel = recovery.ChannelReport()
-    channel.unfit, channel.reason, channel.marks = True, "x" * 300, [2**64 - 1] * 100
+    state = recovery.Status()
+    channel = recovery.ChannelStatus()
+    channel.unfit, channel.reason, channel.next_chunks = True, "x" * 300, [2**64 - 1] * 100
     state.channels = [channel] * rails
-    state.status = recovery.Status(1, recovery.Position(1, [1] * rails, [1] * rails))
+    state.prepared = recovery.Prepared(1, recovery.Position(1, [1] * rails, [1] * rails))
     given = Datagram()
     given.body = stamped(state)
     whole = recovery.encode(given, TOKEN, ranks, rails)
@@ -266,8 +266,8 @@ def ring(ranks: int) -> list[Recovery]:
 def test_progress_goes_around_the_ring(ranks: int) -> None:
     machines = ring(ranks)
     for rank, each in enumerate(machines):
-        each.completed(5 + rank % 2, 0)
-        each.submitted(7 + rank % 3, 0)
+        each.completed(5 + rank % 2)
+        each.submitted(7 + rank % 3)
     told = around(machines, range(1, 3 * ranks + 2))
     assert told == {rank: {"AllCompleted": 5, "AllSubmitted": 7} for rank in range(ranks)}
 

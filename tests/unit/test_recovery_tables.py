@@ -8,17 +8,17 @@ from itertools import product
 import pytest
 
 from railweave._native.recovery import (
+    ChannelDecision,
     ChannelInput,
-    ChannelOrder,
     ChannelState,
+    Decision,
     Member,
     Options,
-    Order,
     Phase,
     PhaseInput,
     Position,
+    PrepareRequest,
     Probation,
-    Proposal,
     Restart,
     Round,
     RoundInput,
@@ -34,37 +34,37 @@ RAILS = 2
 # What may happen; every pair that is not named here is refused.
 CHANNEL = {
     (ChannelState.UP, ChannelInput.EXCLUDE): ChannelState.HALTING,
-    (ChannelState.UP, ChannelInput.ABANDON): ChannelState.UP,
+    (ChannelState.UP, ChannelInput.HALT): ChannelState.UP,
     (ChannelState.UP, ChannelInput.ADMIT): ChannelState.UP,
     (ChannelState.HALTING, ChannelInput.EXCLUDE): ChannelState.HALTING,
-    (ChannelState.HALTING, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.HALTING, ChannelInput.HALT): ChannelState.HALTING,
     (ChannelState.HALTING, ChannelInput.HALTED): ChannelState.HALTED,
     (ChannelState.HALTING, ChannelInput.PASSED): ChannelState.HALTING,
     (ChannelState.HALTING, ChannelInput.FAILED): ChannelState.HALTING,
     (ChannelState.HALTED, ChannelInput.EXCLUDE): ChannelState.HALTED,
-    (ChannelState.HALTED, ChannelInput.ABANDON): ChannelState.HALTED,
+    (ChannelState.HALTED, ChannelInput.HALT): ChannelState.HALTED,
     (ChannelState.HALTED, ChannelInput.HALTED): ChannelState.HALTED,
     (ChannelState.HALTED, ChannelInput.RESTART): ChannelState.RESTARTING,
     (ChannelState.HALTED, ChannelInput.PASSED): ChannelState.HALTED,
     (ChannelState.HALTED, ChannelInput.FAILED): ChannelState.HALTED,
     (ChannelState.RESTARTING, ChannelInput.EXCLUDE): ChannelState.HALTING,
-    (ChannelState.RESTARTING, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.RESTARTING, ChannelInput.HALT): ChannelState.HALTING,
     (ChannelState.RESTARTING, ChannelInput.PASSED): ChannelState.PASSED,
     (ChannelState.RESTARTING, ChannelInput.FAILED): ChannelState.FAILED,
     (ChannelState.PASSED, ChannelInput.EXCLUDE): ChannelState.HALTING,
-    (ChannelState.PASSED, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.PASSED, ChannelInput.HALT): ChannelState.HALTING,
     (ChannelState.PASSED, ChannelInput.FAILED): ChannelState.FAILED,
     (ChannelState.PASSED, ChannelInput.ADMIT): ChannelState.UP,
     (ChannelState.FAILED, ChannelInput.EXCLUDE): ChannelState.HALTING,
-    (ChannelState.FAILED, ChannelInput.ABANDON): ChannelState.HALTING,
+    (ChannelState.FAILED, ChannelInput.HALT): ChannelState.HALTING,
     (ChannelState.FAILED, ChannelInput.FAILED): ChannelState.FAILED,
 }
 ROUND = {
-    (Round.NONE, RoundInput.PROPOSE): Round.FREEZING,
-    (Round.FREEZING, RoundInput.PROPOSE): Round.FREEZING,
-    (Round.FREEZING, RoundInput.STATUS): Round.FROZEN,
-    (Round.FROZEN, RoundInput.PROPOSE): Round.FREEZING,
-    (Round.FROZEN, RoundInput.COMMIT): Round.NONE,
+    (Round.NONE, RoundInput.PREPARE): Round.PREPARING,
+    (Round.PREPARING, RoundInput.PREPARE): Round.PREPARING,
+    (Round.PREPARING, RoundInput.PREPARED): Round.PREPARED,
+    (Round.PREPARED, RoundInput.PREPARE): Round.PREPARING,
+    (Round.PREPARED, RoundInput.COMMIT): Round.NONE,
 }
 PHASE = {
     (Phase.UP, PhaseInput.OUT): Phase.DOWN,
@@ -158,16 +158,16 @@ def test_a_phase_refuses_what_its_table_lacks(before: tuple[PhaseInput, ...], gi
 # --- a member ---
 
 
-def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incarnation: int = 0) -> Order:
+def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incarnation: int = 0) -> Decision:
     """An order in which rail 1 is restarted, if it has an incarnation."""
-    given = Order()
+    given = Decision()
     committed = given.committed
     committed.epoch, committed.alive = epoch, alive
     given.committed = committed
-    channels = [ChannelOrder() for _ in range(RAILS)]
+    channels = [ChannelDecision() for _ in range(RAILS)]
     channels[1].incarnation, channels[1].active = incarnation, incarnation > 0
     given.channels = channels
-    given.proposal = Proposal(*proposal) if proposal else None
+    given.prepare = PrepareRequest(*proposal) if proposal else None
     return given
 
 
@@ -181,29 +181,29 @@ def events(member: Member) -> list[str]:
 
 def test_a_member_freezes_answers_and_applies() -> None:
     member = Member(options())
-    assert member.obey(order(0, 0b11, (1, 0b01)))
+    assert member.follow(order(0, 0b11, (1, 0b01)))
     freeze = member.poll()
     assert (freeze.epoch, freeze.attempt, freeze.alive) == (1, 1, 0b01)
     member.halted(1, [7])
-    member.frozen(freeze, Position(5, [5, 4], [0, 0]))
-    report = member.report()
-    assert report.status.attempt == 1
-    assert (report.channels[1].state, report.channels[1].marks) == (ChannelState.HALTED, [7])
-    assert member.obey(order(1, 0b01))
+    member.prepared(freeze, Position(5, [5, 4], [0, 0]))
+    report = member.status()
+    assert report.prepared.attempt == 1
+    assert (report.channels[1].state, report.channels[1].next_chunks) == (ChannelState.HALTED, [7])
+    assert member.follow(order(1, 0b01))
     assert events(member) == ["RailChanged", "Commit"]  # the decision is kept with its reasons
-    assert member.report().status is None
+    assert member.status().prepared is None
 
 
 def test_a_member_answers_only_the_newest_attempt() -> None:
     member = Member(options())
-    member.obey(order(0, 0b11, (1, 0b11)))
+    member.follow(order(0, 0b11, (1, 0b11)))
     first = member.poll()
-    member.obey(order(0, 0b11, (2, 0b10)))
+    member.follow(order(0, 0b11, (2, 0b10)))
     second = member.poll()
-    member.frozen(first, Position(5, [5, 4], [0, 0]))
-    assert (member.report().status, member.round) == (None, Round.FREEZING)
-    member.frozen(second, Position(5, [5, 4], [0, 0]))
-    assert member.report().status.attempt == 2
+    member.prepared(first, Position(5, [5, 4], [0, 0]))
+    assert (member.status().prepared, member.round) == (None, Round.PREPARING)
+    member.prepared(second, Position(5, [5, 4], [0, 0]))
+    assert member.status().prepared.attempt == 2
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_a_member_answers_only_the_newest_attempt() -> None:
     ],
     ids=["unasked", "missed", "restart"],
 )
-def test_a_member_refuses_what_cannot_be(forbidden: Order) -> None:
+def test_a_member_refuses_what_cannot_be(forbidden: Decision) -> None:
     member = Member(options())
-    before = member.report()
-    assert not member.obey(forbidden)
+    before = member.status()
+    assert not member.follow(forbidden)
     assert events(member) == []
-    after = member.report()
+    after = member.status()
     assert (after.epoch, [channel.state for channel in after.channels]) == (
         before.epoch,
         [channel.state for channel in before.channels],
@@ -229,37 +229,37 @@ def test_a_member_refuses_what_cannot_be(forbidden: Order) -> None:
 
 def test_a_decision_for_other_rails_than_asked_is_refused() -> None:
     member = Member(options())
-    member.obey(order(0, 0b11, (1, 0b01)))
-    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))
-    assert not member.obey(order(1, 0b10))
-    assert member.report().epoch == 0
+    member.follow(order(0, 0b11, (1, 0b01)))
+    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))
+    assert not member.follow(order(1, 0b10))
+    assert member.status().epoch == 0
 
 
 def test_what_broke_is_forgotten_with_the_channel() -> None:
     member = Member(options())
     member.suspect(1, "a connection broke")
-    channel = member.report().channels[1]
+    channel = member.status().channels[1]
     assert (channel.unfit, channel.broken, channel.reason) == (True, True, "a connection broke")
-    member.obey(order(0, 0b11, (1, 0b01)))
-    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))  # halts what was not said to be halted
-    assert not member.report().channels[1].unfit
+    member.follow(order(0, 0b11, (1, 0b01)))
+    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))  # halts what was not said to be halted
+    assert not member.status().channels[1].unfit
     member.suspect(1, "late news of the same")
-    assert not member.report().channels[1].unfit
+    assert not member.status().channels[1].unfit
 
 
-def test_a_result_of_an_abandoned_trial_is_nobodys() -> None:
+def test_a_result_of_a_halted_trial_is_nobodys() -> None:
     member = Member(options())
-    member.obey(order(0, 0b11, (1, 0b01)))
-    member.frozen(member.poll(), Position(0, [0, 0], [0, 0]))
-    assert member.obey(order(1, 0b01, None, 1))
+    member.follow(order(0, 0b11, (1, 0b01)))
+    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))
+    assert member.follow(order(1, 0b01, None, 1))
     restart = next(event for event in iter(member.poll, None) if isinstance(event, Restart))
     assert (restart.rail, restart.incarnation) == (1, 1)
     given = order(1, 0b01, None, 1)
     channels = given.channels
     channels[1].active = False
     given.channels = channels
-    assert member.obey(given)
+    assert member.follow(given)
     member.restarted(1, 1, True)
-    assert member.report().channels[1].state == ChannelState.HALTING
+    assert member.status().channels[1].state == ChannelState.HALTING
     member.halted(1, [])
-    assert member.report().channels[1].state == ChannelState.HALTED
+    assert member.status().channels[1].state == ChannelState.HALTED
