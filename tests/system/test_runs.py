@@ -14,7 +14,16 @@ from system.command import Command
 from railweave.switch.targets import TARGETS
 
 Start = Callable[..., Command]
-RAIL_KEYS = {"name", "agent_bytes", "interface_bytes", "goodput_bps", "share", "retransmissions"}
+RAIL_KEYS = {
+    "name",
+    "sent",
+    "failures",
+    "agent_bytes",
+    "interface_bytes",
+    "goodput_bps",
+    "share",
+    "retransmissions",
+}
 ROW_KEYS = {
     *("bytes", "dtype", "op", "root", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
     *("limit_bps", "limit_fraction", "shares"),
