@@ -36,55 +36,57 @@ DEFAULTS = ControllerOptions()
 def controller(
     topology: Annotated[Path, typer.Option(help="Topology file (YAML).")],
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT for agents; port 0 takes a free one.")
+        str, typer.Option(help="HOST:PORT to serve agents on; port 0: a free one.")
     ] = DEFAULTS.listen,
-    lanes: Annotated[int, typer.Option(help="32-bit integers per packet: 256 or 64.")] = DEFAULTS.lanes,
+    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 256 or 64.")] = DEFAULTS.lanes,
     slots: Annotated[
-        int, typer.Option(help="Chunks in flight per job and plane, a power of two; see --quota.")
+        int, typer.Option(help="Slots (chunks in flight) per job and plane, a power of two; see --quota.")
     ] = DEFAULTS.quotas.default.slots,
     trees: Annotated[
-        int, typer.Option(help="Trees that a job is spread over, where a plane has several roots.")
+        int, typer.Option(help="Most trees per job and plane, where several roots are possible.")
     ] = DEFAULTS.quotas.default.trees,
     quota: Annotated[
         list[str] | None,
-        typer.Option(help="[JOB:]slots=N,trees=N: limits per plane of all jobs, or of JOB (with * and ?)."),
+        typer.Option(help="[JOB:]slots=N,trees=N: limits per job and plane; JOB may have * and ?."),
     ] = None,
     quotas: Annotated[
-        Path | None, typer.Option(help="Such limits as YAML: `default: {…}` and `jobs: {JOB: {…}}`.")
+        Path | None, typer.Option(help="File with such limits (YAML): `default: {…}` and `jobs: {JOB: {…}}`.")
     ] = None,
     suspect: Annotated[
-        float, typer.Option(help="Seconds to keep off links that ranks report as dead.")
+        float, typer.Option(help="Seconds for which links that ranks report as dead are avoided.")
     ] = DEFAULTS.suspect_s,
     lease: Annotated[
-        float, typer.Option(help="Seconds without heartbeat until a rank is lost.")
+        float, typer.Option(help="Seconds without heartbeat after which a rank counts as lost.")
     ] = DEFAULTS.lease_s,
     switch_deadline: Annotated[
-        float, typer.Option(help="Seconds for all switches to be configured at the start.")
+        float, typer.Option(help="Seconds within which all switches must be configured at start.")
     ] = DEFAULTS.switch_deadline_s,
     device_id: Annotated[
         int | None,
-        typer.Option(help="P4Runtime device id of all switches, instead of the topology's (BMv2: 0)."),
+        typer.Option(help="P4Runtime device id of all switches; default: the topology's (BMv2: 0)."),
     ] = None,
     loss: Annotated[
         list[str] | None,
-        typer.Option(help="PLANE=PROBABILITY[:ingress|egress]: drop frames in its switches."),
+        typer.Option(
+            help="PLANE=PROBABILITY[:ingress|egress]: drop frames at random in the plane's switches."
+        ),
     ] = None,
     metrics: Annotated[
-        str, typer.Option(help="HOST:PORT for Prometheus; port 0 takes a free one. Default: none.")
+        str, typer.Option(help="HOST:PORT to serve Prometheus metrics on; port 0: a free one. Default: none.")
     ] = DEFAULTS.metrics,
-    verbose: Annotated[bool, typer.Option(help="Log what is done, on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option(help="Log all actions on stderr.")] = False,
 ) -> None:
-    """Place jobs in the network: loads the P4 program into the switches, forms groups, watches their ranks.
+    """Place jobs in the network: load the P4 program into the switches, form groups, monitor their ranks.
 
-    Prints `ready listen=HOST:PORT` once the switches hold what they should. SIGTERM or Ctrl-C ends it; groups
-    that run stay in the switches and are taken up again by the next controller.
+    Prints `ready listen=HOST:PORT` once all switches are configured. SIGTERM or Ctrl-C ends it; running
+    groups stay in the switches, and the next controller adopts them.
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("finsy").setLevel(logging.WARNING if verbose else logging.CRITICAL + 1)
     for proxy in PROXIES:
-        os.environ.pop(proxy, None)  # switches are reached directly, and finsy has no option to say so
+        os.environ.pop(proxy, None)  # switches are reached directly, and finsy has no option for that
     try:
         value = load(topology)
         if device_id is not None:

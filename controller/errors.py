@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller says no with; each message names what was given, the limit, and what to do."""
+"""Errors of the controller; each message names what was given, the limit, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Refused(Exception):
 
 
 class SwitchUnavailable(Refused):
-    """The switch is out of reach or does not do what it is told."""
+    """The switch cannot be reached, or does not carry out a request."""
 
 
 class RequestError(Exception):
@@ -21,7 +21,7 @@ class RequestError(Exception):
 
 
 class InvalidRequest(RequestError):
-    """The request, or what it says beside the other ranks' requests, makes no sense."""
+    """The request is invalid, or contradicts those of other ranks."""
 
 
 class AlreadyJoined(RequestError):

@@ -138,7 +138,7 @@ class Moves:
     def _overdue(self, group: Group, pause: Pause) -> None:
         for rank, lease in list(group.leases.items()):
             if rank not in pause.positions and not lease.left:
-                reason = f"has not said within {self._deadline_s:g} s how far it is: {pause.reason}"
+                reason = f"has not reported its progress within {self._deadline_s:g} s: {pause.reason}"
                 self._lost(lease, reason)
 
     def _place_soon(self, group: Group, tree: RailTree, pause: Pause) -> None:

@@ -34,7 +34,7 @@ class JoinRequest:
 
 
 def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinRequest:
-    """Check a JoinGroupRequest; InvalidRequest says what was given and what was expected."""
+    """Check a JoinGroupRequest; InvalidRequest names what was given and what was expected."""
     identity(message.job, message.rank, message.size)
     if not (math.isfinite(message.deadline_s) and 0 < message.deadline_s <= MAX_DEADLINE_S):
         raise InvalidRequest(
@@ -45,7 +45,7 @@ def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinReques
 
 
 def identity(job: str, rank: int, size: int) -> None:
-    """Check who speaks: job, rank and world size."""
+    """Check the sender: job, rank and world size."""
     if not JOB_NAME.fullmatch(job):
         raise InvalidRequest(f"job name {job[:64]!r}: expected 1 to 128 letters, digits or any of ._:/@-")
     if not 1 <= size <= MAX_SIZE:
@@ -131,14 +131,14 @@ def agree(one: JoinRequest, other: JoinRequest) -> None:
     ):
         if of_one != of_other:
             raise InvalidRequest(
-                f"job {one.job!r}: {what} differs: rank {one.rank} says {of_one}, "
-                f"rank {other.rank} says {of_other}; start all ranks with the same"
+                f"job {one.job!r}: {what} differs: rank {one.rank} has {of_one}, "
+                f"rank {other.rank} has {of_other}; start all ranks with the same"
             )
     for mine, yours in zip(one.rails, other.rails, strict=True):
         if (mine.address, mine.port) == (yours.address, yours.port):
             raise InvalidRequest(
-                f"job {one.job!r}: ranks {one.rank} and {other.rank} both say that their rail {mine.name!r} "
-                f"is at {mine.address}, port {mine.port}"
+                f"job {one.job!r}: ranks {one.rank} and {other.rank} both report their rail {mine.name!r} "
+                f"at {mine.address}, port {mine.port}"
             )
 
 

@@ -60,7 +60,7 @@ class Resuming:
         for others in self.claims.values():
             if [claim.what for claim in claims] != [claim.what for claim in others]:
                 raise InvalidRequest(
-                    f"job {request.job!r}: rank {request.rank} tells of other trees than the rest"
+                    f"job {request.job!r}: rank {request.rank} reports other trees than the other ranks"
                 )
         self.claims[request.rank] = claims
         self.requests[request.rank] = request

@@ -94,7 +94,7 @@ class SwitchLink:
         async with AsyncExitStack() as stack:
             await self._guard(self._enter(stack, switch))
             if not switch.is_primary:
-                raise SwitchUnavailable(f"switch {self.name} obeys another controller")
+                raise SwitchUnavailable(f"switch {self.name} has another controller as primary")
             await self._guard(self._push(switch.election_id))
             self._switch = switch
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three counts of the same bytes, held against each other: the agent's, the kernel's, the switch's."""
+"""Three counts of the same bytes, compared with each other: the agents', the kernel's, the switch's."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from railweave.topologies.model import Plane
 BYTES_TOLERANCE = 0.01
 BYTE_CLASSES = tuple(field.name for field in fields(SentBytes))
 RULE = (
-    "Counts agree when the interfaces have sent what the agents say they sent, headers from Ethernet up "
-    f"included, within {BYTES_TOLERANCE:.0%} (ARP and handshakes are the kernel's own), "
-    "and when the switch has formed exactly one result per chunk. A rail that has failed in between may have "
-    "been given bytes that its link never took, and has left chunks half done."
+    "Counts agree if the interfaces have sent as many bytes as the agents report, Ethernet headers included, "
+    f"within {BYTES_TOLERANCE:.0%} (ARP and TCP handshakes are the kernel's own), and if the switch has "
+    "formed exactly one result per chunk. If a rail has failed, the link may have sent fewer bytes than the "
+    "agents handed it, and chunks may be incomplete."
 )
 
 
@@ -34,18 +34,18 @@ class RailAccount:
     goodput_bps: float  # tensor bits reduced per second while the rail was busy
     share: float  # of all tensor bytes
     retransmissions: int
-    switch_results: int | None = None  # formed by the switch, as its P4 counters say
+    switch_results: int | None = None  # formed by the switch, by its P4 counters
     expected_results: int | None = None  # chunks that the rail has had reduced
     failures: int = 0  # how often the ranks have excluded it
 
     @property
     def unexplained_bytes(self) -> int:
-        """What has left the interfaces beyond what the agents count; negative: never left."""
+        """Bytes sent by the interfaces that the agents do not count; negative if fewer were sent."""
         return self.interface_bytes - self.agent_bytes
 
     @property
     def bytes_agree(self) -> bool:
-        """Whether the classes explain what has left the interfaces, by the rule."""
+        """Whether the classes add up to what the interfaces have sent, by the rule."""
         if min(self.sent.values()) < 0 or sum(self.sent.values()) != self.agent_bytes:
             return False
         never_left = self.failures > 0 and self.unexplained_bytes < 0
@@ -55,7 +55,7 @@ class RailAccount:
     def results_agree(self) -> bool:
         """Whether the switch has formed one result per chunk; true for rails without a P4 switch.
 
-        A rail that has been out has left chunks half done, and was tried before it was used again.
+        A rail that was excluded has incomplete chunks, and was probed before it was readmitted.
         """
         return self.failures > 0 or self.switch_results == self.expected_results
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `railweave`: a table of commands, each in a module that is imported when it is asked for."""
+"""The command `railweave`: a table of commands, each in a module that is imported on demand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ COMMANDS = (
         "railweave.commands.bench",
         "Measure collectives: time, bandwidth, share per rail, % of the limit.",
     ),
-    ("why", "railweave.commands.why", "Explain what jobs got in the network, and which rails carry what."),
+    (
+        "why",
+        "railweave.commands.why",
+        "Show the trees of each job, which rails carry its calls, and why others do not.",
+    ),
     (
         "plan",
         "railweave.commands.plan",
@@ -45,13 +49,13 @@ Examples:
 
   railweave topo planes --hosts 4 --out net.png   draw what these run on
 
-  railweave doctor                                what this machine can do, and what it lacks
+  railweave doctor                                what this machine supports, and what is missing
 """
 
 
 def main() -> None:
     """Run the command line."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it complains of on stderr, commands say in a line
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report its errors in one line
     build(_wanted(sys.argv, os.environ))()
 
 

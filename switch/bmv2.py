@@ -65,9 +65,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
             ready(options.ready_line())
             done, _ = await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if ended in done:
-            raise SwitchError(
-                f"{PROGRAM} ended with status {ended.result()}: {await words or 'without a word'}"
-            )
+            raise SwitchError(f"{PROGRAM} ended with status {ended.result()}: {await words or 'no output'}")
     finally:
         for future in (stopped, serving):
             future.cancel()

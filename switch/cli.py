@@ -34,7 +34,7 @@ Examples:
 
   railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559     run a switch
 
-  railweave switch tables routes                                    look into a running one
+  railweave switch tables routes                                    inspect a running one
 """
 
 
@@ -50,7 +50,10 @@ def switch(
     device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
     target: Annotated[str, typer.Option(help=f"One of: {', '.join(TARGETS)}.")] = "embedded",
     program: Annotated[
-        Path | None, typer.Option(help="BMv2 JSON to run; usually the controller pushes one.", exists=True)
+        Path | None,
+        typer.Option(
+            help="Program to run (BMv2 JSON); default: wait for a controller to push one.", exists=True
+        ),
     ] = None,
     p4info: Annotated[Path | None, typer.Option(help="The program's P4Info.", exists=True)] = None,
     super_packet_bytes: Annotated[
@@ -58,32 +61,31 @@ def switch(
         typer.Option(
             min=0,
             max=MAX_SUPER_PACKET_BYTES,
-            help="Longest run of like UDP packets sent as one; short on slow links, 0 sends each alone.",
+            help="Largest UDP super-packet (GSO) that is sent; smaller suits slow links, 0 disables them.",
         ),
     ] = MAX_SUPER_PACKET_BYTES,
     exact_bytes: Annotated[
         bool,
         typer.Option(
             "--exact-bytes",
-            help="Packets leave as the program wrote them, to the bit: those without UDP checksum, or with"
-            " IPv4 ids that do not count up, are not sent as one. Slower.",
+            help="Send packets bit for bit as the program wrote them: those without UDP checksum, or with"
+            " non-consecutive IPv4 ids, are not sent as super-packets. Slower.",
         ),
     ] = False,
     cpu_port: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=DROP_PORT - 1, help="Port of packets to and from the controller; default: none."
-        ),
+        typer.Option(min=0, max=DROP_PORT - 1, help="Port for packet-in and packet-out; default: none."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the P4Runtime server (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="CA of clients' certificates (PEM); without it they need none.")
+        Path | None,
+        typer.Option(help="CA of clients' certificates (PEM); default: clients need no certificate."),
     ] = None,
     impair: Annotated[
         list[str] | None,
         typer.Option(
-            help="Make a link bad: PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,"
+            help="Impair a link: PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,"
             "rate=100M,seed=7; * for all ports.",
             metavar="PORT:…",
         ),
@@ -95,13 +97,13 @@ def switch(
 ) -> None:
     """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready.
 
-    The commands look into a switch that is running.
+    The commands inspect a running switch.
     """
     if context.invoked_subcommand is not None:
         return
     try:
         if target not in TARGETS:
-            raise SwitchError(f"unknown target {target!r}; there are {', '.join(TARGETS)}")
+            raise SwitchError(f"unknown target {target!r}; targets are {', '.join(TARGETS)}")
         if missing := TARGETS[target].missing():
             raise SwitchError(f"target {target} cannot run here: {missing}")
         interfaces = parse_interfaces(interface or [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded switch as a process: ports, engine and P4Runtime server, from start to a clean end."""
+"""The embedded switch as a process: ports, engine and P4Runtime server, from start to shutdown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
 
 
 async def load_program(service: Service, options: SwitchOptions) -> None:
-    """Commit the program given on the command line, as a controller would."""
+    """Load the program given on the command line, as a controller would."""
     if options.program is None and options.p4info is None:
         return
     if options.program is None or options.p4info is None:

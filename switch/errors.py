@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program, a request or a command line can do wrong."""
+"""Errors of programs, requests and options of the switch."""
 
 
 class SwitchError(Exception):
-    """The switch cannot start or go on: what was given, and what to do."""
+    """The switch cannot start or continue; the message names the cause and what to do."""
 
 
 class InvalidProgram(ValueError):
-    """The JSON is not a BMv2 program: malformed, or it contradicts itself."""
+    """The JSON is not a BMv2 program: malformed or inconsistent."""
 
 
 class UnsupportedConstruct(InvalidProgram):
-    """The program uses something that the engine does not know.
+    """The program uses a construct that the engine does not support.
 
     `construct` names it; `where` is the source position as p4c recorded it, or the object that holds it.
     """
 
     def __init__(self, construct: str, where: str) -> None:
-        """Say what was met and where."""
+        """Name the construct and its place."""
         super().__init__(f"{where}: {construct} is not supported by the embedded switch")
         self.construct = construct
         self.where = where

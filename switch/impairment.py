@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad links as values, and the text in which options give them."""
+"""Link impairments as values, and their text form in options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TARGET = re.compile(r"(\d+|\*)(?:/(in|out|both))?")
 
 @dataclass(frozen=True)
 class Impairment:
-    """What befalls the packets of one port in one direction.
+    """What happens to the packets of one port in one direction.
 
     Probabilities are from 0 to 1. What happens to packet number n depends on seed, port, direction and n
     alone, so that a run can be repeated.
@@ -34,10 +34,10 @@ class Impairment:
     delay_ns: int = 0
     rate_bps: int = 0  # bits from the Ethernet header on; 0 is unlimited
     seed: int = 0
-    queue_bytes: int = 4 << 20  # waiting; what comes beyond is dropped, and counted
+    queue_bytes: int = 4 << 20  # queue length; packets beyond it are dropped, and counted
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, naming it."""
+        """Refuse values out of range, by name."""
         for name in _PROBABILITIES:
             if not 0 <= getattr(self, name) <= 1:
                 raise SwitchError(f"{name}={getattr(self, name)}: a probability is from 0 to 1")
@@ -49,7 +49,7 @@ class Impairment:
 
     @classmethod
     def parse(cls, text: str) -> Impairment:
-        """`loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError says what is wrong.
+        """`loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError names what is wrong.
 
         >>> Impairment.parse("loss=0.5,delay=1.5ms,rate=10M")
         Impairment(loss=0.5, duplicate=0.0, reorder=0.0, corrupt=0.0, delay_ns=1500000, rate_bps=10000000, \
@@ -67,7 +67,7 @@ seed=0, queue_bytes=4194304)
         return cls(**values)  # type: ignore[arg-type]
 
     def of(self, port: int, direction: Direction) -> Impairment:
-        """The same for one port and direction: their packets are drawn for independently."""
+        """The same with a seed of its own for one port and direction."""
         place = 2 * port + DIRECTIONS.index(direction)
         return replace(self, seed=(self.seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
 
@@ -78,7 +78,7 @@ seed=0, queue_bytes=4194304)
 
 @dataclass(frozen=True)
 class ImpairmentCounts:
-    """What has become of the packets since the impairment was set."""
+    """Packet counts since the impairment was set."""
 
     packets: int
     lost: int
@@ -126,7 +126,7 @@ def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[
             for direction in DIRECTIONS if side == "both" else [cast(Direction, side)]:
                 if (port, direction) in impairments:
                     raise SwitchError(
-                        f"port {port}, direction {direction}: impaired twice, by {text!r} at last"
+                        f"port {port}, direction {direction}: impaired twice, the second time by {text!r}"
                     )
                 impairments[port, direction] = impairment
     return impairments

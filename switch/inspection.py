@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service `railweave.v1.Switch`: what a running switch tells beyond P4Runtime."""
+"""The service `railweave.v1.Switch`: ports, impairments and traces, which P4Runtime lacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINKS_S = 0.1  # how late a group may notice that a link is down
 
 
 class Inspection(switch_pb2_grpc.SwitchServicer):
-    """Answers for one switch; it stands between service and ports to know which program runs."""
+    """Serves one switch; it forwards pipelines to the ports, and so knows which program runs."""
 
     def __init__(self, ports: Ports) -> None:
         """There is no program yet."""
@@ -39,7 +39,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         self.watch_links()
 
     def watch_links(self) -> None:
-        """Tell the program which links are down: groups leave out members that watch them."""
+        """Report the links that are down to the pipeline: groups leave out members that watch them."""
         if self._pipeline is not None and self._pipeline.program.profiles:
             for port in self._ports.counters():
                 self._pipeline.set_port_up(port.port, port.up)
@@ -90,11 +90,11 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         """Change links; nothing is changed if part of it is wrong."""
         numbers = [port.port for port in self._ports.counters()]
         try:
-            mended = parse_impairments([f"{text}:loss=0" for text in request.good], numbers)
+            cleared = parse_impairments([f"{text}:loss=0" for text in request.good], numbers)
             impaired = parse_impairments(request.bad, numbers)
         except SwitchError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        for port, direction in mended:
+        for port, direction in cleared:
             self._ports.set_impairment(port, direction, None)
         for (port, direction), impairment in impaired.items():
             self._ports.set_impairment(port, direction, impairment)
@@ -105,7 +105,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         request: switch_pb2.TraceRequest,
         context: grpc.aio.ServicerContext[switch_pb2.TraceRequest, switch_pb2.TracedPacket],
     ) -> AsyncIterator[switch_pb2.TracedPacket]:
-        """Follow packets until enough have been seen, or the client has seen enough."""
+        """Follow packets until enough have been seen, or the client cancels."""
         pipeline = self._pipeline
         if pipeline is None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the switch has no program yet")
@@ -115,7 +115,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
         port = request.port if request.HasField("port") else None
         try:
-            # Lowers the program once more, with words: for large programs that takes a second.
+            # Lowers the program once more, with tracing: for large programs that takes a second.
             await asyncio.to_thread(pipeline.start_trace, port, request.count)
         except TraceBusy as busy:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(busy))

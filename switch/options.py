@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch process is started with, and how it says that it cannot."""
+"""The options of a switch process, and their checks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
-MAX_SUPER_PACKET_BYTES = 65_535  # what an IP length can say
+MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
 
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files: the server's certificate chain and key, and the CA that clients' certificates must be of."""
+    """PEM files: the server's certificate chain and key, and the CA of clients' certificates."""
 
     certificate: Path
     key: Path
@@ -26,7 +26,7 @@ class Tls:
 
     @classmethod
     def of(cls, certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-        """What a command line says; SwitchError if it says it by halves."""
+        """The files named on the command line; SwitchError if some are missing."""
         if certificate is None and key is None and client_ca is None:
             return None
         if certificate is None or key is None:
@@ -48,28 +48,28 @@ def _read(path: Path, option: str) -> bytes:
 
 @dataclass(frozen=True)
 class SwitchOptions:
-    """What a switch is started with."""
+    """The options of a switch process."""
 
     interfaces: Mapping[int, str]  # port number to interface name
     grpc: str = "127.0.0.1:9559"  # address of the P4Runtime server, in gRPC's syntax
     device_id: int = 1  # as controllers name the switch
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary
-    super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # longest run of like packets sent as one
-    exact_bytes: bool = False  # only runs that the kernel cuts into the very packets of the program
+    super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # largest super-packet that is sent
+    exact_bytes: bool = False  # only super-packets that the kernel cuts into exactly the program's packets
     impairments: Mapping[tuple[int, Direction], Impairment] = field(default_factory=dict)
-    pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for what passes, by port
+    pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for captures, by port
     cpu_port: int | None = None  # of packet-in and packet-out; no interface may have it
     tls: Tls | None = None  # None: the P4Runtime server speaks plain text
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse options that contradict each other."""
         if self.cpu_port is not None and self.cpu_port in self.interfaces:
             interface = self.interfaces[self.cpu_port]
             raise SwitchError(f"port {self.cpu_port} is {interface} and the CPU port; see --cpu-port")
 
     def ready_line(self) -> str:
-        """What a switch prints once it serves."""
+        """The line that a switch prints once it serves."""
         ports = ",".join(f"{port}@{name}" for port, name in self.interfaces.items())
         return f"ready grpc={self.grpc} ports={ports}"
 
@@ -95,7 +95,7 @@ def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
 
 
 def stop_on_signals() -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set, in place of ending the process."""
+    """An event that SIGINT and SIGTERM set, instead of ending the process."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

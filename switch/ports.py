@@ -17,7 +17,7 @@ from railweave.switch.pipeline import Pipeline
 
 
 class PortError(Exception):
-    """The ports cannot be opened: what was given, and what to do."""
+    """The ports cannot be opened; the message names the port and what to do."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PortCounters:
     rx_bytes: int
     rx_frames: int
     rx_missed: int  # the kernel's buffer was full
-    rx_refused: int  # offloads that could not be undone
+    rx_refused: int  # offloads (GSO, checksum) that could not be resolved
     tx_packets: int
     tx_bytes: int
     tx_frames: int
@@ -58,9 +58,9 @@ class Ports:
         *,
         exact_bytes: bool = False,
     ) -> None:
-        """Open all interfaces; like packets leave in runs of up to `super_packet_bytes` (0: each alone).
+        """Open all interfaces; `super_packet_bytes`: the largest super-packet that is sent (0: none).
 
-        `exact_bytes`: only in runs that the kernel cuts into the very packets that the program wrote.
+        `exact_bytes`: only if the kernel cuts them into exactly the packets that the program wrote.
         """
         self._pipeline: Pipeline | None = None
         self._interfaces = dict(interfaces)
@@ -77,7 +77,7 @@ class Ports:
         self._native.start()
 
     def stop(self) -> None:
-        """End the thread and all captures; the sockets stay open until this object goes."""
+        """End the thread and all captures; the sockets stay open as long as this object."""
         self._native.stop()
         for port in self._interfaces:
             self.capture(port, None)
@@ -99,7 +99,7 @@ class Ports:
             raise PortError("too many packets wait to be sent: slow down")
 
     def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
-        """Make the link of a port bad in one direction, or good again; PortError if there is no such port.
+        """Impair the link of a port in one direction, or remove that; PortError if there is no such port.
 
         `in` is what the program is given, `out` what it sends. What waits is lost, as if the cable changed.
         """
@@ -114,9 +114,9 @@ class Ports:
         return None if counts is None else ImpairmentCounts(**counts)
 
     def capture(self, port: int, folder: Path | None) -> None:
-        """Write what passes a port to INTERFACE_in.pcap and INTERFACE_out.pcap in a folder; None: no more.
+        """Capture a port's packets to INTERFACE_in.pcap and INTERFACE_out.pcap in a folder; None: stop.
 
-        It is what the program is given, and what leaves the port: behind the impairments in both directions.
+        Captured is what the program is given and what leaves the port, both after impairments.
         PortError if there is no such port, or the files cannot be written.
         """
         if folder is not None:

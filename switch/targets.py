@@ -16,17 +16,17 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What options call it."""
+        """Its name in options."""
         ...
 
     def missing(self) -> str | None:
-        """Why it cannot run on this machine; None if it can."""
+        """The reason why it cannot run on this machine; None if it can."""
         ...
 
     def command(
         self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
     ) -> list[str]:
-        """How to start it: ports by number, the address to serve P4Runtime on, the device's id.
+        """The command that starts it: ports by number, the address to serve P4Runtime on, the device's id.
 
         `arguments` are further ones of `railweave switch`, such as --impair and --pcap.
         It prints a line that begins with `ready` once it serves, and ends on SIGINT or SIGTERM.
@@ -37,7 +37,7 @@ class Target(Protocol):
 def _command(
     target: str, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str]
 ) -> list[str]:
-    """`railweave switch`, without what else the front door imports."""
+    """`railweave switch`, without the imports of the other commands."""
     command = [sys.executable, "-m", "railweave.switch", "--target", target]
     command += ["--grpc", grpc, "--device-id", str(device_id)]
     for port, interface in interfaces.items():
@@ -80,7 +80,7 @@ class Bmv2:
     def command(
         self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
     ) -> list[str]:
-        """BMv2 under a parent that says when it is ready."""
+        """BMv2 under a parent process that reports when it is ready."""
         return _command(self.name, interfaces, grpc, device_id, arguments)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A packet's way through a program: what each part of it did, and why it went no further.
+"""Traces of packets: what each part of the program did with a packet, and why it was dropped.
 
-A trace runs the program's code anew, lowered without fusion and with notes in it, on the same tables and
-registers. While none runs, it costs nothing.
+A traced packet runs a second plan of the program, lowered without fusion and with trace notes, on the same
+tables and registers. While no trace runs, it costs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INSTANCES = {
     5: "replicated",
     6: "resubmitted",
 }
-# Kinds of notes that read better in other words; {name} and the values.
+# How kinds of events are printed; {name} and the values.
 WORDS = {
     "state": "parser state {name}",
     "extract": "extract {name}",
@@ -72,11 +72,11 @@ class Trace:
     events: tuple[Event, ...]
 
     def json(self) -> Json:
-        """For machines, and for `render`."""
+        """As JSON values, also for `render`."""
         return {"events": [event.json() for event in self.events]}
 
     def __str__(self) -> str:
-        """As people read it."""
+        """As text for the terminal."""
         return render(self.json())
 
 

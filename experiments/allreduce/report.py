@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's rows: in the columns of nccl-tests for people, as JSON for machines."""
+"""The benchmark's rows: as text in the columns of nccl-tests, and as JSON."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ VOLUMES = {
 
 
 def header(options: BenchOptions) -> str:
-    """Return what stands above the rows, as nccl-tests write it."""
+    """Return the lines above the rows, in the style of nccl-tests."""
     planes = ", ".join(
         f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s" if plane.rate_bps else f"{plane.name} unshaped"
         for plane in options.topology.planes
     )
     measurement = options.measurement
-    timed = "last rank's, after all have met" if measurement.meets else "mean of the ranks"
+    timed = "last rank's, after a common start" if measurement.meets else "mean of the ranks"
     lines = [
         f"# {len(options.topology.hosts)} hosts, {options.topology.name}: {planes}; "
         f"switch {options.switch_target}",
@@ -71,7 +71,7 @@ def shares_text(row: Row) -> str:
 
 
 def comparisons(result: BenchResult) -> list[str]:
-    """Return, size by size, what all rails together reach beside each alone, and beside the baselines."""
+    """Return, by size, all rails' bandwidth relative to the sum of each alone, and to the baselines."""
     by_rails: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in result.rows:
         by_rails.setdefault(tuple(row.rails), {})[row.bytes] = row
@@ -90,7 +90,7 @@ def comparisons(result: BenchResult) -> list[str]:
 
 
 def as_json(result: BenchResult) -> dict[str, Any]:
-    """Return the result for machines; rows of baselines, and of rails alone, stand beside `rows`."""
+    """Return the result as JSON values; rows of baselines, and of rails alone, have keys beside `rows`."""
     options = result.options
 
     def rows(rails: Sequence[str]) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def as_json(result: BenchResult) -> dict[str, Any]:
         "collective": options.measurement.collective,
         "rails": list(options.rails),
         "rows": rows(options.rails),
-        # Beyond what the schema promises:
+        # Not in the schema:
         "ok": result.ok,
         "alone": {rail: rows([rail]) for rail in options.rails} if options.each_alone else {},
         "baselines": {

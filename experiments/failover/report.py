@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failover table: for people, and as JSON for machines."""
+"""The failover table, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from railweave.experiments.failover.values import Trial
 
 MS = 1000.0
 NOTE = (
-    "Milliseconds, median / p99 of the trials. usual, pause: the longest time without the end of a call on "
-    "any rank, before the fault, and from it on, with the return of the rail. reroute: from the fault until "
+    "Milliseconds, median / p99 of the trials. usual, pause: the longest time between two completed calls on "
+    "any rank, before the fault, and after it (readmission included). reroute: from the fault until "
     "every rank had completed a call without the rail. readmit: from the repair until every rank had "
     "completed a slice on the rail again. during, after: throughput of tensors against that before the fault."
 )
@@ -36,7 +36,7 @@ def table(result: FailoverResult) -> Table:
         box=SIMPLE_HEAD,
         pad_edge=False,
         title=f"{len(options.topology.hosts)} hosts, rails {planes}: all_reduce of {options.bytes >> 10} KiB "
-        f"of {options.dtype} without a pause, {options.trials} random instants each",
+        f"of {options.dtype} back to back, {options.trials} trials each",
     )
     made.add_column("fault")
     made.add_column("rail")
@@ -59,21 +59,21 @@ def table(result: FailoverResult) -> Table:
 
 
 def odd(result: FailoverResult) -> list[str]:
-    """Return the trials that did not end as they should, one line each."""
+    """Return the trials that did not end as expected, one line each."""
     return [line(trial) for trial in result.trials if not trial.expected or trial.errors or trial.wrong]
 
 
 def caption(result: FailoverResult) -> str:
-    """Say of a picture what is in it."""
+    """Return the caption of the picture."""
     options = result.options
     return (
-        f"the first of {options.trials} trials each; {len(options.topology.hosts)} hosts, all_reduce of "
+        f"first of {options.trials} trials each; {len(options.topology.hosts)} hosts, all_reduce of "
         f"{options.bytes >> 10} KiB {options.dtype}; shaded: from the fault to its repair"
     )
 
 
 def line(trial: Trial) -> str:
-    """Return one trial for those who wait."""
+    """Return one line on a trial, shown while the experiment runs."""
     found = trial.figures
     if found is None:
         times = {"error after": trial.error_s}
@@ -85,9 +85,9 @@ def line(trial: Trial) -> str:
         }
     told = [f"{name} {seconds * MS:.0f} ms" for name, seconds in times.items() if seconds is not None]
     if found is not None and not found.used:
-        told.append("the rail carried nothing before")
+        told.append("the rail carried nothing before the fault")
     if trial.others:
-        told.append(f"failed beside: {', '.join(trial.others)}")
+        told.append(f"other rails that failed: {', '.join(trial.others)}")
     if trial.errors:
         told.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
     words = [trial.outcome, *told, f"{trial.wrong} wrong"]
@@ -95,7 +95,7 @@ def line(trial: Trial) -> str:
 
 
 def as_json(result: FailoverResult) -> dict[str, Any]:
-    """Return the rows for machines; a time is the 99th percentile, p50 and max beside it, in ms."""
+    """Return the rows as JSON values; a time is the 99th percentile, p50 and max beside it, in ms."""
     options = result.options
     common = {
         "hosts": len(options.topology.hosts),

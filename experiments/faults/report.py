@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault table: for people, and as JSON for machines."""
+"""The fault table, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from railweave.experiments.faults.run import FaultsResult, Trial
 
 
 def table(result: FaultsResult) -> Table:
-    """Return a row per fault: outcomes, and the times that they took."""
+    """Return a row per fault: outcomes and times."""
     options = result.options
     hosts = len(options.topology.hosts)
     made = Table(
         title=f"{hosts} hosts, {options.topology.name}: sums of {options.bytes} bytes of int32, "
-        f"{options.trials} random instants each"
+        f"{options.trials} trials each"
     )
     for name in ("fault", "outcome", "error after", "pause", "after repair", "formed again", "#wrong"):
         made.add_column(name, justify="left" if name in {"fault", "outcome"} else "right")
@@ -36,14 +36,14 @@ def table(result: FaultsResult) -> Table:
 
 
 NOTE = (
-    "Times: median … greatest, in s, of the slowest rank. Pause: of the longest call, from the fault on; 0: "
-    "none took more than 100 ms. After repair: the end of that call, from the repair on, where there is no "
-    "way round. Formed again: from the start of a new process for the dead rank."
+    "Times: median … maximum, in s, of the slowest rank. Pause: the longest call after the fault; 0: "
+    "none took more than 100 ms. After repair: from the repair to the end of that call, if there is no "
+    "other path. Formed again: from the start of a new process for the dead rank."
 )
 
 
 def line(trial: Trial) -> str:
-    """Return one trial for those who wait."""
+    """Return one line on a trial, shown while the experiment runs."""
     times = {
         "error after": trial.error_s,
         "pause": trial.pause_s,
@@ -55,7 +55,7 @@ def line(trial: Trial) -> str:
 
 
 def as_json(result: FaultsResult) -> dict[str, Any]:
-    """Return the result for machines; seconds."""
+    """Return the result as JSON values; times in s."""
     options = result.options
     return {
         "hosts": len(options.topology.hosts),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several jobs got of the links they share: as a table for people, as JSON for machines."""
+"""How several jobs shared their links, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from railweave.experiments.jobs.run import JobRow, JobsResult
 def table(result: JobsResult) -> Table:
     """Return a row per job: throughput and share of every rail, and why a rail is not used."""
     rails = [plane.name for plane in result.options.topology.planes]
-    made = Table(title=f"{len(result.rows)} jobs at once, over {result.window_s:.1f} s in which all ran")
+    made = Table(
+        title=f"{len(result.rows)} concurrent jobs, measured over {result.window_s:.1f} s in which all ran"
+    )
     made.add_column("job")
     for rail in rails:
         made.add_column(f"{rail} (Mbit/s)", justify="right")
@@ -30,7 +32,7 @@ def table(result: JobsResult) -> Table:
 
 
 def utilisations(result: JobsResult) -> list[str]:
-    """Return what all jobs together reach of every shaped rail's limit."""
+    """Return all jobs' throughput relative to every shaped rail's limit."""
     lines = []
     for plane in result.options.topology.planes:
         fraction = result.utilisation(plane.name)
@@ -40,7 +42,7 @@ def utilisations(result: JobsResult) -> list[str]:
 
 
 def as_json(result: JobsResult) -> dict[str, Any]:
-    """Return the result for machines; rates are bits of tensors per second."""
+    """Return the result as JSON values; rates are bits of tensors per second."""
     options = result.options
     return {
         "hosts": len(options.topology.hosts),

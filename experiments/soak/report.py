@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak's summary for people."""
+"""The soak's summary as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railweave.experiments.units import format_bytes
 
 
 def table(tally: Tally) -> Table:
-    """Return what has come so far, a line per count."""
+    """Return the counts so far, one per line."""
     found = tally.summary()
     made = Table(title=f"soak of {found['minutes']:.1f} minutes", show_header=False)
     faults = ", ".join(f"{count} x {name}" for name, count in tally.faults.most_common())
@@ -22,11 +22,11 @@ def table(tally: Tally) -> Table:
         "reduced by each rank": format_bytes(found["bytes"]),
         "faults": f"{found['faults']}: {faults}" if faults else "none",
         "failovers": ", ".join(f"{name} {count}" for name, count in found["failovers"].items()),
-        "at most between two calls": f"{found['longest_s']:.2f} s",
+        "longest time between two calls": f"{found['longest_s']:.2f} s",
         "errors": "\n".join([str(found["errors"]), *found["error_texts"]]),
         "wrong elements": str(found["wrong"]),
         "memory": ", ".join(f"{name} {rss:.0f} MiB" for name, rss in found["rss_mib"].items()),
-        "its growth, MiB/hour": growth or "too early to say",
+        "memory growth, MiB/hour": growth or "run too short",
     }
     for name, text in rows.items():
         made.add_row(name, text)

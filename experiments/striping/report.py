@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the striping experiments show: times in microseconds, shares, and each claim with its measure."""
+"""Results of the striping experiments: times in microseconds, shares, and each claim with its measure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo tells at its end: tables for people, JSON for machines, a trace and a picture."""
+"""The demo's results: tables for the terminal, JSON, a trace and a picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railweave.experiments.units import format_bytes, format_rate
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:
-    """Return the demo's result for machines."""
+    """Return the demo's result as JSON values."""
     return {
         "ok": result.ok,
         "hosts": len(result.options.topology.hosts),
@@ -40,7 +40,7 @@ def as_json(result: DemoResult) -> dict[str, Any]:
             for rail in result.rails
         ],
         "switch_results": result.switch_results,
-        # Beyond what the schema promises:
+        # Not in the schema:
         "max_abs_diff_bound": result.reference.bound,
         "accuracy_one_process": result.reference.accuracy,
         "ranks_identical": result.ranks_identical,
@@ -64,7 +64,7 @@ def write_files(result: DemoResult) -> dict[str, Path]:
 
 
 def print_report(result: DemoResult, console: Console) -> None:
-    """Print the result for people."""
+    """Print the result."""
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
     console.print(_rail_table(result))
@@ -85,7 +85,7 @@ def print_report(result: DemoResult, console: Console) -> None:
         "[dim]One averaged gradient element is off by at most "
         f"{reference.largest_operation_bound:.1e} (proven). What that can become in "
         f"{len(result.steps)} steps is "
-        f"measured: {MOVED_RUNS} runs in which every element was moved that far, up or down at random, "
+        f"measured: {MOVED_RUNS} runs in which every element was changed by that much, up or down at random, "
         "ended at "
         f"most {reference.moved:.1e} away; the bound is {SAFETY} times this.[/dim]",
     )
@@ -120,7 +120,7 @@ def _rail_table(result: DemoResult) -> Table:
 
 
 def _byte_table(result: DemoResult) -> Table:
-    """Return what the interfaces have sent, by why, in MB."""
+    """Return what the interfaces have sent, by class, in MB."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("MB sent")
     for column in (*BYTE_CLASSES, "unexplained"):
@@ -142,7 +142,7 @@ def _mark(good: bool) -> str:
 
 
 def summary(result: DemoResult) -> str:
-    """Return one line that says whether all is well, and if not, what is not."""
+    """Return one line that names what failed, or confirms that nothing did."""
     wrong = []
     if not result.ranks_identical:
         wrong.append("ranks ended with different parameters")
@@ -155,6 +155,6 @@ def summary(result: DemoResult) -> str:
         f"switch results of rail {rail.name} do not agree" for rail in result.rails if not rail.results_agree
     ]
     if wrong:
-        return "not as it should be: " + "; ".join(wrong)
+        return "failed: " + "; ".join(wrong)
     total = sum(rail.payload_bytes for rail in result.rails)
     return f"all counts agree; each host had {format_bytes(total)} of gradients averaged"

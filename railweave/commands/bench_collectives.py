@@ -29,7 +29,7 @@ EachAlone = Annotated[bool, typer.Option("--each-alone", help="Measure every rai
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep of sizes, as it is asked for."""
+    """The options of one sweep over sizes."""
 
     collective: str
     topology: str
@@ -120,7 +120,7 @@ def reduce_scatter(
 ) -> None:
     """Sweep sizes of a reduce-scatter, as all-reduce does for an allreduce.
 
-    Columns are those of nccl-tests: size is what a rank gives, all shards, and count what it gets, one.
+    Columns are those of nccl-tests: size is a rank's input (all shards), count its output (one shard).
     """
     _sweep(
         Sweep(
@@ -166,7 +166,7 @@ def all_gather(
 ) -> None:
     """Sweep sizes of an allgather, as all-reduce does for an allreduce.
 
-    Columns are those of nccl-tests: size is what a rank gets, all shards, and count what it gives, one.
+    Columns are those of nccl-tests: size is a rank's output (all shards), count its input (one shard).
     """
     _sweep(
         Sweep(
@@ -199,7 +199,7 @@ def broadcast(
     loss: common.Loss = "0",
     sizes: common.Sizes = "1K:16M",
     dtype: common.DType = "float32",
-    root: Annotated[int, typer.Option(help="The rank whose tensor all get.")] = 0,
+    root: Annotated[int, typer.Option(help="The rank whose tensor is sent to all.")] = 0,
     iters: common.Iters = 20,
     warmup: common.Warmup = 5,
     shares: common.Shares = None,
@@ -212,7 +212,7 @@ def broadcast(
 ) -> None:
     """Sweep sizes of a broadcast, as all-reduce does for an allreduce.
 
-    Columns are those of nccl-tests. A run begins when all ranks are there, and its time is the last rank's.
+    Columns are those of nccl-tests. A run lasts from when all ranks are ready until the last one is done.
     """
     _sweep(
         Sweep(
@@ -264,7 +264,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
         broadcast,
         _examples("broadcast", "--sizes 64K:16M", "--root 3 --rails ina,tcp --each-alone --json r.json"),
     ),
-}  # by name: the function, and what stands below its help
+}  # by name: the function, and the epilogue of its help
 
 
 def _sweep(given: Sweep) -> None:

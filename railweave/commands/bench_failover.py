@@ -24,7 +24,7 @@ def failover(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
-    hit: Annotated[str, typer.Option(help="The rails that fail, by name; default: each.")] = "",
+    hit: Annotated[str, typer.Option(help="Rails to fail, by name; default: every rail in turn.")] = "",
     trials: common.Trials = 3,
     seed: common.Seed = 1,
     only: Annotated[
@@ -37,16 +37,18 @@ def failover(
     ] = "",
     size: common.Size = "256K",
     dtype: common.DType = "int32",
-    deadline: Annotated[float, typer.Option(help="Seconds for an error, or for a rail's return.")] = 20.0,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds to wait for an error, or for a rail to be readmitted.")
+    ] = 20.0,
     switch: common.SwitchTarget = "embedded",
     plot: common.Plot = None,
     out: common.Out = Path("out/failover"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Kill and revive rails under running collectives: pauses, detours, the way back, what is wrong.
+    """Inject faults into rails under running collectives: measure pauses, rerouting, readmission, wrong sums.
 
-    Every rank reduces without a pause and checks every element. A fault hits one rail at a random instant, is
-    repaired after a while, and the next comes when the rail is in use again.
+    Every rank reduces continuously and checks every element. A fault hits one rail at a random instant and is
+    repaired after a while; the next fault follows when the rail is in use again.
     """
     with common.one_line_errors():
         from railweave.experiments.failover import report, run  # noqa: PLC0415
@@ -93,7 +95,7 @@ def failover(
 
             draw(result.curves, report.caption(result), plot)
         if not result.ok:
-            raise OptionError("a fault did not end as it should, or a number was wrong: see above")
+            raise OptionError("a trial did not end as expected, or an element was wrong: see above")
 
 
 def _names(text: str) -> list[str]:

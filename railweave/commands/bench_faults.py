@@ -33,14 +33,14 @@ def faults(
             "restarts; default: all.",
         ),
     ] = "",
-    restarts: Annotated[int, typer.Option(help="Of the controller, in one trial.")] = 10,
+    restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,
     size: common.Size = "64K",
-    deadline: Annotated[float, typer.Option(help="Seconds for an error, or for recovery.")] = 30.0,
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for an error, or for recovery.")] = 30.0,
     switch: common.SwitchTarget = "embedded",
     out: common.Out = Path("out/faults"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Kill and cut while exact sums run: what the ranks see, how long it takes, what is wrong."""
+    """Kill processes and cut links while exact sums run: outcomes on the ranks, times, wrong elements."""
     with common.one_line_errors():
         from railweave.experiments.faults import report, run  # noqa: PLC0415
 
@@ -73,4 +73,4 @@ def faults(
         console.print(report.NOTE)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if not result.ok:
-            raise OptionError("a fault did not end as it should, or a number was wrong: see the table")
+            raise OptionError("a trial did not end as expected, or an element was wrong: see the table")

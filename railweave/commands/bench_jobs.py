@@ -19,7 +19,9 @@ EPILOG = (
 
 
 def jobs(
-    count: Annotated[int, typer.Option("--jobs", help="Jobs at once; each has a rank on every host.")] = 2,
+    count: Annotated[
+        int, typer.Option("--jobs", help="Number of concurrent jobs; each has a rank on every host.")
+    ] = 2,
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina",
@@ -35,7 +37,7 @@ def jobs(
     out: common.Out = Path("out/jobs"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Run several jobs on the same links at once: throughput and share of each, and what one is refused."""
+    """Run several jobs at once on the same links: throughput and share of each job, and refused rails."""
     with common.one_line_errors():
         from railweave.experiments.jobs import report, run  # noqa: PLC0415
 
@@ -57,4 +59,4 @@ def jobs(
             console.print(text)
         common.write_result(report.as_json(result), json_file)
         if not result.ok:
-            raise OptionError("wrong elements, or a job that made no call: see the table")
+            raise OptionError("wrong elements, or a job without a completed call: see the table")

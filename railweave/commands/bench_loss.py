@@ -31,11 +31,12 @@ def loss(
     hosts: common.Hosts = 8,
     rate: common.Rates = None,
     losses: Annotated[
-        str, typer.Option("--losses", help="Probabilities that a link loses a packet, each way: 0,0.01.")
+        str,
+        typer.Option("--losses", help="Probabilities that a link loses a packet, in each direction: 0,0.01."),
     ] = "0,0.001,0.01,0.05",
-    duplicate: Annotated[float, typer.Option(help="Probability that a link doubles a packet.")] = 0.01,
-    reorder: Annotated[float, typer.Option(help="Probability that a packet is overtaken.")] = 0.01,
-    chunks: Annotated[int, typer.Option(help="Chunks of every point, at least.")] = 100_000,
+    duplicate: Annotated[float, typer.Option(help="Probability that a link duplicates a packet.")] = 0.01,
+    reorder: Annotated[float, typer.Option(help="Probability that a packet is reordered.")] = 0.01,
+    chunks: Annotated[int, typer.Option(help="Least number of chunks per measurement.")] = 100_000,
     size: common.Size = "4M",
     seed: common.Seed = 1,
     plot: common.Plot = None,
@@ -84,7 +85,7 @@ def loss(
         )
         if plot is not None:
             note = (
-                f"{duplicate:.1%} doubled, {reorder:.1%} overtaken; links of "
+                f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
                 f"{benches[0][2].topology.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
             drawing.draw(points, note, plot)

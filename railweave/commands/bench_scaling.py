@@ -32,7 +32,7 @@ def scaling(
     out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure the time of a small allreduce against the number of hosts, one network after the other."""
+    """Measure the time of a small allreduce against the number of hosts, each in a network of its own."""
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415

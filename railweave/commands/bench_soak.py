@@ -24,19 +24,19 @@ def soak(
     rate: common.Rates = "50M",
     minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
     seed: common.Seed = 1,
-    largest: Annotated[int, typer.Option(help="Elements of the largest tensor.")] = 4 << 20,
-    deadline: Annotated[float, typer.Option(help="Seconds for a call, whatever fails.")] = 60.0,
-    faults: Annotated[bool, typer.Option(help="Let rails fail.")] = True,
+    largest: Annotated[int, typer.Option(help="Number of elements of the largest tensor.")] = 4 << 20,
+    deadline: Annotated[float, typer.Option(help="Time limit of a call, in seconds.")] = 60.0,
+    faults: Annotated[bool, typer.Option(help="Inject faults into the rails.")] = True,
     switch: common.SwitchTarget = "embedded",
     out: Annotated[Path, typer.Option(help="Folder for logs, and for the record soak.jsonl.")] = Path(
         "out/soak"
     ),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Reduce tensors of random sizes, types and operations for long, while rails fail and come back.
+    """Run random collectives for a long time while rails fail and recover.
 
-    Every element of every result is checked. The record says what happened, line by line; Ctrl-C ends it with
-    the summary so far.
+    Sizes, types and operations are random; every element of every result is checked. The record has one line
+    per event; Ctrl-C ends the run with a summary.
     """
     with common.one_line_errors():
         from railweave.experiments.soak import report  # noqa: PLC0415

@@ -26,7 +26,9 @@ def striping(
         str, typer.Option(help="What to measure: sizes, thresholds, convergence, overhead.")
     ] = "sizes,thresholds,convergence,overhead",
     hosts: common.Hosts = 4,
-    threshold_hosts: Annotated[str, typer.Option(help="Numbers of hosts of the part thresholds.")] = "2,4,6",
+    threshold_hosts: Annotated[
+        str, typer.Option(help="Numbers of hosts for the part `thresholds`.")
+    ] = "2,4,6",
     rate: Annotated[str, typer.Option(help="Rate of every link.")] = "100M",
     sizes: common.Sizes = "4K:8M",
     iters: common.Iters = 20,
@@ -34,11 +36,11 @@ def striping(
     out: common.Out = Path("out/striping"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure what striping brings: time and split by size, how quickly it is learnt, what it costs.
+    """Measure striping: time and split by size, calls until the split converges, overhead.
 
     sizes: two rails, two of unequal rates, and three, against each alone. thresholds: pairs of rails of all
-    kinds, by number of hosts. convergence: the split from call to call, from a cold start and after a rail's
-    rate has changed. overhead: 1 KiB on two rails against the best one. --plot gets one file per part.
+    kinds, by number of hosts. convergence: the split call by call, from a cold start and after a rail's
+    rate has changed. overhead: 1 KiB on two rails against the best one. --plot writes one file per part.
     """
     with common.one_line_errors():
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415

@@ -21,19 +21,21 @@ EXAMPLES = (
 
 
 def switch(
-    lanes: Annotated[int, typer.Option(help="int32 per packet: 64 or 256.")] = 256,
+    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 64 or 256.")] = 256,
     workers: Annotated[int, typer.Option(help="Hosts that contribute to every sum.", min=1)] = 2,
-    seconds: Annotated[float, typer.Option(help="How long each target is loaded.", min=0.1)] = 3.0,
-    versus: Annotated[str, typer.Option("--vs", help="Load this target as well: bmv2.")] = "",
-    engine_only: Annotated[bool, typer.Option("--engine-only", help="Packets in memory, no links.")] = False,
+    seconds: Annotated[float, typer.Option(help="Seconds for which each target is loaded.", min=0.1)] = 3.0,
+    versus: Annotated[str, typer.Option("--vs", help="Second target to compare with: bmv2.")] = "",
+    engine_only: Annotated[
+        bool, typer.Option("--engine-only", help="Measure the engine only, with packets in memory.")
+    ] = False,
     out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure packets per second of the embedded switch on the aggregation program, beside BMv2 if asked to.
+    """Measure packets per second of the embedded switch on the aggregation program, and of BMv2 with --vs.
 
-    Engine alone: packets in memory, nanoseconds of processor time for each. End to end: the switch as a
+    Engine alone: packets in memory, nanoseconds of CPU time per packet. End to end: the switch as a
     process on veth links, under a closed loop of contributions from a native generator that checks every
-    result; the window (chunks on their way per worker) is the one of a few tried that suits the target best.
+    result; several windows (chunks in flight per worker) are tried, and the best one is reported.
     Exits with 1 if any sum is wrong. End to end needs root.
     """
     with common.one_line_errors():

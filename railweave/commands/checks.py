@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `railweave doctor`: each asks the machine itself, and changes nothing that outlives it."""
+"""The checks of `railweave doctor`: each probes the machine, and leaves no changes behind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Finding:
 
     name: str
     present: bool
-    needed: bool  # for the demo; else it adds something
+    needed: bool  # by the demo; otherwise optional
     detail: str
     remedy: str
 
 
 def run_checks() -> list[Finding]:
-    """Return all findings, what is needed first."""
+    """Return all findings, required parts first."""
     findings = [_root(), _native(), _artifacts()]
     findings += [_tool(*entry) for entry in TOOLS]
     findings += [_package(*entry) for entry in PACKAGES]
@@ -33,7 +33,7 @@ def run_checks() -> list[Finding]:
     return sorted(findings, key=lambda finding: not finding.needed)
 
 
-# Program, whether it is needed, its version's command, what to do without it.
+# Program, whether it is required, the command for its version, what to do if it is missing.
 TOOLS = (
     ("ip", True, ("ip", "-Version"), "apt-get install iproute2"),
     ("tc", True, ("tc", "-Version"), "apt-get install iproute2"),
@@ -114,7 +114,7 @@ def _package(name: str, needed: bool, remedy: str) -> Finding:
         return Finding(name, False, needed, "not installed", remedy)
 
 
-# Kernel features are tried in a network namespace of the check's own, which goes with the command.
+# Kernel features are tried in a temporary network namespace.
 KERNEL: tuple[tuple[str, bool, str, str], ...] = (
     (
         "veth and bridge",
@@ -143,7 +143,7 @@ KERNEL: tuple[tuple[str, bool, str, str], ...] = (
 def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
     remedy = f"a kernel with {feature} is needed" if needed else f"adds a baseline: a kernel with {feature}"
     if os.geteuid() != 0:
-        return Finding(name, False, needed, "only root can try", "run with sudo")
+        return Finding(name, False, needed, "only root can check", "run with sudo")
     done = _try(
         lambda: subprocess.run(
             ["unshare", "--net", "sh", "-c", script],

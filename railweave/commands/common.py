@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands share: options, errors in one line, the end by Ctrl-C and SIGTERM, JSON files."""
+"""What all commands share: options, one-line errors, handling of Ctrl-C and SIGTERM, JSON files."""
 
 from __future__ import annotations
 
@@ -53,18 +53,22 @@ Loss = Annotated[
 ]
 Shares = Annotated[
     str | None,
-    typer.Option(help="Share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: by what the rails can do."),
+    typer.Option(
+        help="Share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: by the rails' measured cost."
+    ),
 ]
 Size = Annotated[str, typer.Option(help="Bytes of each tensor: 64K, 4M (binary).")]
 Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
 DType = Annotated[str, typer.Option(help="float32 or int32.")]
 Iters = Annotated[int, typer.Option(help="Timed runs of each size.")]
-Warmup = Annotated[int, typer.Option(help="Runs before these.")]
-Trials = Annotated[int, typer.Option(help="Random instants for each fault.")]
-Seed = Annotated[int, typer.Option(help="All that is random follows from it.")]
-Baseline = Annotated[str, typer.Option(help="Run peers on the same hosts: gloo.")]
+Warmup = Annotated[int, typer.Option(help="Untimed runs before them.")]
+Trials = Annotated[int, typer.Option(help="Trials per fault, each at a random instant.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
+Baseline = Annotated[str, typer.Option(help="Also measure another library on the same hosts: gloo.")]
 Out = Annotated[Path, typer.Option(help="Folder for logs.")]
-SwitchTarget = Annotated[str, typer.Option("--switch", help="What runs the P4 program: embedded or bmv2.")]
+SwitchTarget = Annotated[
+    str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
 PLOT_FORMATS = (".png", ".svg", ".pdf")
@@ -78,7 +82,7 @@ INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what users can mend into a line on stderr and exit status 1."""
+    """Turn errors that users can correct into one line on stderr and exit status 1."""
     try:
         yield
     except (OptionError, TopologyError, LabError, RailweaveError) as error:
@@ -87,7 +91,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command."""
+    """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command."""
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING)
     terminated = False
 
@@ -106,19 +110,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(cancellable())
     except KeyboardInterrupt:
-        typer.echo("railweave: interrupted; everything has been taken down", err=True)
+        typer.echo("railweave: interrupted; the network has been removed", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except asyncio.CancelledError:
         if not terminated:
             raise
-        typer.echo("railweave: terminated; everything has been taken down", err=True)
+        typer.echo("railweave: terminated; the network has been removed", err=True)
         raise typer.Exit(TERMINATED) from None
 
 
 def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:
-    """Return the rates that are given, or what the planes' switches can carry.
+    """Return the given rates, limited to what the planes' switches can carry.
 
-    BMv2 loses what comes faster than it works: its planes get no more than it can carry, which is said.
+    BMv2 drops packets that arrive faster than it can process them, so its planes are limited to that rate,
+    with a note on stderr.
     """
     on_bmv2 = [kind == "ina" and target == "bmv2" for kind in rails]
     if rate is None:
@@ -126,7 +131,7 @@ def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:
     asked = units.parse_rates(rate)
     if len(asked) == 1:
         asked *= len(rails)
-    if len(asked) != len(rails):  # the topology says so
+    if len(asked) != len(rails):  # the topology reports the error
         return asked
     return [_for_bmv2(bps) if slow else bps for bps, slow in zip(asked, on_bmv2, strict=True)]
 
@@ -136,14 +141,12 @@ def _for_bmv2(asked: int) -> int:
         return asked
     given = units.format_rate(BMV2_RATE_BPS)
     wish = units.format_rate(asked) if asked else "no limit"
-    typer.echo(
-        f"railweave: an ina plane on BMv2 gets {given}: {wish} was asked, and it cannot keep up", err=True
-    )
+    typer.echo(f"railweave: an ina plane on BMv2 is limited to {given} ({wish} was requested)", err=True)
     return BMV2_RATE_BPS
 
 
 def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str) -> model.Topology:
-    """Return the topology that options describe."""
+    """Return the topology that the options describe."""
     from railweave.topologies.named import named  # noqa: PLC0415
 
     kinds = units.parse_rails(rails)
@@ -151,7 +154,7 @@ def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str
 
 
 def check_target(name: str, topology: model.Topology) -> str:
-    """Return the switch target's name; OptionError if there is none such, or it cannot run here."""
+    """Return the switch target's name; OptionError if it is unknown or cannot run here."""
     from railweave.switch.targets import TARGETS  # noqa: PLC0415
 
     if name not in TARGETS:
@@ -163,7 +166,7 @@ def check_target(name: str, topology: model.Topology) -> str:
 
 
 def console(json_file: Path | None) -> Console:
-    """Return where words for people go: stdout, or stderr if JSON goes to stdout."""
+    """Return the console for text: stdout, or stderr if JSON goes to stdout."""
     from rich.console import Console  # noqa: PLC0415 - help needs none
 
     chosen = Console(stderr=str(json_file) == "-", highlight=False)
@@ -173,7 +176,7 @@ def console(json_file: Path | None) -> Console:
 
 
 def check_plot(path: Path | None) -> None:
-    """Raise OptionError if nothing could be drawn to that file; makes its folder."""
+    """Raise OptionError if the plot could not be written to that file; makes its folder."""
     if path is None:
         return
     if path.suffix not in PLOT_FORMATS:
@@ -191,9 +194,9 @@ def write_result(
     seed: int | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a measurement, which has `ok`, with how it came about, to a file, or to stdout for `-`.
+    """Write a measurement, which has `ok`, and its provenance to a file, or to stdout for `-`.
 
-    `seed`: from which it follows, if there is one. `versions`: of what else took part.
+    `seed`: of its random choices, if any. `versions`: of other software that was measured.
     """
     head = {
         "ok": value["ok"],

@@ -28,15 +28,15 @@ def demo(
     loss: common.Loss = "0",
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
-    seed: Annotated[int, typer.Option(help="Seed of the model and of the order of images.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the initial model and the order of images.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for logs, timeline and trace.")] = Path("out/demo"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Train a small real model on Mininet hosts, with gradients all-reduced over three rails at once.
 
     A multilayer perceptron of about one million parameters learns scikit-learn's handwritten digits; one rail
-    is summed by a P4 program in the switch. At the end the result is held against the same training in one
-    process, and the agents' byte counts against the kernel's and the switch's.
+    is summed by a P4 program in the switch. At the end the result is compared with the same training in one
+    process, and the agents' byte counts with those of the kernel and the switch.
     """
     with common.one_line_errors():
         from railweave.experiments.training import report, run  # noqa: PLC0415

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave doctor`: what this machine has of what railweave can use, and what to do for what is absent."""
+"""`railweave doctor`: which parts that railweave can use are present, and how to get the others."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ app = typer.Typer()
 @app.command("doctor", epilog="Example: railweave doctor --json machine.json")
 def doctor(
     json_file: common.JsonFile = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on absent optional parts as well.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on missing optional parts as well.")] = False,
 ) -> None:
-    """Check this machine: rights, tools, kernel features, Python packages, optional parts.
+    """Check this machine: privileges, tools, kernel features, Python packages, optional parts.
 
-    Exits with 1 if something is absent that the demo needs.
+    Exits with 1 if something that the demo needs is missing.
     """
     from rich.table import Table  # noqa: PLC0415
 
@@ -42,7 +42,9 @@ def doctor(
     console.print(table)
     able = all(finding.present for finding in findings if finding.needed)
     console.print(
-        "this machine can run the demo" if able else "this machine cannot run the demo: see what is absent",
+        "this machine can run the demo"
+        if able
+        else "this machine cannot run the demo: see the missing parts",
         style="bold",
     )
     values: list[dict[str, Any]] = [vars(finding) for finding in findings]

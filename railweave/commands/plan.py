@@ -42,18 +42,20 @@ def plan(
     collective: Annotated[
         str, typer.Option(help="all_reduce, reduce_scatter, all_gather or broadcast.")
     ] = "all_reduce",
-    dtype: Annotated[str, typer.Option(help="As numpy names it: float32, bfloat16, int64.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="Element type, as in numpy: float32, bfloat16, int64.")
+    ] = "float32",
     op: Annotated[str, typer.Option(help="sum, prod, max, min or avg.")] = "sum",
     json_file: common.JsonFile = None,
 ) -> None:
-    """Predict which rails would carry a collective: predicted times per rail and split, the choice, why.
+    """Predict how a collective would be split: times per rail and split, the chosen split, and why.
 
-    With --costs, from what a job has learnt; else from what the links allow. In a program,
-    comm.plan(bytes) says the same of a job that runs.
+    With --costs, from the costs that a job has learnt; otherwise from the link rates. In a program,
+    comm.plan(bytes) returns the same for a running job.
     """
     with common.one_line_errors():
         if costs is not None and rails is not None:
-            raise OptionError("--costs says what the rails are: give either --costs or --rails")
+            raise OptionError("--costs already names the rails: give either --costs or --rails")
         from railweave.hosts.striping import predict  # noqa: PLC0415 - help needs none
 
         planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
@@ -104,7 +106,7 @@ def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
 
 
 def _print_sweep(predictions: list[Prediction], console: Console) -> None:
-    """One line per size: what is chosen, what it takes, and what each rail alone would."""
+    """Print one line per size: the chosen split, its time, and the time on each rail alone."""
     from rich.table import Table  # noqa: PLC0415
 
     from railweave.hosts.striping.prediction import shares_text  # noqa: PLC0415

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave shell`: p4runtime-shell on a switch, in an environment of its own."""
+"""`railweave shell`: p4runtime-shell on a switch, in its own virtual environment."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def shell(
         str,
         typer.Option(
             metavar="HIGH,LOW",
-            help="Greater than the controller's: the shell takes over. By default it takes nothing from "
-            "anybody: where there is a controller, the shell reads only.",
+            help="With an id above the controller's the shell becomes primary. By default it never does: "
+            "while a controller is connected, the shell can only read.",
         ),
     ] = "0,0",
     role: Annotated[str | None, typer.Option(help="Name of the role to take.")] = None,
@@ -40,7 +40,7 @@ def shell(
     tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
 ) -> None:
-    """Open p4runtime-shell (IPython) on a switch. Its environment is made on first use.
+    """Open p4runtime-shell (IPython) on a switch. Its virtual environment is created on first use.
 
     Try `tables`, `te = table_entry["NAME"](action="ACTION")`, `te?`; commands may also be piped in.
     """
@@ -65,7 +65,7 @@ def shell(
 def _require_switch(
     grpc: str, device_id: int, ca: Path | None, cert: Path | None, key: Path | None, *, program_follows: bool
 ) -> None:
-    """Say in words what the shell would say in a trace: no switch, another device, no program."""
+    """Report in one line what the shell would report by a traceback: no switch, other device, no program."""
     from railweave.switch.errors import SwitchError  # noqa: PLC0415
     from railweave.switch.inspect.client import NoProgram, SwitchClient  # noqa: PLC0415
     from railweave.switch.options import Tls  # noqa: PLC0415
@@ -89,13 +89,13 @@ def _election(given: str) -> str:
 def _config(given: str) -> str:
     p4info, comma, program = given.partition(",")
     if not comma or not p4info or not program:
-        _fail(f"--config {given!r} is not P4INFO,JSON: two files with a comma between")
+        _fail(f"--config {given!r} is not P4INFO,JSON: two files separated by a comma")
     return f"{_existing(Path(p4info))},{_existing(Path(program))}"
 
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        _fail(f"there is no file {path}")
+        _fail(f"no such file: {path}")
     return path
 
 

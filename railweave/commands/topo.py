@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave topo`: show a topology as a tree, draw it, write it as a file."""
+"""`railweave topo`: print a topology as a tree, draw it, or write it to a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Out = Annotated[
 
 @app.callback()
 def topo() -> None:
-    """Draw a topology, or write it as a file that `railweave controller` reads."""
+    """Print or draw a topology, or write it to a file that `railweave controller` reads."""
 
 
 @app.command(
@@ -48,20 +48,22 @@ def planes_command(
 
 Racks = Annotated[int, typer.Option(help="Leaf switches.")]
 PerRack = Annotated[int, typer.Option("--hosts", help="Hosts per rack.")]
-Uplink = Annotated[str | None, typer.Option(help="Rate of links between switches; default: the hosts'.")]
+Uplink = Annotated[
+    str | None, typer.Option(help="Rate of links between switches; default: as the hosts' links.")
+]
 
 
 @app.command("leaf-spine", epilog="Example: railweave topo leaf-spine --racks 2 --spines 2 --out net.png")
 def leaf_spine_command(
     racks: Racks = 2,
     hosts: PerRack = 4,
-    spines: Annotated[int, typer.Option(help="Spine switches, each joined to every leaf.")] = 2,
+    spines: Annotated[int, typer.Option(help="Spine switches, each connected to every leaf.")] = 2,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     uplink: Uplink = None,
     out: Out = None,
 ) -> None:
-    """Racks of hosts; on ina planes every leaf is joined to every spine. Other planes are one bridge each."""
+    """Racks of hosts; on ina planes every leaf connects to every spine. Other planes are one bridge each."""
     with common.one_line_errors():
         from railweave.topologies.clos import leaf_spine  # noqa: PLC0415
 
@@ -76,7 +78,9 @@ def leaf_spine_command(
     "railweave topo fat-tree --pods 2 --edges 2 --aggs 2 --cores 2 --hosts 2 --rails ina",
 )
 def fat_tree_command(
-    k: Annotated[int, typer.Option(help="Ports of a switch; what is not given follows from it.")] = 4,
+    k: Annotated[
+        int, typer.Option(help="Ports per switch; the other counts default to values derived from it.")
+    ] = 4,
     pods: Annotated[int, typer.Option(help="Pods; 0: k.", min=0)] = 0,
     edges: Annotated[int, typer.Option(help="Edge switches per pod; 0: k/2.", min=0)] = 0,
     aggs: Annotated[int, typer.Option(help="Aggregation switches per pod; 0: k/2.", min=0)] = 0,
@@ -87,7 +91,7 @@ def fat_tree_command(
     uplink: Uplink = None,
     out: Out = None,
 ) -> None:
-    """Three levels of switches on ina planes, as k-port switches allow or with counts of your own."""
+    """Three levels of switches on ina planes: a k-ary fat tree, or one with the given counts."""
     with common.one_line_errors():
         from railweave.topologies.clos import fat_tree  # noqa: PLC0415
 
@@ -105,7 +109,7 @@ def _uplink(text: str | None) -> int | None:
 def file_command(
     path: Annotated[Path, typer.Argument(help="Topology file (YAML).")], out: Out = None
 ) -> None:
-    """A topology from a file; says what is wrong with it."""
+    """A topology from a file, which is checked."""
     with common.one_line_errors():
         from railweave.topologies.serialize import load  # noqa: PLC0415
 

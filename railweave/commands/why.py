@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave why`: what jobs got in the network, which rails carry which calls, and why not others."""
+"""`railweave why`: the trees of each job, which rails carry which calls, and why others do not."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ANSWER_S = 10.0
     epilog="Examples: railweave why · railweave why train-7 --controller 10.255.0.250:9600 --json -",
 )
 def why(
-    job: Annotated[str, typer.Argument(help="Name of the job; default: all that run.")] = "",
+    job: Annotated[str, typer.Argument(help="Name of the job; default: all running jobs.")] = "",
     controller: Annotated[
         str, typer.Option(help="HOST:PORT of the controller; default: RAILWEAVE_CONTROLLER.")
     ] = "",
     json_file: common.JsonFile = None,
 ) -> None:
-    """Explain per job which trees its in-network rails have, or why none, and which rail carries which calls.
+    """Show for each job its aggregation trees, or why it has none, and which rail carries which calls.
 
-    What the agents say of their calls is at most a quarter of a lease old.
+    The agents report on their calls four times per lease, so this may lag by a quarter of a lease.
     """
     with common.one_line_errors():
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
@@ -44,7 +44,7 @@ def why(
         for report in answer.jobs:
             _print_job(report, console)
         if not answer.jobs:
-            console.print(f"no job {job!r} runs" if job else "no job runs")
+            console.print(f"no job {job!r} is running" if job else "no job is running")
         common.write_json(MessageToDict(answer, preserving_proto_field_name=True), json_file)
         if job and not answer.jobs:
             raise typer.Exit(1)
@@ -92,7 +92,7 @@ def _in_network(rail: pb.RailReport) -> str:
 
 
 def _decisions(report: pb.JobReport) -> Table:
-    """Every class of calls and rail once, with the ranks that say so."""
+    """Return a row for every class of calls and rail, with the ranks that reported it."""
     from rich.table import Table  # noqa: PLC0415
 
     ranks: dict[tuple[str, ...], list[int]] = {}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look into a running switch over P4Runtime, and over `railweave.v1.Switch` where it is served."""
+"""Inspect a running switch over P4Runtime, and over `railweave.v1.Switch` where it is served."""

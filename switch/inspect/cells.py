@@ -13,7 +13,7 @@ from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 
 Row = dict[str, Any]
-_AT_ONCE = 4096  # cells named one by one in a request; for more, all are read
+_AT_ONCE = 4096  # most cells named singly in a request; for more, the whole array is read
 
 
 def declared(client: SwitchClient, kind: str) -> list[Row]:
@@ -59,7 +59,7 @@ def _objects(p4info: p4i.P4Info, kind: str) -> Sequence[Any]:
 
 
 def _unit(one: p4i.Register | p4i.Counter | p4i.Meter) -> str:
-    """What a cell holds."""
+    """The format of a cell."""
     if isinstance(one, p4i.Register):
         bits = one.type_spec.bitstring
         width = bits.bit.bitwidth or bits.int.bitwidth
@@ -108,14 +108,14 @@ def _meter_value(entity: p4r.Entity) -> tuple[int, Row | None]:
 
 
 def plain(data: p4d.P4Data) -> int:
-    """A plain value of any spelling."""
+    """The value of a P4Data message."""
     if data.WhichOneof("data") == "bool":
         return int(data.bool)
     return int.from_bytes(data.bitstring or data.enum_value, "big")
 
 
 def runs(values: Iterable[int], first: int) -> list[tuple[int, int, int]]:
-    """Equal neighbours together: (first index, last index, value)."""
+    """Runs of equal values: (first index, last index, value)."""
     found: list[tuple[int, int, int]] = []
     for index, value in enumerate(values, first):
         if found and found[-1][2] == value:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch as a reader meets it: no stream and no election, errors in words."""
+"""A read-only client of a switch: no stream, no arbitration, readable errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from railweave.switch.options import Tls
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 _MAX_MESSAGE_BYTES = 64 << 20
-_ANSWER_S = 30.0  # until the answer to a question is complete
+_ANSWER_S = 30.0  # until a response is complete
 
 
 class Unsupported(SwitchError):
-    """This switch cannot tell."""
+    """This switch does not offer the request."""
 
 
 class NoProgram(SwitchError):
@@ -48,7 +48,7 @@ class SwitchClient:
         self._switch: Any = switch_pb2_grpc.SwitchStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> SwitchClient:
-        """Connect when something is asked."""
+        """Connect at the first request."""
         return self
 
     def __exit__(
@@ -84,13 +84,13 @@ class SwitchClient:
         return answer
 
     def impair(self, bad: Sequence[str], good: Sequence[str]) -> None:
-        """Make links bad, or good again; Unsupported by other switches than the embedded one."""
+        """Impair links (`bad`), or remove impairments (`good`); Unsupported except by the embedded switch."""
         with self._explained():
             request = switch_pb2.SetImpairmentsRequest(bad=bad, good=good)
             self._switch.SetImpairments(request, timeout=_ANSWER_S)
 
     def trace(self, port: int | None, count: int, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """The ways of the next packets as `railweave.switch.trace` has them; ends early after `timeout_s`."""
+        """The traces of the next packets, as in `railweave.switch.trace`; ends early after `timeout_s`."""
         request = switch_pb2.TraceRequest(port=port, count=count)
         try:
             for packet in self._switch.Trace(request, timeout=timeout_s):
@@ -111,7 +111,7 @@ class SwitchClient:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what gRPC raises into words for the reader."""
+        """Turn gRPC's errors into messages for users."""
         try:
             yield
         except grpc.RpcError as error:

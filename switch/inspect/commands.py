@@ -30,7 +30,7 @@ TlsKey = Annotated[Path | None, typer.Option(help="The client's own key (PEM).")
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write JSON to this file; - is stdout.", dir_okay=False)
 ]
-Indexes = Annotated[str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells; all if left out.")]
+Indexes = Annotated[str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells; default: all.")]
 
 EPILOGS = {
     "stats": "Example: railweave switch stats --interval 5",
@@ -39,7 +39,7 @@ EPILOGS = {
     "counters": "Example: railweave switch counters arrivals",
     "meters": "Example: railweave switch meters rates 2",
     "groups": "Example: railweave switch groups --grpc 127.0.0.1:9560 --device-id 2",
-    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms' --mend 2/in",
+    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms' --clear 2/in",
     "trace": "Example: railweave switch trace --port 1 --count 3",
 }
 
@@ -67,7 +67,7 @@ def stats(
 
 def tables(
     *,
-    table: Annotated[str | None, typer.Argument(help="A table's name; without one, all in short.")] = None,
+    table: Annotated[str | None, typer.Argument(help="A table's name; default: a summary of all.")] = None,
     entries: Annotated[bool, typer.Option("--entries", help="Show the entries of all tables.")] = False,
     grpc: Grpc = "127.0.0.1:9559",
     device_id: DeviceId = 1,
@@ -89,7 +89,7 @@ def tables(
 def registers(
     *,
     register: Annotated[
-        str | None, typer.Argument(help="A register's name; without one, their list.")
+        str | None, typer.Argument(help="A register's name; default: list all registers.")
     ] = None,
     indexes: Indexes = None,
     grpc: Grpc = "127.0.0.1:9559",
@@ -106,7 +106,9 @@ def registers(
 
 def counters(
     *,
-    counter: Annotated[str | None, typer.Argument(help="A counter's name; without one, their list.")] = None,
+    counter: Annotated[
+        str | None, typer.Argument(help="A counter's name; default: list all counters.")
+    ] = None,
     indexes: Indexes = None,
     grpc: Grpc = "127.0.0.1:9559",
     device_id: DeviceId = 1,
@@ -115,14 +117,14 @@ def counters(
     tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show cells of an indirect counter that have counted something."""
+    """Show the non-zero cells of an indirect counter."""
     with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
         _array(client, "counter", counter, indexes, json_file)
 
 
 def meters(
     *,
-    meter: Annotated[str | None, typer.Argument(help="A meter's name; without one, their list.")] = None,
+    meter: Annotated[str | None, typer.Argument(help="A meter's name; default: list all meters.")] = None,
     indexes: Indexes = None,
     grpc: Grpc = "127.0.0.1:9559",
     device_id: DeviceId = 1,
@@ -131,7 +133,7 @@ def meters(
     tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show the configured cells of an indirect meter; those of entries stand in `tables`."""
+    """Show the configured cells of an indirect meter; `tables` shows direct meters."""
     with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
         _array(client, "meter", meter, indexes, json_file)
 
@@ -160,33 +162,34 @@ def impair(
         list[str] | None,
         typer.Argument(
             metavar="[PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,rate=100M,seed=7]…",
-            help="Links to make bad; * for all ports. Without a direction: what the switch sends.",
+            help="Links to impair; * for all ports. Default direction: out (what the switch sends).",
         ),
     ] = None,
-    mend: Annotated[
-        list[str] | None, typer.Option(metavar="PORT[/in|/out|/both]", help="A link to make good again.")
+    clear: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PORT[/in|/out|/both]", help="A link whose impairment to remove."),
     ] = None,
     grpc: Grpc = "127.0.0.1:9559",
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Make links of a running switch bad, or good again; `stats` counts what that does."""
+    """Impair links of a running switch, or remove impairments; `stats` counts the affected packets."""
     with _switch(grpc, 1, tls_ca, tls_cert, tls_key) as client:
         from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
 
-        if not links and not mend:
-            raise SwitchError("name links, such as 1/in:loss=0.01, or --mend 1/in")
+        if not links and not clear:
+            raise SwitchError("name links, such as 1/in:loss=0.01, or --clear 1/in")
         try:
-            client.impair(links or [], mend or [])
+            client.impair(links or [], clear or [])
         except Unsupported:
-            raise SwitchError("only the embedded switch makes links bad") from None
+            raise SwitchError("only the embedded switch can impair links") from None
 
 
 def trace(
     *,
-    port: Annotated[int | None, typer.Option(min=0, help="Only packets that come in here.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many packets.")] = 1,
+    port: Annotated[int | None, typer.Option(min=0, help="Only packets that arrive on this port.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of packets to trace.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for them.")] = 10.0,
     grpc: Grpc = "127.0.0.1:9559",
     device_id: DeviceId = 1,
@@ -212,7 +215,7 @@ def trace(
                 "only the embedded switch traces packets; BMv2 does with --log-console"
             ) from None
         if len(traces) < count:
-            console.print(f"{len(traces)} of {count} packets came within {timeout:g} s")
+            console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
         _write({"traces": traces}, json_file)
         if len(traces) < count:
             raise typer.Exit(1)
@@ -234,7 +237,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 def _switch(
     grpc: str, device_id: int, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> Iterator[SwitchClient]:
-    """A client; what goes wrong ends the command in one line."""
+    """A client; an error ends the command with one line on stderr."""
     # Imported only now: gRPC is slow to import, and --help needs none.
     from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
 
@@ -266,7 +269,7 @@ def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[
 
 
 def _console(json_file: Path | None) -> Console:
-    """Where words for people go: stdout, or stderr if JSON goes to stdout."""
+    """The console for text: stdout, or stderr if JSON goes to stdout."""
     from rich.console import Console  # noqa: PLC0415
 
     chosen = Console(stderr=str(json_file) == "-", highlight=False)

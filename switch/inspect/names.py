@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a P4Info by the names that people use, and values as they write them."""
+"""Objects of a P4Info by name, and values as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railweave.switch.errors import SwitchError
 
 
 class Named(Protocol):
-    """What a P4Info names."""
+    """The objects of a P4Info."""
 
     @property
     def preamble(self) -> p4i.Preamble:
@@ -27,7 +27,7 @@ _T = TypeVar("_T", bound=Named)
 
 
 def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
-    """The object with this name or alias; SwitchError lists those that are called nearly so."""
+    """The object with this name or alias; SwitchError lists similar names."""
     for one in objects:
         if wanted in (one.preamble.name, one.preamble.alias):
             return one
@@ -40,7 +40,7 @@ def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
 
 
 def span(text: str | None, size: int, name: str) -> range:
-    """The indexes that `3`, `2:8` (2…7), `8:` or nothing stand for; SwitchError if they are none of these."""
+    """Parse `3`, `2:8` (2…7), `8:` or nothing (all) as indexes; SwitchError for anything else."""
     if text is None:
         return range(size)
     found = re.fullmatch(r"(\d*)(:?)(\d*)", text)
@@ -49,12 +49,12 @@ def span(text: str | None, size: int, name: str) -> range:
     first = int(found[1] or 0)
     end = (int(found[3]) if found[3] else size) if found[2] else first + 1
     if not 0 <= first < end <= size:
-        raise SwitchError(f"{name} has the indexes 0…{size - 1}; {text!r} is not within")
+        raise SwitchError(f"{name} has the indexes 0…{size - 1}; {text!r} is outside")
     return range(first, end)
 
 
 def number(value: int, bitwidth: int, name: str = "") -> str:
-    """A value as people write it: an address by width and field name, else decimal or hexadecimal."""
+    """A value as text: an address if width and field name suggest one, else decimal or hexadecimal."""
     if bitwidth == 48:
         return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
     if re.search(r"ip|addr", name, re.IGNORECASE) and bitwidth in (32, 128):

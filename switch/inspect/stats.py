@@ -19,7 +19,7 @@ _RATES = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
 
 
 def stats(client: SwitchClient, interval_s: float, sleep: Callable[[float], None] = time.sleep) -> Row:
-    """{"ports", "impairments", "pipeline", "actions"}; ports and pipeline are null where nobody tells.
+    """{"ports", "impairments", "pipeline", "actions"}; what the switch does not report is null.
 
     With an interval, ports carry rates per second (`rx_packets_per_s` …) and actions `packets_per_s`.
     """

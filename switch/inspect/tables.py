@@ -112,7 +112,7 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
 
 
 def action_counts(client: SwitchClient) -> list[Row]:
-    """Packets and bytes per table and action, as the direct counters of the entries add up."""
+    """Packets and bytes per table and action, summed over the direct counters of the entries."""
     p4info = client.p4info()
     counters = {counter.preamble.id for counter in p4info.direct_counters}
     counted = [table for table in p4info.tables if counters & set(table.direct_resource_ids)]
@@ -143,7 +143,7 @@ def _match(match: p4r.FieldMatch) -> Row:
 
 
 def _match_text(field: p4i.MatchField, match: Row | None) -> str:
-    """A match as people write it."""
+    """A match as text."""
     if match is None:
         return "*"
 

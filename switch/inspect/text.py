@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read, for people: tables of rich."""
+"""What was read, as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PER_LINE = 8  # cells of a register
 def print_stats(console: Console, result: Row) -> None:
     """Ports, the program's packets, and packets per action."""
     if result["ports"] is None:
-        console.print("port counters: only the embedded switch tells them")
+        console.print("port counters: only the embedded switch has them")
     else:
         rates = any("rx_packets_per_s" in port for port in result["ports"])
         columns = ["port", "interface", "", "rx packets", "tx packets", "rx bytes", "tx bytes", "lost"]
@@ -150,13 +150,13 @@ def print_registers(console: Console, result: Row) -> None:
 
 
 def print_counters(console: Console, result: Row) -> None:
-    """Cells that have counted something."""
+    """The non-zero cells."""
     rows = [
         [str(index), f"{cell['packets']:,}", f"{cell['bytes']:,}"]
         for index, cell in enumerate(result["values"], result["first"])
         if cell["packets"] or cell["bytes"]
     ]
-    console.print(f"{result['name']}: {result['size']:,} cells, {len(rows)} of those read not zero")
+    console.print(f"{result['name']}: {result['size']:,} cells, {len(rows)} of those read are non-zero")
     if rows:
         _print(console, ["index", "packets", "bytes"], rows, left=0)
 

@@ -100,15 +100,15 @@ def joined(rank: int, **changes: Any) -> requests.JoinRequest:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"size": 3}, "job 'train': world size differs: rank 0 says 4, rank 1 says 3"),
+        ({"size": 3}, "job 'train': world size differs: rank 0 has 4, rank 1 has 3"),
         (
             {"rail": {"name": "other"}},
-            "rails differs: rank 0 says ina=ina@ina, rank 1 says other=ina@ina",
+            "rails differs: rank 0 has ina=ina@ina, rank 1 has other=ina@ina",
         ),
-        ({"rail": {"kind": "tcp"}}, "rank 0 says ina=ina@ina, rank 1 says ina=tcp@ina"),
+        ({"rail": {"kind": "tcp"}}, "rank 0 has ina=ina@ina, rank 1 has ina=tcp@ina"),
         (
             {"rail": {"address": "10.1.0.1", "mac": "02:00:00:01:00:01"}},
-            "ranks 0 and 1 both say that their rail 'ina' is at 10.1.0.1, port 4000",
+            "ranks 0 and 1 both report their rail 'ina' at 10.1.0.1, port 4000",
         ),
     ],
 )

@@ -126,7 +126,7 @@ def test_as_json(served: Served) -> None:
         (("tables", "policy"), ["0x800 &&& 0xff00", "3..9", "to_port(port=2)", "priority"]),
         (("tables", "spread"), ["02:00:00:00:00:00/24", "group 1"]),
         (("registers", "sizes"), ["8 cells of 32 bits", "0x1020304"]),
-        (("counters", "arrivals"), ["2 of those read not zero"]),
+        (("counters", "arrivals"), ["2 of those read are non-zero"]),
         (("meters", "rates"), ["1 configured", "30"]),
         (("groups",), ["1:1, 2:2", "next_hops: 3 members, 1 groups", "2x 1, 3x 2", "classify(class=9)"]),
     ],
@@ -154,7 +154,7 @@ def test_links_are_made_bad_and_good_again(served: Served) -> None:
 
         assert (await impair("1/in:loss=0.5", "2:delay=2ms")).exit_code == 0
         assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
-        assert (await impair("--mend", "*/both", "2:loss=1")).exit_code == 0
+        assert (await impair("--clear", "*/both", "2:loss=1")).exit_code == 0
         assert ports.bad == {(2, "out"): Impairment(loss=1)}
         for wrong, word in (("3:loss=1", "no port 3"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
             done = await impair(wrong)
