@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that reduces for ever, whatever dies: what workers of experiments with faults share.
+"""A rank that reduces until it is stopped, through any fault: shared by the workers of fault experiments.
 
 An error ends the communicator, not the process: it joins the job again, under the same name. SIGUSR1 to rank
-0 ends all: an element of the tensor carries the word, so that all ranks see it in the same result.
+0 stops all: an element of the tensor carries the request, so that all ranks see it in the same result.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from railweave.experiments.messages import emit
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, PeerLost, RailweaveError
 
-AGAIN_S = 0.1  # between two attempts to join
+RETRY_S = 0.1  # between two attempts to join
 
 
 @dataclass
 class Signal:
-    """Whether a signal has come."""
+    """Whether a signal has been received."""
 
     received: bool = False
 
     @classmethod
-    def by(cls, number: signal.Signals) -> Signal:
-        """Listen for a signal from now on."""
-        listening = cls()
-        signal.signal(number, listening._take)
-        return listening
+    def listen(cls, number: signal.Signals) -> Signal:
+        """Install a handler for a signal."""
+        received = cls()
+        signal.signal(number, received._take)
+        return received
 
     def _take(self, *_: object) -> None:
         self.received = True
@@ -41,9 +41,9 @@ class Signal:
 def join_and(series: Callable[[Communicator, Signal], None]) -> None:
     """Join and run a series of calls, again after every error, until it returns.
 
-    A series is given the word to stop, which rank 0 passes on. Tells `joined`, `error` and `done`.
+    The series gets the signal to stop, which rank 0 shares with the others. Emits `joined`, `error`, `done`.
     """
-    stop = Signal.by(signal.SIGUSR1)
+    stop = Signal.listen(signal.SIGUSR1)
     while True:
         begin = time.monotonic()
         try:
@@ -55,11 +55,11 @@ def join_and(series: Callable[[Communicator, Signal], None]) -> None:
         except InvalidOption:
             raise
         except RailweaveError as error:
-            _tell(error)
-            time.sleep(AGAIN_S)
+            _report(error)
+            time.sleep(RETRY_S)
 
 
-def _tell(error: RailweaveError) -> None:
+def _report(error: RailweaveError) -> None:
     emit(
         "error",
         rank=int(os.environ["RANK"]),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with an experiment."""
+"""Errors of experiments."""
 
 from __future__ import annotations
 
 
 class OptionError(ValueError):
-    """An option that makes no sense; the message says what was given and what was expected."""
+    """An invalid option; the message names what was given and what was expected."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows what the ranks of a running lab tell, so that a trial can wait for what it wants to see."""
+"""Follows the messages of a lab's ranks, so that a trial can wait for a condition on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Log = TypeVar("Log")
 
 
 @dataclass(frozen=True)
-class Ended:
+class RankError:
     """An error that ended a rank's communicator; the time is CLOCK_MONOTONIC's."""
 
     at: float
@@ -26,61 +26,61 @@ class Ended:
     text: str
 
     @classmethod
-    def told(cls, message: dict[str, Any]) -> Ended:
-        """Read a worker's `error`."""
+    def of(cls, message: dict[str, Any]) -> RankError:
+        """Read a worker's message `error`."""
         return cls(message["at"], message["kind"], message["lost"], message["text"])
 
 
 class Following(ABC, Generic[Log]):
-    """Reads what the workers of a lab print, in a task of its own, into one log per rank."""
+    """Reads the messages of a lab's workers into one log per rank."""
 
     def __init__(self, lab: Lab, logs: Sequence[Log]) -> None:
-        """Begin with logs of which nothing is known."""
+        """Begin with empty logs."""
         self.logs = logs
         self._lab = lab
-        self._news = asyncio.Condition()
-        self._over: LabError | None = None  # why nothing more will come
+        self._changed = asyncio.Condition()
+        self._ended: LabError | None = None  # why no more messages will come
 
     @abstractmethod
     def take(self, log: Log, message: dict[str, Any]) -> None:
-        """Enter into a rank's log what it has told."""
+        """Enter a message into the rank's log."""
 
     async def read(self) -> None:
-        """Read until all workers have ended well; LabError if one ends otherwise."""
-        over = LabError("all ranks have ended")
+        """Read until all workers have ended with status 0; LabError if one ends otherwise."""
+        ended = LabError("all ranks have ended")
         try:
             async for line in self._lab.events():
                 message = read(line.text)
                 if message is None:
                     continue
-                async with self._news:
+                async with self._changed:
                     self.take(self.logs[message["rank"]], message)
-                    self._news.notify_all()
+                    self._changed.notify_all()
         except LabError as error:
-            over = error
+            ended = error
             raise
         finally:
-            self._over = over
-            async with self._news:
-                self._news.notify_all()
+            self._ended = ended
+            async with self._changed:
+                self._changed.notify_all()
 
     async def until(self, holds: Callable[[Sequence[Log]], bool], deadline_s: float) -> bool:
-        """Wait until something holds of the logs; False if it does not within the deadline.
+        """Wait until a condition holds for the logs; False if it does not within the deadline.
 
-        LabError, as `read` has it, if it cannot come any more.
+        LabError, as from `read`, if no more messages will come.
         """
         try:
-            async with asyncio.timeout(deadline_s), self._news:
-                await self._news.wait_for(lambda: self._over or holds(self.logs))
+            async with asyncio.timeout(deadline_s), self._changed:
+                await self._changed.wait_for(lambda: self._ended or holds(self.logs))
         except TimeoutError:
             return False
-        if self._over and not holds(self.logs):
-            raise self._over
+        if self._ended and not holds(self.logs):
+            raise self._ended
         return True
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have cleaned up, whatever they end by."""
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have ended; their exceptions are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -16,18 +16,18 @@ TORCH_PORT = 29500
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What every rank of a job is told."""
+    """The configuration of a job's ranks."""
 
     job: str
     module: str  # python -m
     arguments: Sequence[str]
-    shares: Mapping[str, float] | None = None  # by rail; None: in proportion to what the rails can do
+    shares: Mapping[str, float] | None = None  # by rail; None: by measured cost
     planes: Sequence[str] | None = None  # the planes to use as rails; None: all
-    name: str = ""  # told beside the host's name where several jobs run one after the other
+    name: str = ""  # shown beside the host's name, where several jobs run
 
 
 def require_peers(topology: Topology) -> None:
-    """Raise OptionError where a collective would have nobody to reduce with."""
+    """Raise OptionError for fewer than two hosts."""
     if len(topology.hosts) < 2:
         raise OptionError(f"{len(topology.hosts)} hosts given; a collective needs at least 2")
 
@@ -60,7 +60,7 @@ def environment_of(
         "RAILWEAVE_JOB": options.job,
         "RAILWEAVE_CONTROLLER": controller,
         "RAILWEAVE_RAILS": ",".join(rails),
-        # For torch.distributed, as torchrun would say it.
+        # For torch.distributed, as torchrun sets it.
         "MASTER_ADDR": used[0].nics[0].address,
         "MASTER_PORT": str(TORCH_PORT),
         "GLOO_SOCKET_IFNAME": _interface(used[0], host),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers in hosts tell the lab: one JSON object per line on stdout, errors in one line on stderr."""
+"""Messages of workers to the lab: one JSON object per line on stdout, errors in one line on stderr."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
 def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
     """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
 
-    `survey` tells those apart by which the ranks agree on what rails cost.
+    `survey` marks slices of the calls by which the ranks agree on the rails' costs.
     """
     return [
         {
@@ -77,12 +77,12 @@ def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
 
 
 def emit(event: str, **values: Any) -> None:
-    """Tell the lab."""
+    """Send a message to the lab."""
     print(json.dumps({"event": event, **values}), flush=True)
 
 
 def read(line: str) -> dict[str, Any] | None:
-    """Return what a worker has told, or nothing if a line is something else (a library's chatter)."""
+    """Return a worker's message, or None if the line is something else (a library's output)."""
     if not line.startswith("{"):
         return None
     try:
@@ -93,9 +93,9 @@ def read(line: str) -> dict[str, Any] | None:
 
 
 def run_worker(work: Callable[[], None]) -> int:
-    """Run a worker to its end; errors that a user can understand become one line. Returns the exit status.
+    """Run a worker to completion; errors meant for users become one line. Returns the exit status.
 
-    What libraries warn of goes to stderr, too: gRPC keeps silent otherwise.
+    Warnings of libraries go to stderr, too: gRPC logs nothing otherwise.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING)
     try:

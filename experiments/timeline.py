@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}  # of Okabe and Ito: told apart by everybody
+COLOURS = {
+    "ina": "#0072b2",
+    "tcp": "#e69f00",
+    "rdma": "#009e73",
+}  # Okabe and Ito's palette, safe for colour-blind readers
 COMPUTE_COLOUR = "#999999"
 
 

@@ -47,7 +47,7 @@ def parse_sizes(text: str) -> list[int]:
         first, colon, last = part.partition(":")
         size, end = parse_size(first), parse_size(last if colon else first)
         if size > end:
-            raise OptionError(f"sizes {part!r}: the first is larger than the last; turn them round")
+            raise OptionError(f"sizes {part!r}: the first is larger than the last; swap them")
         while size <= end:
             sizes.append(size)
             size *= 2
@@ -77,7 +77,7 @@ def parse_rates(text: str) -> list[int]:
 
 
 def parse_rails(text: str) -> list[str]:
-    """Return the rails' kinds: `ina,tcp,rdma`. Whether they exist is the topology's to say."""
+    """Return the rails' kinds: `ina,tcp,rdma`. The topology checks whether they exist."""
     rails = [part.strip() for part in text.split(",") if part.strip()]
     if not rails:
         raise OptionError("no rails given; expected a list such as ina,tcp,rdma")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as values; `lab` brings them to life."""
+"""Topologies as values; `lab` builds them."""

@@ -39,7 +39,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A plane's shape: its levels from the hosts up, hosts per switch of the lowest, and who is above whom.
+    """A plane's shape: its levels from the hosts up, hosts per lowest switch, links between levels.
 
     `uplinks` lists pairs of (level, number) of the lower switch and number of the upper, one level above.
     """
@@ -63,10 +63,10 @@ def leaf_spine(
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:
-    """Return `racks` leaves with `hosts` hosts each, every leaf joined to every one of `spines` spines.
+    """Return `racks` leaves with `hosts` hosts each, every leaf connected to every one of `spines` spines.
 
     `rates` is as in `planes`; `uplink_bps` is the rate of links between switches, the hosts' by default.
-    Raises TopologyError where counts make no sense.
+    Raises TopologyError for invalid counts.
     """
     _positive(racks=racks, hosts=hosts, spines=spines)
     uplinks = tuple((0, rack, spine) for rack in range(racks) for spine in range(spines))
@@ -90,7 +90,7 @@ def fat_tree(
 
     By default there are k pods of k/2 edge and k/2 aggregation switches, k/2 hosts per edge switch and (k/2)²
     cores; `pods`, `edges` and `aggs` (per pod), `cores` and `hosts` (per edge switch) replace these. Every
-    core is joined to one aggregation switch of each pod. Raises TopologyError where counts make no sense.
+    core is connected to one aggregation switch of each pod. Raises TopologyError for invalid counts.
     """
     if k < 2 or k % 2:
         raise TopologyError(f"a fat tree with k={k}: expected an even number from 2")

@@ -24,7 +24,7 @@ def rate_text(rate_bps: int) -> str:
 
 
 def tree(topology: Topology) -> Tree:
-    """Return the topology as a rich tree: planes, their switches, what hangs on every port."""
+    """Return the topology as a rich tree: planes, their switches, the peer of every port."""
     from rich.tree import Tree  # noqa: PLC0415
 
     root = Tree(f"[bold]{topology.name}[/bold]: {len(topology.hosts)} hosts, {len(topology.planes)} planes")
@@ -51,7 +51,7 @@ def tree(topology: Topology) -> Tree:
 
 
 def picture(topology: Topology, path: Path) -> None:
-    """Draw the topology to a file; its suffix, one of SUFFIXES, says the format."""
+    """Draw the topology to a file; its suffix, one of SUFFIXES, selects the format."""
     import matplotlib  # noqa: PLC0415 - a second to import
 
     matplotlib.use("Agg")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with a topology, or with the machine that should become one."""
+"""Errors of topologies and of labs."""
 
 from __future__ import annotations
 
 
 class TopologyError(ValueError):
-    """A topology that makes no sense; the message says what was given and what was expected."""
+    """An invalid topology; the message names what was given and what was expected."""
 
 
 class LabError(RuntimeError):

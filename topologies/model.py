@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology is a value: what there is and how it is joined, and nothing that happens."""
+"""A topology is a value: hosts, planes, switches and their links."""
 
 from __future__ import annotations
 

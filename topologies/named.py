@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as people name them: `planes`, `leaf-spine:racks=2,hosts=4`, `fat-tree:k=4`, or a file."""
+"""Topologies by name: `planes`, `leaf-spine:racks=2,hosts=4`, `fat-tree:k=4`, or a file."""
 
 from __future__ import annotations
 

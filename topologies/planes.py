@@ -122,7 +122,5 @@ def rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
         raise TopologyError(f"{len(listed)} rates given for {count} planes; give one, or one per plane")
     for rate in listed:
         if rate < 0:
-            raise TopologyError(
-                f"a rate of {rate} bit/s makes no sense; give a positive rate, or 0 for unshaped"
-            )
+            raise TopologyError(f"a rate of {rate} bit/s is invalid; give a positive rate, or 0 for unshaped")
     return listed

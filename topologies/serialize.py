@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as YAML files, strictly read: an unknown key or a link to nowhere is an error, not a guess."""
+"""Topologies as YAML files, read strictly: an unknown key or a link without a peer is an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_yaml(text: str) -> Topology:
 
 
 def load(path: Path | str) -> Topology:
-    """Read a topology file; TopologyError also says which file."""
+    """Read a topology file; TopologyError also names the file."""
     try:
         return from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TopologyError) as error:
@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def _build(cls: type[T], data: Any, where: str) -> T:
-    """Build a dataclass from a mapping; the annotations of its fields say what is expected."""
+    """Build a dataclass from a mapping; the annotations of its fields define what is expected."""
     if not isinstance(data, dict):
         raise TopologyError(f"{where}: expected a mapping, found {type(data).__name__}")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ class Measurement:
     def meets(self) -> bool:
         """Whether ranks meet before every run: in a broadcast nobody waits for those behind him.
 
-        Without that, runs would overlap, and their times say nothing.
+        Without that, runs would overlap, and their times would be meaningless.
         """
         return self.collective == "broadcast"
 

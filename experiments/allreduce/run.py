@@ -37,7 +37,7 @@ class BenchOptions:
     switch_target: str = "embedded"
     shares: Mapping[str, float] | None = None
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
-    impair: str = ""  # what befalls every link, as `railweave switch --impair` takes it
+    impair: str = ""  # impairment of every link, as for `railweave switch --impair`
     seed: int = 1  # of the impairments
     each_alone: bool = False  # measure every rail alone before all together
     baselines: Sequence[str] = ()
@@ -147,7 +147,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
 ) -> BenchResult:
-    """Run the benchmark; LabError and OptionError say what went wrong."""
+    """Run the benchmark; raises LabError and OptionError."""
     check(options)
     on_phase(
         f"making a network of {len(options.topology.hosts)} hosts and {len(options.topology.planes)} planes"

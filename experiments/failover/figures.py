@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault did to a series of calls, from what the ranks have told: no clock, no network."""
+"""The effect of a fault on a series of calls, computed from the ranks' messages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 
 from railweave.experiments.failover.trace import Call, RankTrace
 
-CALM_S = 0.6  # of calls before a fault, by which the others are judged
+BASELINE_S = 0.6  # the time before a fault that the calls after it are compared with
 BIN_S = 0.04
-SETTLE_S = 0.5  # from the return of a rail until the split is judged
+SETTLE_S = 0.5  # from the readmission of a rail until its split is measured
 
 
 @dataclass(frozen=True)
 class Figures:
     """One fault and its repair; times in s, rates in bit/s of tensors reduced."""
 
-    pause_s: float  # the longest time without the end of a call, on any rank, from the fault to the end
+    pause_s: float  # the longest time between two completed calls, on any rank, from the fault to the end
     return_pause_s: float  # the same from the repair on
     usual_s: float  # the longest before the fault
     reroute_s: float | None  # from the fault until every rank had completed a call without the rail
     readmit_s: float | None  # from the repair until every rank had completed a slice that began on the rail
     used: bool  # whether the rail carried something before the fault
     before_bps: float
-    during_bps: float | None  # from the detour to the repair
+    during_bps: float | None  # from the rerouting to the repair
     after_bps: float | None
 
 
@@ -35,36 +35,36 @@ class Curve:
 
     begin_s: float
     bin_s: float
-    mended_s: float
+    repaired_s: float
     bps: Mapping[str, Sequence[float]]  # by rail
 
 
 @dataclass(frozen=True)
 class Window:
-    """When what happened."""
+    """The instants of one trial."""
 
-    struck: float  # before it could have an effect
-    mending: float  # when the repair began
-    repaired: float  # when all was whole again
+    injected: float  # before it could have an effect
+    repair_begin: float  # when the repair began
+    repaired: float  # when the repair was complete
     end: float
 
 
 def figures(traces: Sequence[RankTrace], rail: str, window: Window) -> Figures:
     """Judge the calls around a fault of a rail."""
-    calm = window.struck - CALM_S
-    reroute = _last([_without(trace.calls, rail, window.struck) for trace in traces])
+    start = window.injected - BASELINE_S
+    reroute = _last([_without(trace.calls, rail, window.injected) for trace in traces])
     readmit = _last([trace.first_use(rail, window.repaired) for trace in traces])
     return Figures(
-        pause_s=longest_gap(traces, window.struck, window.end),
-        return_pause_s=longest_gap(traces, window.mending, window.end),
-        usual_s=longest_gap([_before(trace, window.struck) for trace in traces], calm, window.struck),
-        reroute_s=None if reroute is None else reroute - window.struck,
+        pause_s=longest_gap(traces, window.injected, window.end),
+        return_pause_s=longest_gap(traces, window.repair_begin, window.end),
+        usual_s=longest_gap([_before(trace, window.injected) for trace in traces], start, window.injected),
+        reroute_s=None if reroute is None else reroute - window.injected,
         readmit_s=None if readmit is None else readmit - window.repaired,
-        used=any(rail == piece.rail for t in traces for c in _within(t, calm, window) for piece in c.slices),
-        before_bps=throughput(traces, calm, window.struck),
+        used=any(rail == piece.rail for t in traces for c in _within(t, start, window) for piece in c.slices),
+        before_bps=throughput(traces, start, window.injected),
         during_bps=None
-        if reroute is None or reroute >= window.mending
-        else throughput(traces, reroute, window.mending),
+        if reroute is None or reroute >= window.repair_begin
+        else throughput(traces, reroute, window.repair_begin),
         after_bps=None if readmit is None else throughput(traces, readmit + SETTLE_S, window.end),
     )
 
@@ -98,8 +98,8 @@ def throughput(traces: Sequence[RankTrace], begin: float, end: float) -> float:
 
 
 def curve(traces: Sequence[RankTrace], window: Window) -> Curve:
-    """Return the throughput of every rail from the calm before the fault to the end."""
-    begin = window.struck - CALM_S
+    """Return the throughput of every rail from the start before the fault to the end."""
+    begin = window.injected - BASELINE_S
     bins = math.floor((window.end - begin) / BIN_S)  # whole ones: a part of one would look like a slump
     bps = {rail: [0.0] * bins for trace in traces for rail in trace.rails}
     for trace in traces:
@@ -110,7 +110,7 @@ def curve(traces: Sequence[RankTrace], window: Window) -> Curve:
                 left = begin + place * BIN_S
                 part = _overlap(piece.start, piece.end, left, left + BIN_S)
                 bps[piece.rail][place] += 8 * piece.bytes * part / BIN_S / len(traces)
-    return Curve(-CALM_S, BIN_S, window.repaired - window.struck, bps)
+    return Curve(-BASELINE_S, BIN_S, window.repaired - window.injected, bps)
 
 
 def _overlap(start: float, stop: float, begin: float, end: float) -> float:
@@ -131,8 +131,8 @@ def _before(trace: RankTrace, instant: float) -> RankTrace:
     return RankTrace(calls=[call for call in trace.calls if call.end <= instant])
 
 
-def _within(trace: RankTrace, calm: float, window: Window) -> Iterator[Call]:
-    return (call for call in trace.calls if calm < call.end <= window.struck)
+def _within(trace: RankTrace, start: float, window: Window) -> Iterator[Call]:
+    return (call for call in trace.calls if start < call.end <= window.injected)
 
 
 def _last(instants: Sequence[float | None]) -> float | None:

@@ -19,7 +19,7 @@ UNSHAPED_CUT_BPS = 10_000_000  # what a link without a rate gets
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: how to draw one, and what is promised of it."""
+    """A kind of fault: how to draw one, and its effect."""
 
     name: str
     draw: Callable[[Plane, random.Random], Fault]

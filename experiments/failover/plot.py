@@ -21,7 +21,7 @@ MBIT = 1e6
 
 
 def draw(curves: Mapping[tuple[str, str], Curve], note: str, path: Path) -> None:
-    """Write PNG, SVG or PDF, as the name says: a row per fault, a column per rail that it hit."""
+    """Write PNG, SVG or PDF, by the file's suffix: a row per fault, a column per rail that it hit."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - a second to import
 
     faults = list(dict.fromkeys(fault for fault, _ in curves))
@@ -50,7 +50,7 @@ def draw(curves: Mapping[tuple[str, str], Curve], note: str, path: Path) -> None
 
 
 def _panel(panel: Axes, curve: Curve, failing: str) -> None:
-    panel.axvspan(0, curve.mended_s, color=FAULT_COLOUR, alpha=0.12, linewidth=0)
+    panel.axvspan(0, curve.repaired_s, color=FAULT_COLOUR, alpha=0.12, linewidth=0)
     for name, rates in curve.bps.items():
         middles = [curve.begin_s + (place + 0.5) * curve.bin_s for place in range(len(rates))]
         width = 1.8 if name == failing else 1.0

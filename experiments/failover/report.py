@@ -83,14 +83,14 @@ def line(trial: Trial) -> str:
             "rerouted after": found.reroute_s,
             "readmitted after": found.readmit_s,
         }
-    told = [f"{name} {seconds * MS:.0f} ms" for name, seconds in times.items() if seconds is not None]
+    reported = [f"{name} {seconds * MS:.0f} ms" for name, seconds in times.items() if seconds is not None]
     if found is not None and not found.used:
-        told.append("the rail carried nothing before the fault")
+        reported.append("the rail carried nothing before the fault")
     if trial.others:
-        told.append(f"other rails that failed: {', '.join(trial.others)}")
+        reported.append(f"other rails that failed: {', '.join(trial.others)}")
     if trial.errors:
-        told.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
-    words = [trial.outcome, *told, f"{trial.wrong} wrong"]
+        reported.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
+    words = [trial.outcome, *reported, f"{trial.wrong} wrong"]
     return f"{trial.fault}, {trial.rail} #{trial.number} ({trial.where}): " + "; ".join(words)
 
 
@@ -135,7 +135,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         **_times("readmit", [f.readmit_s for f in found if f.readmit_s is not None]),
         **_times("return_pause", [f.return_pause_s for f in found]),
         **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
-        **_times("strike", [trial.strike_s for trial in trials]),
+        **_times("strike", [trial.inject_s for trial in trials]),
         "usual_ms": median(f.usual_s * MS for f in found) if found else None,
         "wrong": sum(trial.wrong for trial in trials),
         "errors": sum(len(trial.errors) for trial in trials),

@@ -13,7 +13,7 @@ from railweave.experiments.failover.figures import Curve
 from railweave.experiments.failover.kinds import Kind
 from railweave.experiments.failover.series import Series
 from railweave.experiments.failover.values import ANY_RAIL, HUNG, Case, FailoverOptions, Trial
-from railweave.experiments.following import end
+from railweave.experiments.following import cancel
 from railweave.experiments.hosts import require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
@@ -51,7 +51,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> FailoverResult:
-    """Run the experiment; LabError and OptionError say what went wrong with it."""
+    """Run the experiment; raises LabError and OptionError."""
     chosen, rails = check(options)
     trials: list[Trial] = []
     curves: dict[tuple[str, str], Curve] = {}
@@ -62,7 +62,7 @@ async def run(
     for name, rail, kind in cases:
         on_phase(f"{name}, {rail}: {options.trials} times" if kind else f"{name}: {options.trials} times")
         done = 0
-        while done < options.trials:  # a series that has broken is begun anew, in a lab of its own
+        while done < options.trials:  # after a failed trial the series starts again, in a new lab
             case = Case(options, name, rail, kind, done)
             found, curve = await _in_a_lab(case, on_trial)
             trials += found
@@ -73,7 +73,7 @@ async def run(
 
 
 async def _in_a_lab(case: Case, on_trial: Callable[[Trial], None]) -> tuple[list[Trial], Curve | None]:
-    """Try as long as the series holds; the trials, and the first one's curve."""
+    """Run trials until one fails; return them, and the first one's curve."""
     lab_options = LabOptions(case.folder, case.options.switch_target)
     async with Lab(case.options.topology, lab_options) as lab:
         series = Series(lab, case)
@@ -83,12 +83,12 @@ async def _in_a_lab(case: Case, on_trial: Callable[[Trial], None]) -> tuple[list
         try:
             await asyncio.wait({reading, trying}, return_when=asyncio.FIRST_COMPLETED)
             if not trying.done():
-                await reading  # says why
+                await reading  # raises its error
                 raise LabError("the ranks ended before the trials did")
             found = trying.result()
             if found[-1].outcome != HUNG:
                 series.stop()
                 await asyncio.wait_for(reading, case.options.deadline_s)
         finally:
-            await end(trying, reading)
+            await cancel(trying, reading)
     return found, series.curve

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks that reduce without a pause in one lab, and the trials that they go through."""
+"""The ranks that reduce back to back in one lab, and the trials run on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from railweave.experiments.failover.figures import CALM_S, SETTLE_S, Curve, Window, curve, figures
+from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
 from railweave.experiments.failover.kinds import RANK_COMPUTES, Kind
 from railweave.experiments.failover.trace import Watch
 from railweave.experiments.failover.values import (
@@ -31,11 +31,11 @@ from railweave.topologies.lab.processes import Child
 WORKER = "railweave.experiments.failover.worker"
 JOB = "failover"
 START_S = 60.0
-JITTER_S = 0.4  # the instant of a fault is random within so much
+JITTER_S = 0.4  # range of the random delay before a fault
 
 
 class Series:
-    """One job of a lab."""
+    """One job in a lab."""
 
     def __init__(self, lab: Lab, case: Case) -> None:
         """Nothing happens before `start`."""
@@ -52,7 +52,7 @@ class Series:
             await self._start_rank(rank)
 
     async def read(self) -> None:
-        """Read what the ranks tell until all have ended well; LabError if one does not."""
+        """Read the ranks' messages until all have ended with status 0; LabError if one does not."""
         await self._watch.read()
 
     async def _begun(self) -> None:
@@ -72,16 +72,16 @@ class Series:
         self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *arguments], environment)
 
     def stop(self) -> None:
-        """Have the ranks end in good order."""
+        """Signal the ranks to end after a common last call."""
         self._children[0].signal(signal.SIGUSR1)
 
     async def trials(self, on_trial: Callable[[Trial], None]) -> list[Trial]:
-        """Go through the case's trials, one after the other, as long as nothing is broken for good."""
+        """Run the case's trials, one after the other, until one leaves the job hung or a rail excluded."""
         done: list[Trial] = []
         await self._begun()
         for number in range(self._case.first, self._options.trials):
             rng = self._case.rng(number)
-            await self._progress(time.monotonic() + CALM_S + rng.uniform(0, JITTER_S))
+            await self._progress(time.monotonic() + BASELINE_S + rng.uniform(0, JITTER_S))
             kind = self._case.kind
             if kind:
                 trial = await self._fail_a_rail(kind, number, rng)
@@ -103,25 +103,25 @@ class Series:
         )
 
     async def _fail_a_rail(self, kind: Kind, number: int, rng: random.Random) -> Trial:
-        """Let a fault strike a rail for a while."""
+        """Inject a fault into a rail, and repair it."""
         rail, watch, begin = self._case.rail, self._watch, time.monotonic()
         for trace in watch.logs:
-            trace.forget(begin - CALM_S)
+            trace.forget(begin - BASELINE_S)
         wrong, failures = watch.wrong, watch.failures()
         fault = kind.draw(self._lab.topology.plane(rail), rng)
         async with Injection(self._lab, fault) as injection:
-            struck = await injection.strike()
+            injected = await injection.inject()
             await asyncio.sleep(self._options.outage_s)
-            mending = time.monotonic()
+            repair_begin = time.monotonic()
             repaired = await injection.repair()
         went_on = await self._progress(repaired.end)
         back = went_on and await watch.until(
             lambda traces: all(trace.first_use(rail, repaired.end) for trace in traces),
             self._options.deadline_s,
         )
-        end = time.monotonic() + (SETTLE_S + CALM_S if back else 0.0)
+        end = time.monotonic() + (SETTLE_S + BASELINE_S if back else 0.0)
         went_on = went_on and await self._progress(end)
-        window = Window(struck.begin, mending, repaired.end, end)
+        window = Window(injected.begin, repair_begin, repaired.end, end)
         if self.curve is None:
             self.curve = curve(watch.logs, window)
         errors = self._errors(begin)
@@ -134,7 +134,7 @@ class Series:
             expected=back and went_on,
             errors=errors,
             wrong=watch.wrong - wrong,
-            strike_s=struck.end - struck.begin,
+            inject_s=injected.end - injected.begin,
             figures=figures(watch.logs, rail, window),
             failures=watch.failures().get(rail, 0) - failures.get(rail, 0),
             others=tuple(name for name in _more(failures, watch.failures()) if name != rail),
@@ -149,7 +149,7 @@ class Series:
         )
 
     async def _compute(self, number: int, rng: random.Random) -> Trial:
-        """Have a rank compute for long; no rail may be done without, and nobody may complain."""
+        """Make a rank compute for long: no rail may be excluded, and no error raised."""
         rank = rng.randrange(len(self._children))
         begin, wrong, failures = time.monotonic(), self._watch.wrong, self._watch.failures()
         self._children[rank].signal(signal.SIGUSR2)
@@ -167,25 +167,25 @@ class Series:
             expected=went_on and not others,
             errors=self._errors(begin),
             wrong=self._watch.wrong - wrong,
-            strike_s=0.0,
+            inject_s=0.0,
             figures=None,
             others=others,
         )
 
     async def _lose_a_rank(self, number: int, rng: random.Random) -> Trial:
-        """Kill a rank; the others are to name it, and to go on when it has been started anew."""
+        """Kill a rank; the others must name it, and continue when it has been restarted."""
         rank = rng.randrange(len(self._children))
-        wrong, struck = self._watch.wrong, time.monotonic()
+        wrong, injected = self._watch.wrong, time.monotonic()
         await self._lab.kill_worker(self._children[rank])
-        strike_s = time.monotonic() - struck
+        inject_s = time.monotonic() - injected
         others = [trace for other, trace in enumerate(self._watch.logs) if other != rank]
-        told = await self._watch.until(
-            lambda _: all(trace.first_error(struck) for trace in others), self._options.deadline_s
+        notified = await self._watch.until(
+            lambda _: all(trace.first_error(injected) for trace in others), self._options.deadline_s
         )
-        firsts = [error for trace in others if (error := trace.first_error(struck))]
+        firsts = [error for trace in others if (error := trace.first_error(injected))]
         await self._start_rank(rank)
         formed = await self._watch.until(
-            lambda traces: all(trace.joined > struck and trace.progress > trace.joined for trace in traces),
+            lambda traces: all(trace.joined > injected and trace.progress > trace.joined for trace in traces),
             self._options.deadline_s,
         )
         strange = [error for error in firsts if (error.kind, error.lost) != (NAMED, rank)]
@@ -194,13 +194,13 @@ class Series:
             rail=self._case.rail,
             number=number,
             where=f"rank {rank}",
-            outcome=HUNG if not (told and formed) else "another error" if strange else NAMED,
-            expected=told and formed and not strange,
+            outcome=HUNG if not (notified and formed) else "another error" if strange else NAMED,
+            expected=notified and formed and not strange,
             errors=tuple(f"{error.kind}: {error.text}" for error in strange),
             wrong=self._watch.wrong - wrong,
-            strike_s=strike_s,
+            inject_s=inject_s,
             figures=None,
-            error_s=max(error.at for error in firsts) - struck if told else None,
+            error_s=max(error.at for error in firsts) - injected if notified else None,
         )
 
 

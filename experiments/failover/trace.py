@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a series have told: their calls, which rails carried what of them, and their errors."""
+"""What the ranks of a series have reported: calls, the slices that each rail carried, errors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.experiments.failover.worker import MICRO
-from railweave.experiments.following import Ended, Following
+from railweave.experiments.following import Following, RankError
 from railweave.topologies.lab.lab import Lab
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What one rail has carried of a call; times of CLOCK_MONOTONIC in s."""
+    """The part of a call that one rail has carried; times of CLOCK_MONOTONIC in s."""
 
     rail: str
     start: float
@@ -32,15 +32,15 @@ class Call:
 
 @dataclass
 class RankTrace:
-    """One rank's words."""
+    """What one rank has reported."""
 
     joined: float = 0.0
     calls: list[Call] = field(default_factory=list)
-    errors: list[Ended] = field(default_factory=list)
+    errors: list[RankError] = field(default_factory=list)
     wrong: int = 0  # elements
-    computed: tuple[float, float] = (0.0, 0.0)  # when it last did
+    computed: tuple[float, float] = (0.0, 0.0)  # begin and end of its last computation
     rails: tuple[str, ...] = ()
-    failures: dict[str, int] = field(default_factory=dict)  # by rail: how often it was done without
+    failures: dict[str, int] = field(default_factory=dict)  # by rail: how often it was excluded
 
     @property
     def progress(self) -> float:
@@ -51,7 +51,7 @@ class RankTrace:
         """Drop the calls that ended before."""
         self.calls = [call for call in self.calls if call.end >= before]
 
-    def first_error(self, since: float) -> Ended | None:
+    def first_error(self, since: float) -> RankError | None:
         """Return the first error since an instant."""
         return next((error for error in self.errors if error.at >= since), None)
 
@@ -71,11 +71,11 @@ class Watch(Following[RankTrace]):
     """Reads what the ranks print."""
 
     def __init__(self, lab: Lab, ranks: int) -> None:
-        """Begin with ranks of which nothing is known."""
+        """Begin with empty logs."""
         super().__init__(lab, [RankTrace() for _ in range(ranks)])
 
     def take(self, log: RankTrace, message: dict[str, Any]) -> None:
-        """Enter what a rank has told."""
+        """Enter a rank's message."""
         match message["event"]:
             case "joined":
                 log.joined = message["at"]
@@ -88,10 +88,10 @@ class Watch(Following[RankTrace]):
             case "computed":
                 log.computed = message["begin"], message["end"]
             case "error":
-                log.errors.append(Ended.told(message))
+                log.errors.append(RankError.of(message))
 
     def failures(self) -> dict[str, int]:
-        """Return by rail how often the ranks have done without it, as far as they have told."""
+        """Return by rail how often the ranks have excluded it, as far as reported."""
         rails = dict.fromkeys(rail for log in self.logs for rail in log.rails)
         return {rail: max(log.failures.get(rail, 0) for log in self.logs) for rail in rails}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failover experiment as values: what is asked for, and what comes of it."""
+"""The options and results of the failover experiment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railweave.experiments.failover.kinds import Kind
 from railweave.topologies.model import Topology
 
 WENT_ON, NOT_BACK, HUNG = "went on", "not readmitted", "hung"
-UNTOUCHED, TOUCHED, NAMED = "untouched", "a rail was left out", "PeerLost"
+UNTOUCHED, TOUCHED, NAMED = "untouched", "a rail was excluded", "PeerLost"
 ANY_RAIL = "-"  # the rail of faults that hit a rank
 
 
@@ -26,7 +26,7 @@ class FailoverOptions:
     trials: int = 5  # of each fault and rail
     seed: int = 1
     faults: Sequence[str] = ()  # by name; empty: all
-    rails: Sequence[str] = ()  # that are hit, by plane; empty: each
+    rails: Sequence[str] = ()  # that fail, by plane; empty: each
     bytes: int = 256 << 10  # of each tensor
     dtype: str = "int32"
     compute_s: float = 5.0  # a rank computes for so long
@@ -37,7 +37,7 @@ class FailoverOptions:
 
 @dataclass(frozen=True)
 class Trial:
-    """One fault and what came of it."""
+    """One fault and its outcome."""
 
     fault: str
     rail: str
@@ -45,12 +45,12 @@ class Trial:
     where: str
     outcome: str
     expected: bool  # the outcome is the right one
-    errors: tuple[str, ...]  # that ranks raised, and should not have
+    errors: tuple[str, ...]  # unexpected errors that ranks raised
     wrong: int  # elements
-    strike_s: float  # that bringing the fault about took
-    figures: Figures | None  # of a rail's fault, if there were calls to judge
-    failures: int = 0  # how often the ranks did without the rail
-    others: tuple[str, ...] = ()  # rails that were done without though nothing was wrong with them
+    inject_s: float  # time that the injection took
+    figures: Figures | None  # None for faults of ranks
+    failures: int = 0  # how often the ranks excluded the rail
+    others: tuple[str, ...] = ()  # rails that were excluded although they had no fault
     error_s: float | None = None  # of a rank's death: until the last of the others had its error
 
 
@@ -66,11 +66,11 @@ class Case:
 
     @property
     def folder(self) -> Path:
-        """Where its logs go."""
-        words = f"{self.name} {self.rail} {self.first}".replace(f" {ANY_RAIL} ", " ")
-        return self.options.out / words.replace(" ", "-")
+        """The folder of its logs."""
+        name = f"{self.name} {self.rail} {self.first}".replace(f" {ANY_RAIL} ", " ")
+        return self.options.out / name.replace(" ", "-")
 
     def rng(self, number: int) -> random.Random:
-        """Return what decides about a trial."""
+        """Return the random generator of a trial."""
         seed = f"{self.options.seed}/{self.name}/{self.rail}/{number}"
-        return random.Random(seed)  # noqa: S311 - to be repeated, not secret
+        return random.Random(seed)  # noqa: S311 - repeatable, not secret

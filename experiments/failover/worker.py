@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that reduces without a pause and checks all: `python -m railweave.experiments.failover.worker`.
+"""A rank that reduces back to back and checks all: `python -m railweave.experiments.failover.worker`.
 
-Tells of every call when it began and ended, and which rails have carried what of it. SIGUSR2 has the rank
+Reports of every call when it began and ended, and which slices the rails carried. SIGUSR2 makes the rank
 compute for a while between two calls, as a slow training step would.
 """
 
@@ -20,19 +20,19 @@ from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator
 
-TICK_S = 0.05  # between two words
+TICK_S = 0.05  # between two reports
 LARGEST = 1 << 18  # of an element: sums of a few hundred ranks are exact in float32, and in fixed point
 MICRO = 1e6
 
 
 def work() -> None:
-    """Join and reduce, again after every error, until told to stop."""
+    """Join and reduce, again after every error, until the signal to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--dtype", choices=("int32", "float32"), required=True)
     parser.add_argument("--compute", type=float, required=True, help="seconds")
     given = parser.parse_args()
-    busy = Signal.by(signal.SIGUSR2)
+    busy = Signal.listen(signal.SIGUSR2)
 
     def series(comm: Communicator, stop: Signal) -> None:
         Series(comm, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
@@ -54,17 +54,17 @@ class Series:
         self._rails = [rail.name for rail in comm.stats().rails]
         self._calls: list[list[Any]] = []
         self._wrong = 0
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
 
     def run(self, stop: Signal, busy: Signal) -> None:
-        """Reduce until rank 0 says that this was the last call."""
+        """Reduce until rank 0 marks a call as the last one."""
         emit("rails", rank=self._comm.rank, names=self._rails)
         number, last = 0, False
         while not last:
             last = self._call(number % LARGEST, last=self._comm.rank == 0 and stop.received)
             number += 1
-            if last or self._wrong or self._calls[-1][1] - self._told > TICK_S:
-                self._tell()
+            if last or self._wrong or self._calls[-1][1] - self._reported > TICK_S:
+                self._report()
             if busy.received:
                 busy.received = False
                 self._compute()
@@ -83,8 +83,8 @@ class Series:
         self._wrong += int(np.count_nonzero(self._result[1:] != expected[1:]))
         return bool(self._result[0])
 
-    def _tell(self) -> None:
-        """Tell of the calls since the last time: times in whole microseconds, rails by number."""
+    def _report(self) -> None:
+        """Report the calls since the last time: times in whole microseconds, rails by number."""
         since: float = self._calls[0][0]
 
         def micro(instant: float) -> int:
@@ -101,7 +101,7 @@ class Series:
         ]
         failures = [rail.failures for rail in self._comm.stats().rails]
         emit("calls", rank=self._comm.rank, since=since, calls=calls, wrong=self._wrong, failures=failures)
-        self._calls, self._wrong, self._told = [], 0, time.monotonic()
+        self._calls, self._wrong, self._reported = [], 0, time.monotonic()
 
     def _compute(self) -> None:
         """Keep the interpreter busy, as training code does."""

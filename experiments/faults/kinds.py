@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of death, and how each comes about and is made good in a lab."""
+"""The kinds of faults, and how each is injected and repaired in a lab."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane, Topology
 
-OUTAGE_S = 0.5  # of what the job cannot go round
+OUTAGE_S = 0.5  # of faults without another path
 
 
 class Fault(ABC):
-    """One kind of fault that a job survives."""
+    """One kind of fault that a job must recover from."""
 
     name: str
     has_detour = False  # another tree takes over before the repair
 
     @abstractmethod
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
-        """Harm something at random; say what."""
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
+        """Inject the fault at a random place; return the place."""
 
     @abstractmethod
     async def repair(self, lab: Lab) -> None:
-        """Make it good."""
+        """Undo the fault."""
 
     def missing(self, topology: Topology) -> str:
-        """Say what a topology lacks for this fault; '' if nothing."""
+        """Return what a topology lacks for this fault; '' if nothing."""
         return "" if levels(topology) else "an in-network plane"
 
 
@@ -39,8 +39,8 @@ class SwitchRestart(Fault):
 
     name = "switch restart"
 
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
-        """Kill a switch to which hosts are joined: there is no way round it."""
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
+        """Kill a switch to which hosts are connected: there is no other path."""
         self._switch = rng.choice(levels(lab.topology)[0])
         await lab.kill(self._switch)
         return self._switch
@@ -51,12 +51,12 @@ class SwitchRestart(Fault):
 
 
 class UpperSwitchDeath(Fault):
-    """A switch above the leaves dies, and others of its kind live."""
+    """A switch above the leaves is killed; others of its level keep running."""
 
     name = "spine killed"
     has_detour = True
 
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
         """Kill one."""
         self._switch = rng.choice(levels(lab.topology)[1])
         await lab.kill(self._switch)
@@ -67,17 +67,17 @@ class UpperSwitchDeath(Fault):
         await lab.revive(self._switch)
 
     def missing(self, topology: Topology) -> str:
-        """Two spines, of which one may die."""
+        """Two spines are needed: one stays."""
         above = levels(topology)[1:]
         return "" if above and len(above[0]) > 1 else "two spines"
 
 
 class UplinkCut(UpperSwitchDeath):
-    """A link between a leaf and a spine is cut, and another spine is there."""
+    """A link between a leaf and a spine is cut; there is another spine."""
 
     name = "uplink cut"
 
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
         """Cut one."""
         trunk = rng.choice(ina_plane(lab.topology).trunks)
         self._ends = trunk.lower, trunk.upper
@@ -85,8 +85,8 @@ class UplinkCut(UpperSwitchDeath):
         return " - ".join(self._ends)
 
     async def repair(self, lab: Lab) -> None:
-        """Join it."""
-        lab.mend(*self._ends)
+        """Reconnect it."""
+        lab.reconnect(*self._ends)
 
 
 class HostLinkCut(Fault):
@@ -94,7 +94,7 @@ class HostLinkCut(Fault):
 
     name = "host link cut"
 
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
         """Cut one."""
         nic = rng.choice(ina_plane(lab.topology).nics)
         self._ends = nic.host, nic.switch
@@ -102,8 +102,8 @@ class HostLinkCut(Fault):
         return " - ".join(self._ends)
 
     async def repair(self, lab: Lab) -> None:
-        """Join it."""
-        lab.mend(*self._ends)
+        """Reconnect it."""
+        lab.reconnect(*self._ends)
 
 
 class ControllerRestarts(Fault):
@@ -116,8 +116,8 @@ class ControllerRestarts(Fault):
         """Restart it so many times in a row."""
         self._times = times
 
-    async def strike(self, lab: Lab, rng: random.Random) -> str:
-        """Kill it, each time but the first soon after it has come back."""
+    async def inject(self, lab: Lab, rng: random.Random) -> str:
+        """Kill it, each time but the first soon after its restart."""
         for time in range(self._times):
             if time:
                 await lab.revive(CONTROLLER_NODE)
@@ -126,7 +126,7 @@ class ControllerRestarts(Fault):
         return f"{self._times} times"
 
     async def repair(self, lab: Lab) -> None:
-        """Start it for good."""
+        """Start it."""
         await lab.revive(CONTROLLER_NODE)
 
 
@@ -150,5 +150,5 @@ def levels(topology: Topology) -> list[list[str]]:
 
 
 def faults_of(restarts: int) -> list[Fault]:
-    """Return the faults that a job survives, in the table's order."""
+    """Return the faults that a job must recover from, in the table's order."""
     return [SwitchRestart(), UplinkCut(), HostLinkCut(), UpperSwitchDeath(), ControllerRestarts(restarts)]

@@ -50,8 +50,8 @@ def line(trial: Trial) -> str:
         "after repair": trial.repaired_s,
         "formed again": trial.formed_s,
     }
-    told = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in times.items() if seconds is not None)
-    return f"{trial.fault} ({trial.where}): {trial.outcome}; {told}; {trial.wrong} wrong"
+    reported = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in times.items() if seconds is not None)
+    return f"{trial.fault} ({trial.where}): {trial.outcome}; {reported}; {trial.wrong} wrong"
 
 
 def as_json(result: FaultsResult) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault experiment from start to end: one lab, one series of sums, faults at random instants."""
+"""The fault experiment: one lab, one series of sums, faults at random instants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from railweave.experiments.errors import OptionError
 from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
 from railweave.experiments.faults.watch import RankLog, Slow, Watch
-from railweave.experiments.following import end
+from railweave.experiments.following import cancel
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
@@ -26,8 +26,8 @@ WORKER = "railweave.experiments.faults.worker"
 JOB = "faults"
 WORKER_KILLED = "worker killed"
 WENT_ON, HUNG = "went on", "hung"
-CLEAR_S = 0.3  # calls that end so long after a fault have begun after it
-LULL_S = (0.2, 1.0)  # calls go on so long, at random, before the next fault
+CLEAR_S = 0.3  # calls that end this long after a fault have begun after it
+INTERVAL_S = (0.2, 1.0)  # random time before the next fault
 START_S = 60.0
 
 
@@ -48,15 +48,15 @@ class FaultsOptions:
 
 @dataclass(frozen=True)
 class Trial:
-    """One fault and what came of it; seconds from the fault on, or from the repair that had to come first."""
+    """One fault and its outcome; times in s from the fault, or from the repair where named."""
 
     fault: str
     where: str
     outcome: str  # WENT_ON, HUNG, or the error
     expected: bool  # the outcome is the right one, on every rank
     error_s: float | None  # until the last rank had its error
-    pause_s: float | None  # the longest call's, from the fault on; 0: none took longer than 100 ms
-    repaired_s: float | None  # the same from the repair on, where there is no way round
+    pause_s: float | None  # of the longest call after the fault; 0: none took longer than 100 ms
+    repaired_s: float | None  # from the repair to the end of that call, if there is no other path
     formed_s: float | None  # from the start of a new process until all ranks had joined again
     wrong: int  # elements
 
@@ -70,7 +70,7 @@ class FaultsResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every fault ended as it should, and no number was wrong."""
+        """Whether every trial ended as expected, and no element was wrong."""
         return all(trial.expected and not trial.wrong for trial in self.trials)
 
 
@@ -79,7 +79,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> FaultsResult:
-    """Run the experiment; LabError and OptionError say what went wrong with it."""
+    """Run the experiment; raises LabError and OptionError."""
     require_peers(options.topology)
     chosen = _chosen(options)
     on_phase(f"making a network of {len(options.topology.hosts)} hosts")
@@ -90,19 +90,19 @@ async def run(
         try:
             await asyncio.wait({reading, trials}, return_when=asyncio.FIRST_COMPLETED)
             if not trials.done():
-                await reading  # says why
+                await reading  # raises its error
                 raise LabError("the ranks ended before the trials did")
             result = FaultsResult(options, trials.result())
             series.stop()
             await asyncio.wait_for(reading, options.deadline_s)
         finally:
-            await end(trials, reading)
+            await cancel(trials, reading)
         on_phase("taking the network down")
     return result
 
 
 def _chosen(options: FaultsOptions) -> list[Fault | None]:
-    """Return the faults to try, None for the death of a worker; OptionError if one cannot be."""
+    """Return the faults to try, None for a killed worker; OptionError if one is impossible here."""
     known: dict[str, Fault | None] = {WORKER_KILLED: None}
     known |= {fault.name: fault for fault in faults_of(options.restarts)}
     unknown = [name for name in options.faults if name not in known]
@@ -127,17 +127,17 @@ async def _trials(
         name = fault.name if fault else WORKER_KILLED
         on_phase(f"{name}: {options.trials} times")
         for number in range(options.trials):
-            rng = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - to be repeated, not secret
-            await asyncio.sleep(rng.uniform(*LULL_S))
-            trials.append(await (series.survive(fault, rng) if fault else series.lose_a_rank(rng)))
+            rng = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - repeatable, not secret
+            await asyncio.sleep(rng.uniform(*INTERVAL_S))
+            trials.append(await (series.run_fault(fault, rng) if fault else series.lose_a_rank(rng)))
             on_trial(trials[-1])
             if trials[-1].outcome == HUNG:
-                return trials  # there is no series any more that another fault could meet
+                return trials  # the job makes no progress: no further trial is possible
     return trials
 
 
 class Series:
-    """The ranks that sum, and the trials that they go through."""
+    """The ranks that sum, and the trials run on them."""
 
     def __init__(self, lab: Lab, options: FaultsOptions) -> None:
         """Nothing happens before `start`."""
@@ -148,7 +148,7 @@ class Series:
         self.watch = Watch(lab, self._size)
 
     async def start(self) -> asyncio.Task[None]:
-        """Start all ranks and wait until they make progress; the task that reads what they tell."""
+        """Start all ranks and wait until they make progress; return the task that reads their messages."""
         for rank in range(self._size):
             await self._start_rank(rank)
         reading = asyncio.create_task(self.watch.read())
@@ -167,7 +167,7 @@ class Series:
         self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *job.arguments], environment)
 
     def stop(self) -> None:
-        """Have the ranks end in good order."""
+        """Signal the ranks to end after a common last call."""
         self._children[0].signal(signal.SIGUSR1)
 
     async def _progress_past(self, instant: float) -> bool:
@@ -175,10 +175,10 @@ class Series:
             lambda logs: all(log.progress > instant for log in logs), self._options.deadline_s
         )
 
-    async def survive(self, fault: Fault, rng: random.Random) -> Trial:
-        """Let a fault strike that the job is to get over."""
-        wrong, struck = self.watch.wrong, time.monotonic()
-        where = await fault.strike(self._lab, rng)
+    async def run_fault(self, fault: Fault, rng: random.Random) -> Trial:
+        """Inject a fault that the job must recover from."""
+        wrong, injected = self.watch.wrong, time.monotonic()
+        where = await fault.inject(self._lab, rng)
         repaired = None
         if fault.has_detour:
             went_on = await self._progress_past(time.monotonic() + CLEAR_S)
@@ -188,23 +188,23 @@ class Series:
             await fault.repair(self._lab)
             repaired = time.monotonic()
             went_on = await self._progress_past(repaired + CLEAR_S)
-        await self._whole_again()
-        errors = {error.kind for log in self.watch.logs if (error := log.error_after(struck))}
-        held_up = [slow for log in self.watch.logs if (slow := log.held_up_after(struck))]
+        await self._all_switches_ready()
+        errors = {error.kind for log in self.watch.logs if (error := log.error_after(injected))}
+        held_up = [slow for log in self.watch.logs if (slow := log.held_up_after(injected))]
         return Trial(
             fault=fault.name,
             where=where,
             outcome=", ".join(sorted(errors)) if errors else WENT_ON if went_on else HUNG,
             expected=went_on and not errors,
-            error_s=_last_error(self.watch.logs, struck) if errors else None,
+            error_s=_last_error(self.watch.logs, injected) if errors else None,
             pause_s=max((slow.end - slow.begin for slow in held_up), default=0.0) if went_on else None,
             repaired_s=_last_end(held_up, repaired) if went_on and repaired is not None else None,
             formed_s=None,
             wrong=self.watch.wrong - wrong,
         )
 
-    async def _whole_again(self) -> None:
-        """Wait until the controller has every switch in hand, so that the next fault is the only one."""
+    async def _all_switches_ready(self) -> None:
+        """Wait until all switches answer the controller, so that one fault is active at a time."""
         end = time.monotonic() + self._options.deadline_s
         while time.monotonic() < end:
             try:
@@ -214,19 +214,19 @@ class Series:
                 await asyncio.sleep(OUTAGE_S)
 
     async def lose_a_rank(self, rng: random.Random) -> Trial:
-        """Kill a rank; the others are to name it, and to sum again when it has been started anew."""
+        """Kill a rank; the others must name it, and sum again when it has been restarted."""
         rank = rng.randrange(self._size)
-        wrong, struck = self.watch.wrong, time.monotonic()
+        wrong, injected = self.watch.wrong, time.monotonic()
         await self._lab.kill_worker(self._children[rank])
         others = [log for number, log in enumerate(self.watch.logs) if number != rank]
-        told = await self.watch.until(
-            lambda _: all(log.error_after(struck) for log in others), self._options.deadline_s
+        notified = await self.watch.until(
+            lambda _: all(log.error_after(injected) for log in others), self._options.deadline_s
         )
-        errors = [error for log in others if (error := log.error_after(struck))]
-        born = time.monotonic()
+        errors = [error for log in others if (error := log.error_after(injected))]
+        restarted = time.monotonic()
         await self._start_rank(rank)
         formed = await self.watch.until(
-            lambda logs: all(log.joined > struck and log.progress > log.joined for log in logs),
+            lambda logs: all(log.joined > injected and log.progress > log.joined for log in logs),
             self._options.deadline_s,
         )
         named = all((error.kind, error.lost) == ("PeerLost", rank) for error in errors)
@@ -234,12 +234,12 @@ class Series:
         return Trial(
             fault=WORKER_KILLED,
             where=f"rank {rank}",
-            outcome=("PeerLost" if named else ", ".join(sorted(kinds))) if told and formed else HUNG,
-            expected=told and named and formed,
-            error_s=_last_error(others, struck) if told else None,
+            outcome=("PeerLost" if named else ", ".join(sorted(kinds))) if notified and formed else HUNG,
+            expected=notified and named and formed,
+            error_s=_last_error(others, injected) if notified else None,
             pause_s=None,
             repaired_s=None,
-            formed_s=max(log.joined for log in self.watch.logs) - born if formed else None,
+            formed_s=max(log.joined for log in self.watch.logs) - restarted if formed else None,
             wrong=self.watch.wrong - wrong,
         )
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a series tell, kept so that a trial can ask what a fault has done to them."""
+"""What the ranks of a series have reported, kept to measure the effect of a fault."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from railweave.experiments.following import Ended, Following
+from railweave.experiments.following import Following, RankError
 from railweave.topologies.lab.lab import Lab
 
 
@@ -20,33 +20,33 @@ class Slow:
 
 @dataclass
 class RankLog:
-    """One rank's words."""
+    """What one rank has reported."""
 
     joined: float = 0.0
-    progress: float = 0.0  # end of the last call that was told of
+    progress: float = 0.0  # end of the last call that was reported
     wrong: int = 0
     slow: list[Slow] = field(default_factory=list)
-    errors: list[Ended] = field(default_factory=list)
+    errors: list[RankError] = field(default_factory=list)
 
     def held_up_after(self, since: float) -> Slow | None:
-        """Return what has held up this rank for longest after `since`; None if no call was slow."""
+        """Return this rank's longest slow call after `since`; None if no call was slow."""
         later = [Slow(max(slow.begin, since), slow.end) for slow in self.slow if slow.end > since]
         return max(later, key=lambda slow: slow.end - slow.begin, default=None)
 
-    def error_after(self, since: float) -> Ended | None:
+    def error_after(self, since: float) -> RankError | None:
         """Return the first error after `since`."""
         return next((error for error in self.errors if error.at >= since), None)
 
 
 class Watch(Following[RankLog]):
-    """Reads what the workers of a lab print, in a task of its own."""
+    """Reads the messages of a lab's workers."""
 
     def __init__(self, lab: Lab, ranks: int) -> None:
-        """Begin with ranks of which nothing is known."""
+        """Begin with empty logs."""
         super().__init__(lab, [RankLog() for _ in range(ranks)])
 
     def take(self, log: RankLog, message: dict[str, Any]) -> None:
-        """Enter what a rank has told."""
+        """Enter a rank's message."""
         match message["event"]:
             case "joined":
                 log.joined = message["at"]
@@ -56,7 +56,7 @@ class Watch(Following[RankLog]):
             case "slow":
                 log.slow.append(Slow(message["begin"], message["end"]))
             case "error":
-                log.errors.append(Ended.told(message))
+                log.errors.append(RankError.of(message))
 
     @property
     def wrong(self) -> int:

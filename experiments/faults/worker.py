@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank that sums for ever, whatever dies: `python -m railweave.experiments.faults.worker`.
+"""One rank that sums until it is stopped, through any fault: `python -m railweave.experiments.faults.worker`.
 
 Sums int32 tensors that change from call to call, so that a result left over from another call is wrong in
-every element. Element 0 carries the word to stop.
+every element. Element 0 carries the request to stop.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator
 
-TICK_S = 0.1  # between two words about progress
-SLOW_S = 0.1  # calls that take longer are told one by one
+TICK_S = 0.1  # between two reports of progress
+SLOW_S = 0.1  # longer calls are reported one by one
 
 
 def work() -> None:
-    """Join and sum, again after every error, until told to stop."""
+    """Join and sum, again after every error, until the signal to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, required=True)
     count = parser.parse_args().bytes // 4
@@ -36,7 +36,7 @@ def _series(comm: Communicator, count: int, stop: Signal) -> None:
     total: NDArray[np.int32] = np.sum(np.stack(inputs), axis=0, dtype=np.int32)
     mine, result = np.empty_like(base), np.empty_like(base)
     calls = wrong = 0
-    told = 0.0
+    reported = 0.0
     while True:
         np.add(base, np.int32(calls), out=mine)
         mine[0] = comm.rank == 0 and stop.received
@@ -47,9 +47,9 @@ def _series(comm: Communicator, count: int, stop: Signal) -> None:
         calls += 1
         if end - begin > SLOW_S:
             emit("slow", rank=comm.rank, begin=begin, end=end)
-        if end - told > TICK_S or wrong or result[0]:
+        if end - reported > TICK_S or wrong or result[0]:
             emit("tick", rank=comm.rank, at=end, calls=calls, wrong=wrong)
-            wrong, told = 0, end
+            wrong, reported = 0, end
         if result[0]:
             return
 

@@ -45,14 +45,14 @@ class Span:
     bytes: int
 
     def within(self, begin: float, end: float) -> float:
-        """Return the bytes that fall into the window, as if they had come evenly."""
+        """Return the bytes that fall into the window, as if they had been sent evenly."""
         overlap = min(self.end, end) - max(self.start, begin)
         return self.bytes * max(0.0, overlap) / max(self.end - self.start, 1e-9)
 
 
 @dataclass
 class JobRun:
-    """One job as its ranks tell it."""
+    """What a job's ranks have reported."""
 
     name: str
     spans: list[Span] = field(default_factory=list)  # of rank 0: every rank has the same slices
@@ -93,7 +93,7 @@ class JobsResult:
 
 
 async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: None) -> JobsResult:
-    """Run the experiment; LabError and OptionError say what went wrong."""
+    """Run the experiment; raises LabError and OptionError."""
     if options.jobs < 1:
         raise OptionError(f"--jobs {options.jobs}: expected at least 1")
     if options.seconds <= 2 * SETTLE_S:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of one of several jobs: `python -m railweave.experiments.jobs.worker`.
 
-Sums int32 tensors one after another until rank 0 has done so for `--seconds`. Element 0 carries the word to
-stop: only rank 0 sets it, so all ranks see it in the result of the same call.
+Sums int32 tensors one after another until rank 0 has done so for `--seconds`. Element 0 carries the
+request to stop: only rank 0 sets it, so all ranks see it in the result of the same call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPORT_EVERY_S = 1.0
 
 
 def work() -> None:
-    """Join, sum, tell every second which slices have ended, and at the end what was wrong or not used."""
+    """Join, sum, report every second which slices have ended, and at the end what was wrong or not used."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -14,7 +14,7 @@ SIZE_INCHES = (5.6, 3.9)
 
 
 def draw(points: Sequence[Point], note: str, path: Path) -> None:
-    """Write PNG, SVG or PDF, as the name says."""
+    """Write PNG, SVG or PDF, by the file's suffix."""
     figure = Figure(SIZE_INCHES, layout="constrained")
     panel = figure.subplots()
     for topology in dict.fromkeys(point.topology for point in points):

@@ -15,7 +15,7 @@ LEAST_WIDTH_INCHES = 6.4  # for the note below
 
 
 def draw(result: ScalingResult, note: str, path: Path) -> None:
-    """Write PNG, SVG or PDF, as the name says. Lines are medians, bars reach to the 99th percentile."""
+    """Write PNG, SVG or PDF, by the file's suffix. Lines are medians, bars reach to the 99th percentile."""
     curves = result.curves()
     sizes = sorted({size for _, size in curves})
     figure = Figure(

@@ -45,7 +45,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
 ) -> ScalingResult:
-    """Run one benchmark after the other; LabError and OptionError say what went wrong."""
+    """Run one benchmark after the other; raises LabError and OptionError."""
     points: list[Point] = []
     versions: dict[str, str] = {}
     for bench in benches:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak from start to end: a lab, ranks that call, a storm of faults, a record that can be followed."""
+"""The soak run: a lab, ranks that call, random faults, a record with a line per event."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from railweave.experiments.following import Ended, Following, end
+from railweave.experiments.following import Following, RankError, cancel
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
 from railweave.experiments.soak.problem import LARGEST
-from railweave.experiments.soak.storm import storm
+from railweave.experiments.soak.random_faults import inject
 from railweave.experiments.soak.tally import Tally
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
@@ -46,19 +46,19 @@ class SoakOptions:
     switch_target: str = "embedded"
 
 
-class Listening(Following[list[Ended]]):
-    """Enters what the ranks tell into the tally and the record."""
+class Recorder(Following[list[RankError]]):
+    """Enters the ranks' messages into the tally and the record."""
 
     def __init__(self, lab: Lab, ranks: int, tally: Tally, write: Callable[..., None]) -> None:
-        """Begin with nothing told."""
+        """Begin with empty logs."""
         super().__init__(lab, [[] for _ in range(ranks)])
         self._tally = tally
         self._write = write
         self._stuck: set[int] = set()
-        self.fair = asyncio.Event()  # no call is stuck
-        self.fair.set()
+        self.none_stuck = asyncio.Event()  # set while no call is stuck
+        self.none_stuck.set()
 
-    def take(self, log: list[Ended], message: dict[str, Any]) -> None:
+    def take(self, log: list[RankError], message: dict[str, Any]) -> None:
         """Enter one message."""
         rank = message["rank"]
         match message["event"]:
@@ -67,38 +67,38 @@ class Listening(Following[list[Ended]]):
                     self._write_exclusions(message["rails"])
                 self._tally.tick(rank, message)
             case "error":
-                log.append(Ended.told(message))
-                self._goes_on(rank)
+                log.append(RankError.of(message))
+                self._unstuck(rank)
                 self._tally.errors.append(f"rank {rank}: {message['kind']}: {message['text']}")
                 self._write("error", rank=rank, error=message["kind"], text=message["text"])
             case "stuck":
                 self._stuck.add(rank)
-                self.fair.clear()
+                self.none_stuck.clear()
                 self._tally.stuck += 1
                 self._write("stuck", rank=rank, calls=message["calls"], stats=message["stats"])
             case "unstuck":
-                self._goes_on(rank)
+                self._unstuck(rank)
                 self._write("unstuck", rank=rank)
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
     def _write_exclusions(self, rails: dict[str, dict[str, Any]]) -> None:
-        """Tell of each rail that the ranks have excluded since rank 0's last word, and why."""
+        """Record each rail that the ranks have excluded since rank 0's last message, and why."""
         known = self._tally.failovers()
         for name, rail in rails.items():
             if rail["failures"] > known.get(name, 0):
                 self._write("excluded", rail=name, times=rail["failures"], reason=rail["last_failure"])
 
-    def _goes_on(self, rank: int) -> None:
+    def _unstuck(self, rank: int) -> None:
         self._stuck.discard(rank)
         if not self._stuck:
-            self.fair.set()
+            self.none_stuck.set()
 
 
 async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None] = lambda _: None) -> None:
-    """Run the soak to its end, with what has come so far in `tally` at any instant.
+    """Run the soak to completion; `tally` has the counts so far at any time.
 
-    LabError says what ended it early; cancelled, it takes everything down.
+    LabError names what ended it early; when cancelled, it removes the lab.
     """
     require_peers(options.topology)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -116,33 +116,35 @@ async def _soak(
     lab: Lab, options: SoakOptions, tally: Tally, write: Callable[..., None], on_phase: Callable[[str], None]
 ) -> None:
     children = await _start(lab, options)
-    listening = Listening(lab, len(children), tally, write)
-    reading = asyncio.create_task(listening.read())
+    recorder = Recorder(lab, len(children), tally, write)
+    reading = asyncio.create_task(recorder.read())
     tally.begin = time.monotonic()
     others = [
         asyncio.create_task(_sample(lab, tally, write)),
         asyncio.create_task(_minutes(tally, on_phase)),
     ]
     try:
-        if not await listening.until(lambda _: len(tally.ranks) == len(children), START_S):
+        if not await recorder.until(lambda _: len(tally.ranks) == len(children), START_S):
             raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
         on_phase("all ranks call")
         if options.faults:
             others.append(
-                asyncio.create_task(storm(lab, options.seed, _telling(tally, write), listening.fair))
+                asyncio.create_task(
+                    inject(lab, options.seed, _fault_recorder(tally, write), recorder.none_stuck)
+                )
             )
         left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
         done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            await task  # says what went wrong
+            await task  # raises its error
         if done:
-            raise LabError("the ranks ended before their time")
-        await end(*others)  # a storm repairs what it has harmed
+            raise LabError("the ranks ended early")
+        await cancel(*others)  # faults are repaired
         children[0].signal(signal.SIGUSR1)
         on_phase("stopping")
         await asyncio.wait_for(reading, options.deadline_s + START_S)
     finally:
-        await end(reading, *others)
+        await cancel(reading, *others)
 
 
 async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
@@ -158,7 +160,7 @@ async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
 
 
 async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:
-    """Look at the memory of switches and controller again and again; the ranks tell of theirs."""
+    """Sample the memory of switches and controller; the ranks report their own."""
     while True:
         await asyncio.sleep(SAMPLE_S)
         for name, pid in lab.processes().items():
@@ -170,7 +172,7 @@ async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:
 def _rss_mib(pid: int) -> float | None:
     try:
         text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:  # it has just died
+    except OSError:  # it has just ended
         return None
     found = [line for line in text.splitlines() if line.startswith("VmRSS:")]
     return int(found[0].split()[1]) * 1024 / MIB if found else None
@@ -183,7 +185,7 @@ async def _minutes(tally: Tally, on_phase: Callable[[str], None]) -> None:
 
 
 def _writer(file: TextIO) -> Callable[..., None]:
-    """Return what writes an event as a line of JSON; `at` is seconds since the start."""
+    """Return a function that writes an event as a line of JSON; `at` is seconds since the start."""
     begin = time.monotonic()
 
     def write(event: str, **values: Any) -> None:
@@ -193,10 +195,10 @@ def _writer(file: TextIO) -> Callable[..., None]:
     return write
 
 
-def _telling(tally: Tally, write: Callable[..., None]) -> Callable[..., None]:
-    def tell(event: str, **values: Any) -> None:
+def _fault_recorder(tally: Tally, write: Callable[..., None]) -> Callable[..., None]:
+    def record(event: str, **values: Any) -> None:
         if event == "fault":
             tally.faults[values["fault"]] += 1
         write(event, **values)
 
-    return tell
+    return record

@@ -12,7 +12,7 @@ from typing import Any
 from railweave.experiments.units import format_bytes
 
 WARM_UP = 0.25  # of the time: pools grow until the largest tensors have been seen
-LEAST_S = 60.0  # over which a slope says something
+LEAST_S = 60.0  # shortest time over which a slope is given
 HOUR_S = 3600.0
 
 
@@ -29,17 +29,17 @@ class RankTally:
 
 @dataclass
 class Tally:
-    """Everything; filled while it runs."""
+    """All counts; filled during the run."""
 
     begin: float = 0.0
     ranks: dict[int, RankTally] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
-    stuck: int = 0  # ranks' calls that took long enough for faults to wait for them
+    stuck: int = 0  # calls, over all ranks, that took so long that faults were held back
     errors: list[str] = field(default_factory=list)
     rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
 
     def tick(self, rank: int, message: dict[str, Any]) -> None:
-        """Enter a rank's word."""
+        """Enter a rank's counts since its last message."""
         tally = self.ranks.setdefault(rank, RankTally())
         tally.calls += message["calls"]
         tally.bytes += message["bytes"]
@@ -58,7 +58,7 @@ class Tally:
         return min((tally.calls for tally in self.ranks.values()), default=0)
 
     def failovers(self) -> dict[str, int]:
-        """Return by rail how often rank 0 has done without it since it last joined."""
+        """Return by rail how often it was excluded since rank 0 last joined."""
         rails = self.ranks[0].rails if 0 in self.ranks else {}
         return {name: counts["failures"] for name, counts in rails.items()}
 
@@ -82,7 +82,7 @@ class Tally:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the counts, and how memory has grown, for machines."""
+        """Return the counts and the growth of memory as JSON values."""
         return {
             "ok": not self.errors and not self.wrong,
             **self.sample(),
@@ -98,7 +98,7 @@ class Tally:
         }
 
     def line(self) -> str:
-        """Say in one line how it goes."""
+        """Return the counts in one line."""
         found = self.summary()
         words = (
             f"{found['calls']:,} calls",
@@ -114,7 +114,7 @@ class Tally:
 
 
 def growth(series: Sequence[tuple[float, float]]) -> float | None:
-    """Return the slope of memory in MiB per hour after the warm-up, by least squares; None of too little."""
+    """Return the slope of memory in MiB per hour after the warm-up, by least squares; None if too short."""
     if not series:
         return None
     warm = series[-1][0] * WARM_UP

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a soak: `python -m railweave.experiments.soak.worker`.
 
-Makes the calls that the seed says, several at once or one after the other, and checks every element. An error
-ends the communicator, not the process.
+Makes the calls that follow from the seed, several at once or one after the other, and checks every element.
+An error ends the communicator, not the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from railweave.experiments.soak.problem import Array, Problem
 from railweave.hosts.communicator import Communicator
 
 AT_ONCE = 4  # calls in flight
-AGREE_EVERY = 16  # calls between two questions whether to stop
+AGREE_EVERY = 16  # calls between two checks whether to stop
 COMPUTE_EVERY = 400  # calls between two long computations of one rank
 COMPUTE_S = 3.0
 STUCK_S = 15.0  # longer than the largest call takes on one slow rail
@@ -35,17 +35,17 @@ MIB = 1 << 20
 
 
 def work() -> None:
-    """Join and call, again after every error, until told to stop."""
+    """Join and call, again after every error, until the signal to stop."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--largest", type=int, required=True, help="elements")
     given = parser.parse_args()
-    lives = 0
+    joins = 0
 
     def series(comm: Communicator, stop: Signal) -> None:
-        nonlocal lives
-        lives = int(comm.all_reduce(np.array([lives + 1]), op="max")[0])  # ranks may have joined in vain
-        Series(comm, given.seed * 1000 + lives, given.largest).run(stop)
+        nonlocal joins
+        joins = int(comm.all_reduce(np.array([joins + 1]), op="max")[0])  # a rank may have missed some
+        Series(comm, given.seed * 1000 + joins, given.largest).run(stop)
 
     join_and(series)
 
@@ -58,27 +58,27 @@ class Series:
         self._comm = comm
         self._seed = seed
         self._largest = largest
-        self._flying: deque[tuple[Problem, Any]] = deque()
+        self._in_flight: deque[tuple[Problem, Any]] = deque()
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
         self._last = time.monotonic()
         self._stuck_since = 0.0
 
     def run(self, stop: Signal) -> None:
-        """Call until rank 0 has been told to stop."""
-        with watched(self._show_stuck):
+        """Call until rank 0 has received the signal to stop."""
+        with watched(self._report_stuck):
             self._run(stop)
 
-    def _show_stuck(self) -> None:
-        """Tell what the rails say if no call has ended for long, once of each such time."""
+    def _report_stuck(self) -> None:
+        """Report the rails' statistics if no call has ended for long, once for each such time."""
         last = self._last
         if time.monotonic() - last > STUCK_S and self._stuck_since != last:
             self._stuck_since = last
             emit("stuck", rank=self._comm.rank, calls=self.waiting(), stats=str(self._comm.stats()))
 
     def waiting(self) -> list[str]:
-        """Return the calls that have not ended, the one that is waited for first; from any thread."""
-        return [str(problem) for problem, _ in tuple(self._flying)]
+        """Return the calls that have not ended, oldest first; from any thread."""
+        return [str(problem) for problem, _ in tuple(self._in_flight)]
 
     def _run(self, stop: Signal) -> None:
         number = 0
@@ -87,24 +87,24 @@ class Series:
             number += 1
             turn, calls = divmod(number, COMPUTE_EVERY)
             if not calls and turn % self._comm.world_size == self._comm.rank:
-                time.sleep(COMPUTE_S)  # as long as it does not call, it might as well compute
+                time.sleep(COMPUTE_S)  # stands for computing
                 self._last = time.monotonic()
 
     def _agreed(self, stop: Signal) -> bool:
-        """Ask rank 0 whether this is the end, with nothing else in flight, and tell how it goes."""
-        while self._flying:
+        """Agree with rank 0 whether to stop, with nothing else in flight, and report the counts."""
+        while self._in_flight:
             self._end()
-        word = np.array([self._comm.rank == 0 and stop.received], np.int32)
-        last = bool(self._comm.all_reduce(word, op="max")[0])
-        self._tell()
+        request = np.array([self._comm.rank == 0 and stop.received], np.int32)
+        last = bool(self._comm.all_reduce(request, op="max")[0])
+        self._report()
         return last
 
     def _begin(self, problem: Problem) -> None:
         """Make a call, and wait for it unless it is one of several in flight."""
-        while len(self._flying) >= (AT_ONCE if problem.async_op else 1):
+        while len(self._in_flight) >= (AT_ONCE if problem.async_op else 1):
             self._end()
-        self._flying.append((problem, None))  # a call that is no Work waits in `_call`
-        self._flying[-1] = (problem, self._call(problem))
+        self._in_flight.append((problem, None))  # a synchronous call waits in `_call`
+        self._in_flight[-1] = (problem, self._call(problem))
         if not problem.async_op:
             self._end()
 
@@ -128,9 +128,9 @@ class Series:
                 )
 
     def _end(self) -> None:
-        problem, pending = self._flying[0]
+        problem, pending = self._in_flight[0]
         result = pending.wait() if problem.async_op else pending
-        self._flying.popleft()
+        self._in_flight.popleft()
         self._check(problem, result)
 
     def _check(self, problem: Problem, result: Array) -> None:
@@ -146,8 +146,8 @@ class Series:
         self._wrong += bad
         self._last = time.monotonic()
 
-    def _tell(self) -> None:
-        """Tell what has come since the last time."""
+    def _report(self) -> None:
+        """Report the counts since the last time."""
         emit(
             "tick",
             rank=self._comm.rank,
@@ -174,7 +174,7 @@ class Series:
 
 @contextlib.contextmanager
 def watched(look: Callable[[], None]) -> Iterator[None]:
-    """Have a look every second, from another thread, until the block ends."""
+    """Call `look` every second, from another thread, until the block ends."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -99,7 +99,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_found: Callable[[Found], None] = lambda _: None,
 ) -> list[Found]:
-    """Run one case after the other; LabError and OptionError say what went wrong."""
+    """Run one case after the other; raises LabError and OptionError."""
     found = []
     for place, case in enumerate(chosen):
         on_phase(f"{case.part}: {case.name} ({place + 1} of {len(chosen)})")
@@ -115,7 +115,7 @@ async def run(
 
 
 class _Gathered:
-    """Joins what the ranks tell, and changes rates when it is time."""
+    """Collects the ranks' messages, and changes rates when due."""
 
     def __init__(self, case: Case, lab: Lab) -> None:
         self._case = case

@@ -39,7 +39,7 @@ class Plan:
     warmup: int
     blocks: int
     calls: int = 0  # in a block; 0: as many as the size wants
-    trace: bool = False  # tell of every call as it ends
+    trace: bool = False  # report every call as it ends
 
     def block_of(self, size: int) -> int:
         """Return the calls in a block."""
@@ -128,7 +128,7 @@ class Contender:
 
 
 def work() -> None:
-    """Join one job per contender; run and tell."""
+    """Join one job per contender; run and report."""
     plan = Plan.parse()
     rails = {rail.name: rail for rail in parse_rails(os.environ["RAILWEAVE_RAILS"])}
     job = os.environ["RAILWEAVE_JOB"]

@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What a run has shown."""
+    """The result of a run."""
 
     options: DemoOptions
     steps: Sequence[Step]
@@ -74,24 +74,24 @@ class DemoResult:
 
     @property
     def within_bound(self) -> bool:
-        """Whether the network has changed the training by no more than its rounding may."""
+        """Whether the difference to training in one process is within the bound for rounding."""
         return self.max_abs_diff <= self.reference.bound
 
     @property
     def counts_agree(self) -> bool:
-        """Whether agents, interfaces and switches tell the same."""
+        """Whether the counts of agents, interfaces and switches agree."""
         return all(rail.bytes_agree and rail.results_agree for rail in self.rails)
 
     @property
     def ok(self) -> bool:
-        """Whether the run has shown what it is for."""
+        """Whether all checks have passed."""
         return (
             self.ranks_identical and self.within_bound and self.counts_agree and math.isfinite(self.accuracy)
         )
 
 
 class Recorder:
-    """Gathers what the ranks tell."""
+    """Collects the ranks' messages."""
 
     def __init__(self, ranks: int, on_step: Callable[[Step], None]) -> None:
         """Call `on_step` whenever all ranks have taken a step."""
@@ -192,7 +192,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> DemoResult:
-    """Run the demo; LabError and OptionError say what went wrong."""
+    """Run the demo; raises LabError and OptionError."""
     check(options)
     hosts = options.topology.hosts
     recorder = Recorder(len(hosts), on_step)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of the training, in a host of the lab: `python -m railweave.experiments.training.worker`.
 
-Uses railweave as anybody's program would: `railweave.init()` from the environment, and `all_reduce`. Tells
-the lab what happens as one JSON object per line on stdout; times are CLOCK_MONOTONIC, which all hosts share.
+Uses railweave as any program would: `railweave.init()` from the environment, and `all_reduce`. Reports to
+the lab, one JSON object per line on stdout; times are CLOCK_MONOTONIC, which all hosts share.
 """
 
 from __future__ import annotations

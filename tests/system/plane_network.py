@@ -45,8 +45,8 @@ class PlaneNetwork:
 
     @contextmanager
     def ready_for(self, fault: Fault) -> Iterator[None]:
-        """Prepare a fault that is then struck and repaired by `do`; in the end it is undone."""
-        assert fault.deed is None
+        """Prepare a fault that is then injected and repaired by `do`; in the end it is repaired."""
+        assert fault.process is None
         self.do(fault.before)
         try:
             yield

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults at random in a small lab while its ranks sum: `python -m system.random_faults --seed S --faults N`.
 
-Switches and the controller are killed and come back, links are cut and mended, one at a time and together,
+Switches and the controller are killed and come back, links are cut and joined, one at a time and together,
 at instants that the seed decides; after each repair every rank has to complete more sums. Every sum is
 checked, and has a deadline. Of a call that is stuck, the ranks' statistics, the controller's word and the
 switches' tables and slots are written beside the logs.
@@ -111,7 +111,7 @@ class Faults:
         await self._pause(0.3)
         self._lab.cut(*link)
         await self._pause(1.5)
-        self._lab.mend(*link)
+        self._lab.reconnect(*link)
         return "-".join(link)
 
 

@@ -41,20 +41,20 @@ class Run:
         self.wrong = 0
 
     async def with_fault(self, fault: Fault) -> list[RailAccount]:
-        """Run the job, and strike as soon as all ranks have completed the first size."""
+        """Run the job, and inject the fault as soon as all ranks have completed the first size."""
         await start_job(self._lab, JobOptions("books", WORKER, MEASUREMENT.arguments()))
         async with Injection(self._lab, fault) as injection:
-            struck = repaired = False
+            injected = repaired = False
             async for line in self._lab.events():
                 self._take(read(line.text) or {"event": ""})
                 done = min(self._rows[rank] for rank in range(RANKS))
-                if done == 1 and not struck:
-                    struck = True
-                    await injection.strike()
+                if done == 1 and not injected:
+                    injected = True
+                    await injection.inject()
                 if done == 2 and not repaired:
                     repaired = True
                     await injection.repair()
-        assert struck
+        assert injected
         assert repaired
         return self._accounts()
 

@@ -56,7 +56,7 @@ def test_a_rail_fails_in_the_middle_of_calls_and_comes_back(
     harm = FAULTS[fault](network.plane(rail))
     with network.ready_for(harm), steady_calls(network, shares=EQUAL) as calls:
         calls.rounds(2)
-        network.do(harm.strike)
+        network.do(harm.inject)
         calls.all_see(rail, OUT)
         calls.rounds(2)
         network.do(harm.repair)
@@ -76,7 +76,7 @@ def test_several_communicators_of_a_process_lose_the_same_rail(network: PlaneNet
     ):
         for calls in (first, second):
             calls.rounds(2)
-        network.do(harm.strike)
+        network.do(harm.inject)
         for calls in (first, second):
             calls.all_see("rdma", OUT)
         network.do(harm.repair)
@@ -91,7 +91,7 @@ def test_one_rail_after_the_other_fails(network: PlaneNetwork) -> None:
         calls.rounds(2)
         for rail in RAILS:
             harm = faults.port_down(network.plane(rail), HARMED)
-            network.do(harm.strike)
+            network.do(harm.inject)
             calls.all_see(rail, OUT)
             network.do(harm.repair)
             calls.all_see(rail, ("up",))
@@ -180,7 +180,7 @@ def test_without_a_rail_that_joins_all_the_error_says_what_is_wrong(network: Pla
         started.wait(DEADLINE_S)
         if comm.rank == 0:
             for harm in harms:
-                network.do(harm.strike)
+                network.do(harm.inject)
         started.wait(DEADLINE_S)
         with pytest.raises(RailDown, match=r"(h2-tcp|h3-rdma) has no carrier.*; rank \d has waited 1 s"):
             call_for_ever(comm)
@@ -195,12 +195,12 @@ def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
     """Rank 0 is this thread, as signals want it."""
     harms = [faults.port_down(network.plane(rail), HARMED) for rail in RAILS]
     job = StaticJob(RANKS)
-    struck, interrupted, met = threading.Event(), threading.Event(), threading.Barrier(RANKS)
+    injected, interrupted, met = threading.Event(), threading.Event(), threading.Barrier(RANKS)
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(LARGE, np.int32))
         met.wait(DEADLINE_S)
-        assert struck.wait(DEADLINE_S)
+        assert injected.wait(DEADLINE_S)
         with pytest.raises(RailweaveError):
             call_for_ever(comm)
         assert interrupted.wait(DEADLINE_S)
@@ -214,8 +214,8 @@ def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
         comm.all_reduce(np.ones(LARGE, np.int32))
         met.wait(DEADLINE_S)
         for harm in harms:
-            network.do(harm.strike)
-        struck.set()
+            network.do(harm.inject)
+        injected.set()
         timer = threading.Timer(INTERRUPT_S, signal.raise_signal, [signal.SIGINT])
         timer.start()
         with pytest.raises(KeyboardInterrupt):
@@ -234,7 +234,7 @@ def test_a_rail_that_is_down_when_a_job_begins_is_used_when_it_is_there(
 ) -> None:
     harm = FAULTS[fault](network.plane(rail))
     with network.ready_for(harm):
-        network.do(harm.strike)
+        network.do(harm.inject)
         with steady_calls(network, shares=EQUAL) as calls:
             calls.rounds(2)
             calls.all_see(rail, OUT)

@@ -118,13 +118,13 @@ def test_every_fault_stops_traffic_and_every_repair_restores_it(kind: str, tmp_p
             fault = make(plane)
             async with Injection(lab, fault) as injection:
                 assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: before"
-                span = await injection.strike()
+                span = await injection.inject()
                 assert span.begin <= span.end
                 assert link.passes(SILENCE_S) == left, fault.name
                 assert _carrier(lab, interface) == (fault.name not in NO_CARRIER), fault.name
                 await injection.repair()
                 assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: repaired"
-                await injection.strike()
+                await injection.inject()
             assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: undone at the end"
         assert _leftovers(lab) == []
 
@@ -153,7 +153,7 @@ def test_a_link_flaps_until_it_is_repaired(tmp_path: Path) -> None:
     async def work(lab: Lab, plane: Plane, link: Link) -> None:
         interface, seen = plane.nics[0].interface, [True]
         async with Injection(lab, faults.flapping(plane, "h1", flap_s=0.05)) as injection:
-            await injection.strike()
+            await injection.inject()
             while len(seen) < 5:
                 carrier = await asyncio.to_thread(_carrier, lab, interface)
                 seen += [carrier] if carrier != seen[-1] else []
@@ -176,7 +176,7 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
         assert [far.recv(size)[0] for _ in range(frames)] == list(range(frames))
         assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
         async with Injection(lab, faults.rate_changed(plane, 10**6, "h2")) as injection:
-            await injection.strike()
+            await injection.inject()
             assert _rate(lab, "h2", plane.nics[1].interface) == 10**6
             assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
         assert _rate(lab, "h2", plane.nics[1].interface) == plane.rate_bps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read off the calls around a fault."""
+"""The figures of a fault, computed from calls."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import pytest
 
 from railweave.experiments.errors import OptionError
 from railweave.experiments.failover import kinds, run
-from railweave.experiments.failover.figures import CALM_S, Window, curve, figures
+from railweave.experiments.failover.figures import BASELINE_S, Window, curve, figures
 from railweave.experiments.failover.trace import Call, RankTrace, Slice, calls_of
 from railweave.experiments.failover.values import FailoverOptions
 from railweave.topologies.planes import planes
 
 STEP_S = 0.01  # a call's time
 SIZE = 1000  # bytes that each rail carries of a call
-STRUCK, MENDING, REPAIRED, END = 10.0, 10.8, 10.85, 13.0
+INJECTED, REPAIR_BEGIN, REPAIRED, END = 10.0, 10.8, 10.85, 13.0
 
 
 def trace(*, pause_s: float, back: float) -> RankTrace:
-    """Calls on rails a and b without a pause but one at the fault; b carries none of them until `back`."""
-    calls, now = [], STRUCK - 1
+    """Calls on rails a and b with a pause at the fault only; b carries none of them until `back`."""
+    calls, now = [], INJECTED - 1
     while now < END + 0.1:
         begin, end = now, now + STEP_S
-        dead = end > STRUCK and begin < back
-        if begin < STRUCK <= end:
-            end = STRUCK + pause_s
+        dead = end > INJECTED and begin < back
+        if begin < INJECTED <= end:
+            end = INJECTED + pause_s
         rails = "a" if dead else "ab"
         calls.append(Call(begin, end, tuple(Slice(rail, begin, end, SIZE) for rail in rails)))
         now = end
@@ -33,7 +33,7 @@ def trace(*, pause_s: float, back: float) -> RankTrace:
 
 def test_pauses_detours_and_returns_are_those_of_the_slowest_rank() -> None:
     traces = [trace(pause_s=0.05, back=11.5), trace(pause_s=0.12, back=11.6)]
-    found = figures(traces, "b", Window(STRUCK, MENDING, REPAIRED, END))
+    found = figures(traces, "b", Window(INJECTED, REPAIR_BEGIN, REPAIRED, END))
     assert found.pause_s == pytest.approx(0.12, abs=STEP_S)
     assert found.usual_s == pytest.approx(STEP_S, abs=STEP_S / 10)
     assert found.return_pause_s == pytest.approx(STEP_S, abs=STEP_S / 10)
@@ -47,9 +47,11 @@ def test_pauses_detours_and_returns_are_those_of_the_slowest_rank() -> None:
 
 def test_a_rank_that_never_goes_on_pauses_until_the_end() -> None:
     stuck = trace(pause_s=0.05, back=11.5)
-    stuck.calls = [call for call in stuck.calls if call.end < STRUCK]
-    found = figures([trace(pause_s=0.05, back=11.5), stuck], "b", Window(STRUCK, MENDING, REPAIRED, END))
-    assert found.pause_s == pytest.approx(END - STRUCK, abs=2 * STEP_S)
+    stuck.calls = [call for call in stuck.calls if call.end < INJECTED]
+    found = figures(
+        [trace(pause_s=0.05, back=11.5), stuck], "b", Window(INJECTED, REPAIR_BEGIN, REPAIRED, END)
+    )
+    assert found.pause_s == pytest.approx(END - INJECTED, abs=2 * STEP_S)
     assert (found.reroute_s, found.readmit_s, found.after_bps) == (None, None, None)
 
 
@@ -66,14 +68,14 @@ def test_a_slice_that_began_before_the_repair_is_no_readmission() -> None:
 
 def test_the_curve_holds_every_byte_of_its_time() -> None:
     traces = [trace(pause_s=0.05, back=11.5)]
-    found = curve(traces, Window(STRUCK, MENDING, REPAIRED, END))
-    assert found.begin_s == -CALM_S
-    assert found.mended_s == pytest.approx(REPAIRED - STRUCK)
+    found = curve(traces, Window(INJECTED, REPAIR_BEGIN, REPAIRED, END))
+    assert found.begin_s == -BASELINE_S
+    assert found.repaired_s == pytest.approx(REPAIRED - INJECTED)
     drawn = sum(found.bps["a"]) * found.bin_s / 8
-    begin = STRUCK - CALM_S
+    begin = INJECTED - BASELINE_S
     inside = [call for call in traces[0].calls if begin <= call.begin and call.end <= END]
     assert drawn == pytest.approx(SIZE * len(inside), abs=8 * SIZE)
-    silent = round((CALM_S + 0.5) / found.bin_s)  # b is down
+    silent = round((BASELINE_S + 0.5) / found.bin_s)  # b is down
     assert found.bps["b"][silent] == 0
     assert found.bps["a"][silent] > 0
 
@@ -87,7 +89,7 @@ def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
     rng = run.Case(_options(), "x", "ina", None, 0).rng(0)
     for plane in planes(2, ["ina", "tcp", "rdma"]).planes:
         drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.KINDS}
-        assert all(fault.strike or fault.deed for fault in drawn.values())
+        assert all(fault.inject or fault.process for fault in drawn.values())
         assert drawn["flapping"].flap_s == 0.3
 
 

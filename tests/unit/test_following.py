@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from railweave.experiments.following import Following, end
+from railweave.experiments.following import Following, cancel
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -53,7 +53,7 @@ async def following(script: str, folder: Path) -> AsyncIterator[tuple[Numbers, a
         numbers = Numbers(lab, [[]])
         reading = asyncio.create_task(numbers.read())
         yield numbers, reading
-        await end(reading)
+        await cancel(reading)
 
 
 PRINT = """print('chatter'); print('{"event": "tick", "rank": 0, "number": 7}', flush=True)"""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology brought to life in network namespaces: processes, links, faults."""
+"""Builds a topology from network namespaces: processes, links, faults."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a running network as values: what is done to which node, and what undoes it.
+"""Faults of a running network as values: the steps that inject and repair each one.
 
-Every kind of plane can have every fault. `injection` makes them happen.
+Every kind of plane can have every fault. `injection` carries them out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SINK = "sink"  # likewise, of a bridge without ports: frames that go there are g
 
 
 class Tool(Enum):
-    """What reads its orders from stdin to the end, and then carries them out."""
+    """A tool that reads its commands from stdin to the end, and then executes them."""
 
     IP = ("ip", "-batch", "-")
     TC = ("tc", "-batch", "-")
@@ -31,15 +31,15 @@ class Tool(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """Orders for a tool inside a node."""
+    """Commands for a tool inside a node."""
 
     node: str
     tool: Tool
     orders: str
 
 
-class Deed(Enum):
-    """What happens to the process of a P4 switch: it dies, or stands still."""
+class ProcessFault(Enum):
+    """A fault of a P4 switch's process: killed, or stopped."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -47,16 +47,16 @@ class Deed(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault and its repair: steps, or a deed done to a switch's process."""
+    """One fault and its repair: steps, or a fault of a switch's process."""
 
     name: str
     where: str  # in words
-    strike: tuple[Step, ...] = ()
+    inject: tuple[Step, ...] = ()
     repair: tuple[Step, ...] = ()
-    before: tuple[Step, ...] = ()  # what strike and repair need; traffic notices nothing
+    before: tuple[Step, ...] = ()  # preparation of both, without effect on traffic
     after: tuple[Step, ...] = ()
-    deed: tuple[Deed, str] | None = None  # with the switch's name
-    flap_s: float = 0.0  # strike and repair in turn, each time for so long, until repaired; 0: strike once
+    process: tuple[ProcessFault, str] | None = None  # with the switch's name
+    flap_s: float = 0.0  # inject and repair in turn, each for this long, until repaired; 0: inject once
 
 
 def host_down(plane: Plane, host: str) -> Fault:
@@ -69,7 +69,7 @@ def host_down(plane: Plane, host: str) -> Fault:
     return Fault(
         "host link down",
         nic.interface,
-        strike=(Step(host, Tool.IP, f"link set {nic.interface} down\n"),),
+        inject=(Step(host, Tool.IP, f"link set {nic.interface} down\n"),),
         repair=(Step(host, Tool.IP, "\n".join([*again, ""])),),
     )
 
@@ -81,7 +81,7 @@ def port_down(plane: Plane, host: str) -> Fault:
     return Fault(
         "switch port down",
         port,
-        strike=(Step(nic.switch, Tool.IP, f"link set {port} down\n"),),
+        inject=(Step(nic.switch, Tool.IP, f"link set {port} down\n"),),
         repair=(Step(nic.switch, Tool.IP, f"link set {port} up\n"),),
     )
 
@@ -89,7 +89,7 @@ def port_down(plane: Plane, host: str) -> Fault:
 def flapping(plane: Plane, host: str, flap_s: float = FLAP_S) -> Fault:
     """The switch's port goes down and up in turn, each time for `flap_s`."""
     down = port_down(plane, host)
-    return Fault("flapping", down.where, strike=down.strike, repair=down.repair, flap_s=flap_s)
+    return Fault("flapping", down.where, inject=down.inject, repair=down.repair, flap_s=flap_s)
 
 
 def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = True) -> Fault:
@@ -122,7 +122,7 @@ def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = Tr
             Step(host, Tool.IP, f"link add name {sink} type bridge\nlink set {sink} up\n"),
             Step(host, Tool.NFT, f"table netdev {table} {{\n{chains}}}\n"),
         ),
-        strike=(Step(host, Tool.NFT, rules),),
+        inject=(Step(host, Tool.NFT, rules),),
         repair=(Step(host, Tool.NFT, f"flush table netdev {table}\n"),),
         after=(
             Step(host, Tool.NFT, f"delete table netdev {table}\n"),
@@ -135,11 +135,11 @@ def switch_killed(plane: Plane, switch: Switch | None = None) -> Fault:
     """A switch dies: its process, or the bridge; the links keep their carrier."""
     switch = switch or plane.switches[0]
     if switch.p4runtime:
-        return Fault("switch killed", switch.name, deed=(Deed.KILL, switch.name))
+        return Fault("switch killed", switch.name, process=(ProcessFault.KILL, switch.name))
     return Fault(
         "switch killed",
         switch.name,
-        strike=(Step(switch.name, Tool.IP, f"link set {BRIDGE} down\n"),),
+        inject=(Step(switch.name, Tool.IP, f"link set {BRIDGE} down\n"),),
         repair=(Step(switch.name, Tool.IP, f"link set {BRIDGE} up\n"),),
     )
 
@@ -148,7 +148,7 @@ def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
     """A switch stands still: its process is stopped, or all ports of the bridge are; carriers stay."""
     switch = switch or plane.switches[0]
     if switch.p4runtime:
-        return Fault("switch frozen", switch.name, deed=(Deed.FREEZE, switch.name))
+        return Fault("switch frozen", switch.name, process=(ProcessFault.FREEZE, switch.name))
     ports = [interface_of_port(nic.switch, nic.port) for nic in plane.nics if nic.switch == switch.name]
 
     def state(number: int) -> tuple[Step, ...]:
@@ -156,7 +156,7 @@ def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
         return (Step(switch.name, Tool.BRIDGE, orders),)
 
     disabled, forwarding = 0, 3
-    return Fault("switch frozen", switch.name, strike=state(disabled), repair=state(forwarding))
+    return Fault("switch frozen", switch.name, inject=state(disabled), repair=state(forwarding))
 
 
 def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
@@ -164,7 +164,7 @@ def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
     return Fault(
         "rate changed",
         f"{plane.name} {host}".strip(),
-        strike=rate_steps(plane, rate_bps, host),
+        inject=rate_steps(plane, rate_bps, host),
         repair=rate_steps(plane, plane.rate_bps, host),
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes faults happen in a running lab, quickly and with their instants, and undoes them."""
+"""Injects faults into a running lab, quickly and with their instants, and repairs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from railweave.topologies.lab.faults import Deed, Fault, Step
+from railweave.topologies.lab.faults import Fault, ProcessFault, Step
 from railweave.topologies.lab.namespaces import Primed
 
 if TYPE_CHECKING:
@@ -20,54 +20,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """The instant at which something came about lies between these two, of CLOCK_MONOTONIC in s."""
+    """Bounds of the instant at which a change took effect, of CLOCK_MONOTONIC in s."""
 
     begin: float
     end: float
 
 
 class Injection:
-    """`async with Injection(lab, fault) as injection:` has a fault ready to strike; on leaving it is undone.
+    """`async with Injection(lab, fault) as injection:` prepares a fault; on leaving it is repaired.
 
-    The tools that will do it have been started by then, and only wait for their orders, so that between
-    `strike` and the effect lies no start of a process: tc, ip and nft take a few milliseconds to start, and
-    more on a busy machine.
+    The tools for it are started beforehand, and wait for their commands, so that no process has to start
+    between `inject` and the effect: tc, ip and nft take a few milliseconds to start, and more on a busy
+    machine.
     """
 
     def __init__(self, lab: Lab, fault: Fault) -> None:
         """Nothing happens before `async with`."""
         self._lab = lab
         self._fault = fault
-        self._struck = False
+        self._injected = False
         self._flaps: asyncio.Task[None] | None = None
         self._ready: dict[Step, Primed] = {}
 
     async def __aenter__(self) -> Injection:
-        """Make ready."""
+        """Prepare the fault."""
         self._lab.do(self._fault.before)
-        self._prime(self._fault.strike)
+        self._prime(self._fault.inject)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Repair, if that has not been done."""
-        if self._struck:
+        """Repair the fault, unless that has been done."""
+        if self._injected:
             await self.repair()
         for primed in self._ready.values():
             primed.dismiss()
         self._lab.do(self._fault.after)
 
-    async def strike(self) -> Span:
-        """Let the fault come about; of one that flaps, for the first time."""
-        self._struck = True
+    async def inject(self) -> Span:
+        """Inject the fault; one that flaps, for the first time."""
+        self._injected = True
         begin = time.monotonic()
-        match self._fault.deed:
-            case (Deed.KILL, switch):
+        match self._fault.process:
+            case (ProcessFault.KILL, switch):
                 await self._lab.kill(switch)
-            case (Deed.FREEZE, switch):
+            case (ProcessFault.FREEZE, switch):
                 self._lab.freeze(switch)
-        self._fire(self._fault.strike)
+        self._fire(self._fault.inject)
         end = time.monotonic()
         if self._fault.flap_s:
             self._flaps = asyncio.create_task(self._flap())
@@ -76,30 +76,30 @@ class Injection:
         return Span(begin, end)
 
     async def repair(self) -> Span:
-        """Make it good; the end of the span is the instant from which all is as before."""
+        """Repair the fault; the repair is complete at the end of the span."""
         if self._flaps is not None:
             self._flaps.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._flaps
             self._flaps = None
         begin = time.monotonic()
-        match self._fault.deed:
-            case (Deed.KILL, switch):
+        match self._fault.process:
+            case (ProcessFault.KILL, switch):
                 await self._lab.revive(switch)
-            case (Deed.FREEZE, switch):
+            case (ProcessFault.FREEZE, switch):
                 self._lab.thaw(switch)
         self._fire(self._fault.repair)
         end = time.monotonic()
-        self._struck = False
-        self._prime(self._fault.strike)
+        self._injected = False
+        self._prime(self._fault.inject)
         return Span(begin, end)
 
     async def _flap(self) -> None:
-        """Up and down, by a clock that does not drift with what the steps take."""
+        """Repair and inject in turn, at instants that do not drift with the time that the steps take."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
-            for steps in (self._fault.repair, self._fault.strike):
+            for steps in (self._fault.repair, self._fault.inject):
                 self._prime(steps)
                 due += self._fault.flap_s
                 await asyncio.sleep(due - loop.time())
@@ -111,7 +111,7 @@ class Injection:
                 self._ready[step] = self._lab.prime(step)
 
     def _fire(self, steps: Sequence[Step]) -> None:
-        """Give all tools their orders, then wait for all."""
+        """Send all tools their commands, then wait for all."""
         self._prime(steps)
         fired = [self._ready.pop(step) for step in steps]
         for primed in fired:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology brought to life: namespaces, P4 switches, the controller, and workers in the hosts."""
+"""A running lab: namespaces, P4 switches, the controller, and workers in the hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from railweave.topologies.serialize import to_yaml
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
-NOTICE_S = 8.0  # how long the others get to end by themselves once one worker has failed
+NOTICE_S = 8.0  # time for the other workers to end once one has failed
 
 
 class Lab:
@@ -44,7 +44,7 @@ class Lab:
         self._options = options
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._services: dict[str, Child] = {}  # switches by name, and CONTROLLER_NODE
-        self._killed: set[Child] = set()  # services whose end is wanted
+        self._killed: set[Child] = set()  # services that were killed on purpose
         self._workers: list[Child] = []
         self._unfinished: set[Child] = set()  # workers whose end `events` has not seen
         self._namespaces: Namespaces | None = None
@@ -68,7 +68,7 @@ class Lab:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take everything down, whatever has happened."""
+        """Stop all processes and remove the network."""
         await self._close()
 
     async def start_worker(
@@ -81,10 +81,10 @@ class Lab:
         return child
 
     async def events(self) -> AsyncIterator[Line]:
-        """Yield what workers print until all have ended well.
+        """Yield the workers' output until all have ended with status 0.
 
-        LabError as soon as one ends badly, or a switch or the controller ends at all: it names who was first,
-        and what the others had to say within a few seconds.
+        LabError as soon as a worker fails, or a switch or the controller ends: it names the first to end,
+        and the last error lines of the others within a few seconds.
         """
         while self._unfinished:
             event = await self._events.get()
@@ -118,7 +118,7 @@ class Lab:
         answer, complaint = await process.communicate()
         if process.returncode:
             lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise LabError(f"the controller did not tell the switches' counters: {lines[-1]}")
+            raise LabError(f"the controller did not return the switches' counters: {lines[-1]}")
         counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
         return counters_by_plane
 
@@ -151,8 +151,8 @@ class Lab:
         """
         self.do(link_steps(self.topology, node, other, "down"))
 
-    def mend(self, node: str, other: str) -> None:
-        """Join what was cut."""
+    def reconnect(self, node: str, other: str) -> None:
+        """Restore the links that were cut."""
         self.do(link_steps(self.topology, node, other, "up"))
 
     def set_rate(self, plane: str, rate_bps: int, host: str = "") -> None:
@@ -164,7 +164,7 @@ class Lab:
         self._services[switch].freeze()
 
     def thaw(self, switch: str) -> None:
-        """Let a frozen switch go on."""
+        """Let a frozen switch continue."""
         self._services[switch].thaw()
 
     def processes(self) -> dict[str, int]:
@@ -173,7 +173,7 @@ class Lab:
         return {child.name: child.pid for child in children if child.running}
 
     def prime(self, step: Step) -> Primed:
-        """Start a step's tool, which waits for the word to act."""
+        """Start a step's tool, which waits for its commands."""
         return self._nodes.prime(step.node, step.tool.value, step.orders)
 
     def pid(self, node: str) -> int:
@@ -253,7 +253,7 @@ class Lab:
         return child
 
     async def _failure(self, first: Exit) -> LabError:
-        """Give the other workers a moment to notice the end of one of them, and let them have their say."""
+        """Wait a moment for the other workers to end as well, and collect their last error lines."""
         words = [first.child.failure_notice(first.code)]
         waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):

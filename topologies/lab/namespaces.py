@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology made of Mininet nodes: network namespaces, veth pairs, bridges, rates. No process but shells."""
+"""A topology made of Mininet nodes: network namespaces, veth pairs, bridges, rates. It runs only shells."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class Primed:
         )
 
     def fire(self) -> None:
-        """Let it act."""
+        """Send it its input."""
         assert self._process.stdin is not None  # noqa: S101 - a pipe, as asked for
         self._process.stdin.write(self._text)
         self._process.stdin.close()
 
     def wait(self) -> None:
-        """Return when it has acted; LabError if it could not."""
+        """Return when it has finished; LabError if it failed."""
         assert self._process.stderr is not None  # noqa: S101
         complaint = self._process.stderr.read()
         self._process.stderr.close()
@@ -82,7 +82,7 @@ class Primed:
             raise LabError(f"{self._text!r} failed in namespace {self._node}: {complaint.strip()}")
 
     def dismiss(self) -> None:
-        """Let it end without input, which is nothing to do."""
+        """Let it end without input, and so without effect."""
         self._text = ""
         self.fire()
         self.wait()
@@ -161,7 +161,7 @@ class Namespaces:
         switches = [switch.name for plane in self._topology.planes for switch in plane.switches]
         for name in (MANAGEMENT_NODE, *switches, *self._topology.hosts, CONTROLLER_NODE):
             self._net.addHost(name)
-            # Router solicitations and mDNS over IPv6 would be frames that nobody asked for.
+            # Router solicitations and mDNS over IPv6 would disturb the counts of frames.
             self.feed(name, ["sh"], _QUIET)
             self._ip[name].append("link set lo up")
 
@@ -189,7 +189,7 @@ class Namespaces:
             self._ip[trunk.upper].append(f"link set {upper} up")
 
     def _add_management(self) -> None:
-        """Join everything that talks to the controller, or that the controller talks to, by one bridge."""
+        """Connect the controller with hosts and switches by one bridge."""
         self._add_bridge(MANAGEMENT_NODE)
         members = {
             host: management_address(number) for number, host in enumerate(self._topology.hosts, start=1)

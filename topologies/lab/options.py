@@ -17,5 +17,5 @@ class LabOptions:
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
     lanes: int | None = None  # int32 per packet; None is the controller's default
     controller: Sequence[str] = ()  # further options of `railweave controller`
-    impair: str = ""  # what P4 planes' links do to frames, once per direction: `railweave switch --impair`
+    impair: str = ""  # impairment of P4 planes' links, per direction: as for `railweave switch --impair`
     seed: int = 1  # of impairments; every switch draws for itself

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child processes that never outlive the lab, whose output is kept and whose end is noticed."""
+"""Child processes that end with the lab; their output is kept, and their end is reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Child:
         events: asyncio.Queue[Event],
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        """Start `command` in a session of its own (Ctrl-C is the lab's to handle), killed when we die."""
+        """Start `command` in its own session (the lab handles Ctrl-C), killed when this process ends."""
         log.write_bytes(b"")
         with log.open("ab") as output:  # as what comes from stdout: neither writes over the other
             process = await asyncio.create_subprocess_exec(
@@ -76,7 +76,7 @@ class Child:
         return child
 
     async def _read(self, events: asyncio.Queue[Event]) -> None:
-        """Pass on lines, of any length, and the end, which comes whatever happens: the lab waits for it."""
+        """Pass on lines of any length, and in any case the end, for which the lab waits."""
         try:
             await self._read_lines(events)
         except OSError as error:
@@ -110,7 +110,7 @@ class Child:
         events.put_nowait(Line(self, text))
 
     async def ready(self, deadline_s: float) -> str:
-        """Return the line that says so; LabError if the child ends before, or the deadline passes."""
+        """Return the line `ready …`; LabError if the child ends before, or the deadline passes."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), deadline_s)
         except TimeoutError:
@@ -122,7 +122,7 @@ class Child:
         return self._process.returncode is None
 
     def failure_notice(self, code: int) -> str:
-        """Say how the child ended, with the last line of its log."""
+        """Return how the child ended, with the last line of its log."""
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         last = self._trouble or last_line(self.log)
         return f"{self.name} {how}" + (f": {last}" if last else "") + f" (log: {self.log})"
@@ -134,14 +134,14 @@ class Child:
                 os.killpg(self.pid, number)
 
     def freeze(self) -> None:
-        """Stop the child, with all its threads; returns when they stand still."""
+        """Stop the child, with all its threads; returns when they have stopped."""
         self.signal(signal.SIGSTOP)
         if self.running:
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Let a frozen child go on."""
+        """Let a frozen child continue."""
         self.signal(signal.SIGCONT)
 
     async def kill(self) -> None:
@@ -152,7 +152,7 @@ class Child:
         """End the child: SIGTERM, then SIGKILL after `grace_s`, or at once if that is 0."""
         if grace_s:
             self.signal(signal.SIGTERM)
-            self.thaw()  # or it would not hear
+            self.thaw()  # a stopped process handles no signal
         try:
             await asyncio.wait_for(self._process.wait(), grace_s)
         except TimeoutError:
@@ -163,7 +163,7 @@ class Child:
 
 
 def last_line(log: Path) -> str:
-    """Return the last error in a log, as Python and our commands write them, else its last words."""
+    """Return the last error in a log, as Python and our commands write them, else its last line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:

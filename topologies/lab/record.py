@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a running lab, by which the next one finds what a killed run has left behind."""
+"""The record of a running lab, by which the next one cleans up after a killed run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN_FOLDER = Path("/run/railweave")
 
 @dataclass(frozen=True)
 class Identity:
-    """A process for certain: numbers are used again, a number with its start time is not."""
+    """Identifies a process by number and start time, since numbers are used again."""
 
     name: str
     pid: int
@@ -28,7 +28,7 @@ class Identity:
         return cls(name, pid, start_ticks(pid))
 
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this process still runs."""
         try:
             return start_ticks(self.pid) == self.start_ticks
         except ProcessLookupError:
@@ -89,13 +89,13 @@ class Leftovers:
     killed: tuple[Identity, ...]
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return it as one line."""
         names = ", ".join(f"{process.name} ({process.pid})" for process in self.killed) or "no process"
         return f"cleaned up after a run that was killed (pid {self.owner_pid}, output in {self.out}): {names}"
 
 
 def sweep(folder: Path = RUN_FOLDER) -> list[Leftovers]:
-    """End what killed runs have left, and only that: processes whose number and start time are on record.
+    """Kill the processes that killed runs have left: only those whose number and start time are recorded.
 
     Namespaces and links go with their last process. Labs that are alive are left alone.
     """

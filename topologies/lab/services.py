@@ -31,7 +31,7 @@ def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[st
 
 
 def _impairments(options: LabOptions, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
-    """What leaves a switch is impaired by it; what comes from a host, too, for nobody else would."""
+    """Switches impair what they send, and what they receive from hosts, which impair nothing."""
     if not options.impair:
         return []
     hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]

@@ -43,7 +43,7 @@ class TokenBucket:
         """Return the lines for `tc -batch` that shape what leaves through `interface`.
 
         What waits is in three bands by priority, so that a network control datagram does not wait for
-        a quarter of a second of data: it would be late news of a failure. Applied again with another rate,
+        a quarter of a second of data: it would report a failure late. Applied again with another rate,
         they keep what waits.
         """
         return [
