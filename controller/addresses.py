@@ -12,10 +12,10 @@ from railweave.topologies.model import Plane
 
 
 class AddressPlan:
-    """Which address belongs to whom on one plane."""
+    """The addresses of one plane's switches and groups."""
 
     def __init__(self, plane: Plane) -> None:
-        """Lay the plan out; ValueError if the plane's network is full of NICs and switches."""
+        """Assign the switches' addresses; ValueError if the plane's network is full of NICs and switches."""
         network = IPv4Network(plane.network)
         top = int(network.broadcast_address) - 1
         bottom = max(int(network.network_address), top - 254) + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a group's tree back from the entries that an earlier life of the controller has left in switches."""
+"""Reads a group's tree back from the entries that an earlier controller process has left in switches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from railweave.topologies.model import Nic, Plane
 def tree_of(plane: Plane, ranks: Mapping[int, Nic], parts: Mapping[str, SwitchState]) -> Tree:
     """The tree that a group's entries, by switch, describe; Refused if they describe none.
 
-    Only what joins the switches is read here: whether all entries are as they should be is for the caller to
-    compare.
+    Only the links between switches are read here; the caller compares all entries with the expected ones.
     """
     ends = {(nic.switch, nic.port): (rank, "") for rank, nic in ranks.items()}
     neighbours: dict[tuple[str, int], tuple[int | None, str]] = dict(ends)

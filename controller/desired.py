@@ -105,5 +105,5 @@ def losses(wanted: Iterable[Loss]) -> SwitchState:
 
 
 def memory(serials: Iterable[Serials], last_group: int) -> SwitchState:
-    """What the controller leaves with the switch for its own next life."""
+    """The entries that the controller keeps in the switch for its own restart."""
     return SwitchState(frozenset(tables.members_serials(known, last_group) for known in serials))

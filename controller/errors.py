@@ -17,7 +17,7 @@ class SwitchUnavailable(Refused):
 
 
 class RequestError(Exception):
-    """A caller's request that cannot be granted, whoever's fault it is."""
+    """A caller's request that cannot be granted."""
 
 
 class InvalidRequest(RequestError):
@@ -25,11 +25,11 @@ class InvalidRequest(RequestError):
 
 
 class AlreadyJoined(RequestError):
-    """This rank of this job is there already."""
+    """This rank of this job has joined already."""
 
 
 class Overdue(RequestError):
-    """Not all ranks came within the deadline."""
+    """Not all ranks joined within the deadline."""
 
 
 class UnknownLease(RequestError):

@@ -40,16 +40,16 @@ class Host:
 
 
 class FabricListener(Protocol):
-    """Hears of what happens to groups and planes."""
+    """Receives events of groups and planes."""
 
     def groups_lost(self, groups: frozenset[int], reason: str) -> None:
-        """These groups' sums in flight are lost."""
+        """The sums in flight of these groups are lost."""
 
     def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
-        """These groups may be lost, and do well to move if they can."""
+        """These groups may be lost, and should move if they can."""
 
     def plane_changed(self, plane: str) -> None:
-        """What could not be placed before may be possible now."""
+        """Groups that could not be placed before may be possible now."""
 
 
 class Fabric:
@@ -68,7 +68,7 @@ class Fabric:
         self._switches: dict[str, ManagedSwitch] = {}
         self._forwarding: dict[str, Forwarding] = {}  # by plane
         self._groups: dict[int, Aggregation] = {}
-        self._last_group = 0  # of those that ranks tell of
+        self._last_group = 0  # of those that ranks report
         self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
         for plane in topology.planes:
@@ -102,7 +102,7 @@ class Fabric:
                 tasks.create_task(switch.link.run(), name=f"link {switch.name}")
 
     async def configured(self, deadline_s: float) -> None:
-        """Wait until every switch holds what it should; ControllerError names those that do not in time."""
+        """Wait until every switch is configured; ControllerError names those that are not in time."""
         try:
             async with asyncio.timeout(deadline_s):
                 for switch in self._switches.values():
@@ -119,7 +119,7 @@ class Fabric:
     def plan(
         self, plane_name: str, hosts: Mapping[int, Host], count: int = 1, *, last_resort: bool = False
     ) -> list[Tree]:
-        """Up to `count` trees that join the hosts now; Refused names what is in the way of any.
+        """Up to `count` trees that join the hosts now; Refused names the obstacle.
 
         As a last resort they go over links that are only suspected to be dead.
         """
@@ -141,12 +141,12 @@ class Fabric:
     async def admit(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
         """Give a group number, address and slots on a tree, and write its entries.
 
-        Refused names the limit, or the switch, that is in the way; then nothing is left behind.
+        Refused names the limit, or the switch, that prevents it; then nothing is left behind.
         """
         try:
             group = self._reserve(plane, hosts, tree, slots)
         except Refused:
-            await self.settled()  # ended groups may hold what it needs
+            await self.settled()  # ended groups may still hold resources
             group = self._reserve(plane, hosts, tree, slots)
         try:
             nodes = [self._switches[node.switch] for node in tree.nodes]
@@ -157,7 +157,7 @@ class Fabric:
         return group
 
     def intact(self, group: Aggregation) -> bool:
-        """Whether all that a group's tree is made of still works, and still holds the group."""
+        """Whether all switches and links of a group's tree work, and the switches still hold the group."""
         switches = [self._switches[node.switch] for node in group.tree.nodes]
         links = {frozenset({node.switch, node.parent.switch}) for node in group.tree.nodes if node.parent}
         return all(
@@ -165,7 +165,7 @@ class Fabric:
         ) and not links & self.health.suspects(group.plane)
 
     async def settled(self) -> None:
-        """Wait until all switches that can be reached hold what they should, and no more."""
+        """Wait until all reachable switches have exactly the desired state."""
         while self._under_way:
             await asyncio.gather(*self._under_way)
 
@@ -178,7 +178,7 @@ class Fabric:
                 raise SwitchUnavailable(switch.link.problem)
 
     def _reserve(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
-        """Take number, address and slots on every switch of the tree, or on none."""
+        """Reserve number, address and slots on every switch of the tree, or on none."""
         taken = {group.virtual_ip for group in self._groups.values() if group.plane == plane}
         taken |= self._orphan_addresses(self.switches(plane))
         address = self._addresses[plane].choose(taken)
@@ -223,11 +223,11 @@ class Fabric:
         return group
 
     def known_to_ranks(self, number: int) -> None:
-        """Give no group this number soon: packets with it may be under way, whatever the switches know."""
+        """Assign this number to no group soon: packets with it may be in flight."""
         self._last_group = max(self._last_group, number)
 
     def close_claims(self) -> None:
-        """From now on, what earlier controllers have left and nobody has claimed is removed."""
+        """From now on, remove the groups of earlier controllers that no job has claimed."""
         self._claims_closed = True
         for switch in self._switches.values():
             self._drop_orphans(switch)
@@ -239,7 +239,7 @@ class Fabric:
             self._reconcile_soon(switch)
 
     def remove(self, number: int) -> None:
-        """Take a group out of its switches. One that cannot be reached now is cleaned when it is back."""
+        """Take a group out of its switches. One that cannot be reached is cleaned up when it reconnects."""
         group = self._groups.pop(number, None)
         if group is None:
             return
@@ -283,7 +283,7 @@ class Fabric:
         await asyncio.gather(*(switch.reconcile() for switch in switches if switch.ready.is_set()))
 
     def _next_group(self) -> int:
-        """Numbers go round, so that packets of a group that has ended name no new one."""
+        """Numbers are used in turn, so that packets of an ended group do not belong to a new one."""
         last = max((switch.last_group for switch in self._switches.values()), default=0)
         last = max(last, self._last_group)
         for step in range(1, MAX_GROUP + 1):
@@ -297,7 +297,7 @@ class Fabric:
         return {dict(entry.match)["address"] for entry in found if entry.table == "virtual_addresses"}
 
     def _connected(self, switch: ManagedSwitch, gone: frozenset[int]) -> None:
-        """A session with a switch stands; it has lost the groups `gone`."""
+        """A session with a switch is established; it has lost the groups `gone`."""
         if self._claims_closed:
             self._drop_orphans(switch)
         self.health.dead.discard(switch.name)
@@ -307,7 +307,7 @@ class Fabric:
         self._changed(switch.plane.name)
 
     def _unreachable(self, switch: ManagedSwitch) -> None:
-        """A switch does not answer: dead, or only its management is. Whoever can do without it should."""
+        """A switch, or only its management, does not answer: groups that can avoid it should move."""
         LOG.warning("switch %s does not answer: %s", switch.name, switch.link.problem)
         self.health.dead.add(switch.name)
         self._reroute(switch.plane.name)
@@ -315,7 +315,7 @@ class Fabric:
             self.listener.groups_at_risk(frozenset(switch.groups), f"switch {switch.name} does not answer")
 
     def suspect(self, plane: str, links: Collection[Link]) -> None:
-        """Let nobody use these links for a while."""
+        """Avoid these links for a while."""
         LOG.warning("plane %s: links %s seem to be dead", plane, sorted(map(sorted, links)))
         self.health.suspect(plane, links)
         self._reroute(plane)
@@ -326,7 +326,7 @@ class Fabric:
             self.listener.plane_changed(plane)
 
     def _reroute(self, plane: str) -> None:
-        """Let ordinary frames keep off what is dead as well."""
+        """Route ordinary frames around dead switches and links as well."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
 
 

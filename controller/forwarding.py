@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the switches of a plane forwarding over what works."""
+"""Forwards a plane's ordinary frames over working switches and links."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from railweave.topologies.model import Plane
 
 
 class Forwarding:
-    """Keeps a plane's switches forwarding over what works, so that at no moment a broadcast can loop.
+    """Updates the forwarding of a plane's switches so that a broadcast can never loop.
 
     Frames have no hop count: in a loop a broadcast multiplies until the links are full. Switches change one
-    at a time and some not at all, so what counts is where each of them may flood to until it has confirmed
-    something else. A port that leaves the flood tree is removed at once. One that joins it waits until no
+    at a time and some not at all, so until a switch has confirmed a change, its old flood ports count as
+    well. A port that leaves the flood tree is removed at once. One that joins it waits until no
     frame that leaves by it can come back: links are broken before others are made. Between the two a
-    broadcast does not reach everybody, and who asks by broadcast (ARP) asks again. A known address is never
-    without a way: its entry is modified in place.
+    broadcast does not reach all NICs, and hosts repeat requests (ARP). A known address always has a route:
+    its entry is modified in place.
     """
 
     def __init__(
         self, plane: Plane, switches: Mapping[str, ManagedSwitch], write: Callable[[ManagedSwitch], None]
     ) -> None:
-        """Give `switches` their first routes; `write` makes one of them do soon what it is to do."""
+        """Set the first routes of `switches`; `write` schedules writing a switch's new state."""
         self._switches = switches
         self._plane = plane
         self._write = write
@@ -37,7 +37,7 @@ class Forwarding:
             switch.follow(self._routes[name])
 
     def keep_off(self, dead: Collection[str], avoid: Collection[Link]) -> None:
-        """Lead frames around dead switches and links to avoid from now on."""
+        """Route around dead switches and links to avoid from now on."""
         shunned = frozenset(dead) & self._routes.keys(), frozenset(avoid)
         if shunned != self._shunned:
             self._shunned = shunned
@@ -48,7 +48,7 @@ class Forwarding:
         self.widen()
 
     def _without_traps(self, found: Mapping[str, Routes], dead: Collection[str]) -> dict[str, Routes]:
-        """Leave out the ways to dead switches that may flood on to others: they cannot be told to stop it.
+        """Leave out ports towards dead switches that may still flood: they cannot be reconfigured.
 
         NICs behind such a switch hear no broadcast until it answers again.
         """
@@ -63,7 +63,7 @@ class Forwarding:
         }
 
     def widen(self) -> None:
-        """Flood to those ports of the flood tree that can make no loop any more."""
+        """Flood to those ports of the flood tree that cannot close a loop any more."""
         if not all(switch.known for switch in self._switches.values()):
             return
         floods = {name: set[int]() for name in self._routes}

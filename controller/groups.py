@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs from the first rank's call to the last rank's leave: forming, leases, and what ends them."""
+"""Jobs from the first rank's join to the last rank's leave: forming, leases, ends."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class Groups:
         fabric.listener = self.moves
 
     def open(self) -> None:
-        """Agents can call from now on, those of an earlier controller's jobs for as long as a lease lasts."""
+        """Accept calls from now on; agents of an earlier controller's jobs may resume within one lease."""
         asyncio.get_running_loop().call_later(self.lease_s, self._close_claims)
 
     def close(self) -> None:
-        """Streams that break from now on say nothing of their ranks: it is the controller that goes."""
+        """The controller stops: streams that break from now on do not mean that ranks are lost."""
         self._closed = True
 
     async def join(self, request: JoinRequest) -> pb.JoinGroupResponse:
-        """Wait for the other ranks and return the group; RequestError says why there is none."""
+        """Wait for the other ranks and return the group; RequestError names the reason if there is none."""
         forming = self._enter(request)
         if not forming.missing:
             self._soon(self._form(forming))
@@ -88,7 +88,7 @@ class Groups:
         return frozenset(forming.requests) if forming else frozenset()
 
     def watching(self, job: str) -> frozenset[int]:
-        """The ranks of a running job whose streams stand."""
+        """The ranks of a running job that have a stream."""
         group = self._running.get(job)
         return frozenset(r for r, lease in group.leases.items() if lease.stream) if group else frozenset()
 
@@ -116,7 +116,7 @@ class Groups:
         return forming
 
     def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
-        """A rank does not wait any longer: others may still come, unless the group is being made."""
+        """A rank stops waiting; others may still join, unless the group is being placed."""
         if not forming.missing:
             self._fail(forming, Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
         forming.requests.pop(request.rank, None)
@@ -124,7 +124,7 @@ class Groups:
             del self._forming[forming.job]
 
     async def _form(self, forming: Forming) -> None:
-        """Place a complete group in the network; what is refused there runs on its other rails."""
+        """Place a complete group in the network; a job whose ina rails are refused runs on the others."""
         members = dict(forming.requests)
         group = Group(forming.job, forming.size, members, token=secrets.randbits(64))
         try:
@@ -147,7 +147,7 @@ class Groups:
         self._close_group(group)
 
     def _fail(self, forming: Forming, error: RequestError) -> None:
-        """Tell all ranks that wait; whoever comes now, or comes again, begins anew."""
+        """Notify all waiting ranks; later joins form a new group."""
         forming.fail(error)
         if self._forming.get(forming.job) is forming:
             del self._forming[forming.job]
@@ -167,7 +167,7 @@ class Groups:
             self._arm(lease)
 
     def resume(self, number: int, message: pb.Resume, stream: object, acknowledged: int) -> Lease:
-        """Take a rank of an earlier controller's job in again, under its old lease, after its last event."""
+        """Resume a rank of an earlier controller's job, under its old lease, after its last event."""
         if not self._resumable or number in self._leases or not 0 < number < 2**63:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
         if acknowledged >= 2**63:
@@ -199,7 +199,7 @@ class Groups:
         return group, ranks
 
     def _close_claims(self) -> None:
-        """Whoever of an earlier controller's job has not come by now is lost."""
+        """Ranks of an earlier controller's jobs that have not resumed by now are lost."""
         if self._closed:
             return
         self._resumable = False
@@ -229,7 +229,7 @@ class Groups:
         )
 
     def lease(self, number: int) -> Lease:
-        """The lease of a rank that is there; UnknownLease if there is none."""
+        """A rank's lease; UnknownLease if there is none."""
         lease = self._leases.get(number)
         if lease is None:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
@@ -255,7 +255,7 @@ class Groups:
             self.lost(lease, reason)
 
     def leave(self, number: int) -> None:
-        """A rank ends its membership in good order; the last one ends the group."""
+        """A rank leaves; the last one to leave ends the group."""
         lease = self._leases.pop(number, None)
         if lease is None:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
@@ -271,7 +271,7 @@ class Groups:
                 self._close_group(group)
 
     def lost(self, lease: Lease, reason: str) -> None:
-        """A rank is gone without a word: its group ends and every other rank is notified at once."""
+        """A rank is lost without leaving: its group ends, and every other rank is notified at once."""
         group = lease.group
         if lease.stream is None:
             self._leases.pop(lease.number, None)
@@ -283,7 +283,7 @@ class Groups:
         self._close_group(group)
 
     def _close_group(self, group: Group) -> None:
-        """Take a group out of the network. Leases whose stream comes late still find their last events."""
+        """Take a group out of the network. Streams that attach later still get their leases' last events."""
         group.closed = True
         if self._running.get(group.job) is group:
             del self._running[group.job]
@@ -297,7 +297,7 @@ class Groups:
         self._soon(self._freed({tree.plane for tree in group.trees}))
 
     async def _freed(self, planes: Iterable[str]) -> None:
-        """What a job has held is free, as soon as the switches know: others may be waiting for it."""
+        """Free a job's resources once the switches are updated: other jobs may be waiting for them."""
         await self.fabric.settled()
         for plane in planes:
             self.moves.plane_changed(plane)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches and links of the network can be believed to work."""
+"""Which switches and links of the network count as working."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railweave.controller.trees import Link
 class Health:
     """Dead switches are known from their P4Runtime sessions, suspected links from what ranks report.
 
-    A suspicion is forgotten after a while: whether the link works again, only traffic can tell.
+    A suspicion expires after a while, since only traffic shows whether the link works again.
     """
 
     def __init__(self, suspect_s: float, forgotten: Callable[[str], None]) -> None:
@@ -23,11 +23,11 @@ class Health:
         self._suspects: dict[tuple[str, Link], asyncio.TimerHandle] = {}
 
     def suspects(self, plane: str) -> frozenset[Link]:
-        """The links of a plane to keep off."""
+        """The links of a plane to avoid."""
         return frozenset(link for where, link in self._suspects if where == plane)
 
     def suspect(self, plane: str, links: Iterable[Link]) -> None:
-        """Keep off these links for a while from now on."""
+        """Avoid these links for a while from now on."""
         loop = asyncio.get_running_loop()
         for link in links:
             if known := self._suspects.pop((plane, link), None):
@@ -36,7 +36,7 @@ class Health:
             self._suspects[plane, link] = timer
 
     def forget_soon(self, plane: str, within_s: float) -> None:
-        """Forget what is suspected of a plane soon: nothing is left that does not need these links."""
+        """Let a plane's suspicions expire soon: there is no path without these links."""
         loop = asyncio.get_running_loop()
         for (where, link), timer in list(self._suspects.items()):
             if where == plane and timer.when() > loop.time() + within_s:
@@ -44,12 +44,12 @@ class Health:
                 self._suspects[where, link] = loop.call_later(within_s, self._forget, where, link)
 
     def clear(self, switch: str) -> None:
-        """A switch has come back: what was suspected of its links may have been its own death."""
+        """A switch is back: suspicions of its links may have been due to its own failure."""
         for plane, link in [known for known in self._suspects if switch in known[1]]:
             self._suspects.pop((plane, link)).cancel()
 
     def close(self) -> None:
-        """Forget everything, silently."""
+        """Cancel all timers."""
         while self._suspects:
             self._suspects.popitem()[1].cancel()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as the controller knows it: while it forms, while it runs, and each rank's lease on it."""
+"""A job in the controller: while it forms, while it runs, and each rank's lease."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from railweave.v1 import controller_pb2 as pb
 
 
 class Lease:
-    """A rank's membership: what it has not acknowledged yet, and a timer that runs while no stream renews it.
+    """A rank's membership: its unacknowledged events, and a timer that runs while no stream renews it.
 
-    An event that was written into a stream that dies is lost with it, so it is kept until the rank says that
-    it has it; the next stream begins with what is kept.
+    An event written to a stream that breaks is lost, so events are kept until the rank acknowledges them;
+    the next stream begins with the kept ones.
     """
 
     def __init__(self, number: int, rank: int, group: Group, acknowledged: int = 0) -> None:
-        """Make a lease that nobody watches yet; its events are numbered from `acknowledged` + 1."""
+        """Make a lease without a stream; its events are numbered from `acknowledged` + 1."""
         self.number = number
         self.rank = rank
         self.group = group
@@ -30,7 +30,7 @@ class Lease:
         self.timer: asyncio.TimerHandle | None = None
         self.stream: object | None = None  # the stream that renews it now
         self.left = False
-        self.decisions: Sequence[pb.Decision] = ()  # what the rank says of its rails
+        self.decisions: Sequence[pb.Decision] = ()  # the rank's last report on its rails
         self._kept: deque[pb.Event] = deque()  # not acknowledged
         self._sequence = acknowledged  # of the last event
         self._closed = False
@@ -49,12 +49,12 @@ class Lease:
         self.events.put_nowait(None)
 
     def acknowledge(self, sequence: int) -> None:
-        """Keep only what comes after this event: the rank has all before, and it."""
+        """Drop the events up to this one, which the rank has received."""
         while self._kept and self._kept[0].sequence <= sequence:
             self._kept.popleft()
 
     def attach(self, stream: object, acknowledged: int) -> None:
-        """Let a stream renew the lease from now on; an older one ends, and what the rank lacks follows."""
+        """Let a stream renew the lease from now on; an older one ends, and the missing events follow."""
         if self.timer:
             self.timer.cancel()
         self.acknowledge(acknowledged)
@@ -67,14 +67,14 @@ class Lease:
 
 @dataclass
 class Pause:
-    """A tree that holds still until it has a new place."""
+    """The pause of a tree until it has a new group."""
 
     reason: str
     positions: dict[int, int] = field(default_factory=dict)  # by rank: its first chunk without a result
     placing: asyncio.Task[None] | None = None
     again: bool = False  # the network has changed while it was being placed
     down: bool = False  # the ranks have been notified that there is no place now
-    timer: asyncio.TimerHandle | None = None  # for the ranks to answer
+    timer: asyncio.TimerHandle | None = None  # until which the ranks must answer
 
 
 @dataclass
@@ -91,19 +91,19 @@ class RailTree:
     moves: int = 0
 
     def put(self, aggregation: Aggregation) -> None:
-        """Let this be its place, known to all ranks."""
+        """Set its group, which all ranks know."""
         self.placed = aggregation
         self.numbers = dict.fromkeys(aggregation.hosts, aggregation.group)
 
 
 @dataclass
 class Group:
-    """A job that runs: its ranks' requests, its trees, and why rails have none."""
+    """A running job: its ranks' requests, its trees, and why rails have none."""
 
     job: str
     size: int
     requests: Mapping[int, JoinRequest]
-    token: int = 0  # by which the ranks know each other; an earlier controller's jobs keep theirs
+    token: int = 0  # with which the ranks authenticate each other; an earlier controller's jobs keep theirs
     trees: list[RailTree] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Forming:
     """A job that waits for ranks; `done` gives all of them the group, or the error."""
 
     def __init__(self, first: JoinRequest) -> None:
-        """Begin with no rank in."""
+        """Begin without ranks."""
         self.job = first.job
         self.size = first.size
         self.requests: dict[int, JoinRequest] = {}
@@ -142,6 +142,6 @@ class Forming:
         return [rank for rank in range(self.size) if rank not in self.requests]
 
     def fail(self, error: RequestError) -> None:
-        """Tell all waiting ranks."""
+        """Notify all waiting ranks."""
         if not self.done.done():
             self.done.set_exception(error)

@@ -34,7 +34,7 @@ OUTCOMES = {
 
 class ManagedSwitch:
     """What the controller wants of one switch is computed from its routes, `flooding`, `groups`, `losses` and
-    `slots`; `reconcile` makes it so. What it must remember beyond its own life is in the switch
+    `slots`; `reconcile` makes it so. What it must remember across restarts is in the switch
     (`tables.members_serials`).
     """
 
@@ -67,7 +67,7 @@ class ManagedSwitch:
         self.may_flood: frozenset[int] = frozenset()  # by which they may, until the switch has confirmed
         self._changed = changed
         self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
-        self._known = False  # whether the switch's memory has been read in this life of the controller
+        self._known = False  # whether the switch's notes have been read since the controller started
         self._lock = asyncio.Lock()
 
     @property
@@ -77,12 +77,12 @@ class ManagedSwitch:
 
     @property
     def known(self) -> bool:
-        """Whether it has been reconciled in this life of the controller."""
+        """Whether it has been reconciled since the controller started."""
         return self.ready.is_set()
 
     @property
     def usable(self) -> bool:
-        """Whether it does what it is told now."""
+        """Whether it accepts requests now."""
         return self.link.up and self.known
 
     def follow(self, routes: Routes) -> bool:
@@ -169,7 +169,7 @@ class ManagedSwitch:
         return {index - first: packets for index, packets in cells.items()}
 
     async def _retire(self, actual: SwitchState) -> None:
-        """Take back the slots of groups that have ended, with what their counters say they can have used.
+        """Take back the slots of groups that have ended, with what they can have used by their counters.
 
         Entries go with their counters. So nothing may be awaited between the last look at who has ended and
         the look at what is wanted: a group that ended in between would lose its entries uncounted, and the
@@ -197,7 +197,7 @@ class ManagedSwitch:
         return rounds
 
     def _adopt(self, actual: SwitchState) -> None:
-        """Learn from the switch what an earlier life of the controller has left there."""
+        """Read what an earlier controller process has left in the switch."""
         for entry in actual.entries:
             if note := tables.read_members_serials(entry):
                 self.slots.remember([note[0]])

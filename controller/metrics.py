@@ -25,7 +25,7 @@ TREE = ("job", "rail", "tree", "group")
 
 
 class ControllerCollector(Collector):
-    """Asks the controller, which lives in an event loop, from the server's threads."""
+    """Queries the controller, which runs in an event loop, from the server's threads."""
 
     def __init__(self, groups: Groups, loop: asyncio.AbstractEventLoop) -> None:
         """Collect from the jobs and the fabric of `groups`, which belong to `loop`."""

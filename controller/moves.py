@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves trees whose switches or links have died: pause, learn how far every rank is, place anew, go on.
 
-Why no sum is lost or counted twice: a paused rank sends nothing and believes nothing that still comes, so
-positions stand still. Nobody is more than the group's slots ahead of its own first chunk without a result, so
-every rank can still contribute all chunks from the lowest position on. The new group has another number and
-serial numbers that nobody has used, so what is still under way of the old one is a stranger's.
+Why no sum is lost or counted twice: a paused rank sends nothing and ignores packets that still arrive, so
+positions no longer change. No rank is more than the group's slots ahead of its own first chunk without a
+result, so every rank can still contribute all chunks from the lowest position on. The new group has another
+number and unused serial numbers, so packets of the old one that are still in flight do not match.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railweave.controller.placement import Placement
 from railweave.v1 import controller_pb2 as pb
 
 LAST_RESORT_S = 0.5  # until a plane without a tree tries the links again that its ranks suspect
-ATTEMPTS, RETRY_S = 10, 0.1  # to write a tree's entries, while switches do not do what they are told
+ATTEMPTS, RETRY_S = 10, 0.1  # to write a tree's entries, while switches do not answer
 
 LOG = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Moves:
                 _ask(lease, tree, tree.pause.reason)
 
     def position(self, lease: Lease, number: int, position: int) -> None:
-        """A rank says how far it is; the last one's answer sets the tree moving."""
+        """Record a rank's progress; the last answer starts the move."""
         group, tree = self._find(lease, number)
         if tree.pause and not group.closed:
             tree.pause.positions[lease.rank] = position

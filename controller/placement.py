@@ -58,7 +58,7 @@ class Placement:
             return False
 
     def adopt(self, group: Group, claims: dict[int, Claim]) -> tuple[RailTree, str]:
-        """A tree of an earlier controller's, from what every rank says of it, and why it must be moved.
+        """A tree of an earlier controller's, from what every rank reports of it, and why it must be moved.
 
         The second is empty if it runs on: all ranks agree, none has paused, and the switches hold its group.
         """

@@ -56,7 +56,7 @@ def slots_per_tree(slots: int, trees: int) -> int:
 def read(texts: Iterable[str], file: Path | None, default: Quota) -> Quotas:
     """Quotas from options and from a file with the keys `default` and `jobs`; options go before.
 
-    Raises ControllerError, which says what was given and what is expected.
+    Raises ControllerError, which names what was given and what is expected.
     """
     quotas = Quotas(default)
     if file is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that ran before this controller did: their ranks present their leases, their switches hold the proof.
 
-A controller keeps nothing on disk. What it needs of a job that runs on is what its ranks were told when they
-joined; of an ina rail it believes only what the switches' tables say too (`Fabric.adopt`). Ranks have a
+A controller keeps nothing on disk. What it needs of a running job, the ranks were given when they
+joined; reports on ina rails must agree with the switches' tables (`Fabric.adopt`). Ranks have a
 limited time after the controller's start; then whoever is missing is lost.
 """
 
@@ -23,7 +23,7 @@ from railweave.v1 import controller_pb2 as pb
 
 @dataclass(frozen=True)
 class Claim:
-    """What a rank says of one tree of an ina rail: its group's number and virtual address, and its slots."""
+    """A rank's report on one tree of an ina rail: its group's number and virtual address, and its slots."""
 
     rail: str
     tree: int
@@ -66,13 +66,13 @@ class Resuming:
         self.requests[request.rank] = request
 
     def trees(self) -> Iterator[dict[int, Claim]]:
-        """What the ranks say of every tree, by rank."""
+        """The ranks' reports on every tree, by rank."""
         for place in range(len(next(iter(self.claims.values()), ()))):
             yield {rank: claims[place] for rank, claims in self.claims.items()}
 
 
 def read(message: pb.Resume, topology: Topology) -> tuple[JoinRequest, tuple[Claim, ...]]:
-    """Check a Resume; InvalidRequest says what was given and what was expected."""
+    """Check a Resume; InvalidRequest names what was given and what was expected."""
     requests.identity(message.job, message.rank, message.size)
     rails = requests.rail_offers(message.rails, message.size, topology)
     kinds = {rail.name: rail.kind for rail in rails}

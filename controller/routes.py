@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ordinary frames of a plane go, and where those for everybody: values in, values out."""
+"""Routes of a plane's ordinary frames, and its flood tree: values in, values out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railweave.controller.state import Entry
 from railweave.controller.trees import Link, graph
 from railweave.topologies.model import Plane
 
-DETOUR = 10_000  # more than any way around
+DETOUR = 10_000  # more than any detour
 
 End = tuple[str, int]
 """A switch's end of a trunk: its name and its port."""
@@ -31,7 +31,7 @@ class Routes:
 def routes(plane: Plane, dead: Collection[str] = (), avoid: Collection[Link] = ()) -> dict[str, Routes]:
     """The routes of every switch of a plane.
 
-    Frames keep off `dead` switches and links to `avoid` where they can. All switches together forward without
+    Frames avoid `dead` switches and the links `avoid` where possible. All switches together forward without
     loops: every hop brings a frame nearer to its NIC's switch, and floods stay within one spanning tree.
     """
     switches = graph(plane)
@@ -71,7 +71,7 @@ def trunk_ends(plane: Plane) -> dict[End, End]:
 
 
 def comes_back(ends: Mapping[End, End], floods: Mapping[str, Collection[int]], first: End) -> bool:
-    """Whether a frame that leaves by the port `first` can come to leave by it again.
+    """Whether a frame that leaves by the port `first` can leave by it again.
 
     Every switch floods a frame to its trunk ports in `floods`, but never to where it came from.
     """

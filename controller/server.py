@@ -34,12 +34,12 @@ class PlaneLoss:
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """How a controller runs."""
+    """The options of a controller."""
 
     listen: str = "127.0.0.1:9600"  # HOST:PORT for agents; port 0 takes a free one
     lanes: int = 256  # 32-bit integers per packet: which compiled program the switches get
     quotas: Quotas = field(default_factory=Quotas)  # slots and trees of jobs
-    suspect_s: float = 30.0  # for so long, links that ranks report as dead are avoided
+    suspect_s: float = 30.0  # time for which links that ranks report as dead are avoided
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
     switch_deadline_s: float = 15.0  # for all switches to be configured at the start
     metrics: str = ""  # HOST:PORT for Prometheus; empty: none
@@ -53,12 +53,12 @@ class RunningController:
     groups: Groups
     fabric: Fabric
     port: int
-    metrics: str = ""  # where Prometheus can ask
+    metrics: str = ""  # address of the Prometheus metrics
 
 
 @asynccontextmanager
 async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator[RunningController]:
-    """Configure the switches, then serve agents until the context ends. ControllerError: what is amiss."""
+    """Configure the switches, then serve agents until the context ends. ControllerError if that fails."""
     try:
         fabric = Fabric(topology, artifact(options.lanes), options.suspect_s)
     except ValueError as error:

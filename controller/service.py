@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC face of the controller: messages in, messages out, errors as status codes."""
+"""The controller's gRPC service: messages in, messages out, errors as status codes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ControllerService(pb_grpc.ControllerServicer):
             return self._groups.resume(first.lease, first.resume, stream, first.acknowledged)
 
     async def _renew(self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
-        """Read heartbeats until they stop coming; then the rank is lost."""
+        """Read heartbeats until they stop; then the rank is lost."""
         reason = "its connection to the controller broke"
         try:
             while True:
@@ -121,7 +121,7 @@ class ControllerService(pb_grpc.ControllerServicer):
         return pb.ReportPositionResponse()
 
     async def ReportStall(self, request: pb.ReportStallRequest, context: Context) -> pb.ReportStallResponse:
-        """Take a rank's word that its path is dead."""
+        """Take a rank's report that its path is dead."""
         try:
             lease = self._groups.lease(request.lease)
             self._groups.moves.stall(lease, request.group, request.first_switch_ok, request.root_ok)
@@ -130,7 +130,7 @@ class ControllerService(pb_grpc.ControllerServicer):
         return pb.ReportStallResponse()
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
-        """Say what jobs got in the network, and why not more."""
+        """Report the trees of jobs, and why rails have none."""
         return report(self._groups.running(), request.job)
 
     async def GetSwitchCounters(

@@ -2,8 +2,8 @@
 """One switch's slots: which ranges are taken, and which serial numbers each slot may have seen.
 
 A slot's `tag` register is compared as a serial number (design: "Serial numbers never restart inside a slot
-range"), and no register is ever written from outside. So what a range's next user must start from has to be
-remembered for as long as the switch keeps its registers.
+range"), and the controller never writes registers. So the first serial number of a range's next user is
+kept for as long as the switch keeps its registers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SlotSpace:
         return dict(self._taken)
 
     def allocate(self, group: int, size: int) -> SlotRange:
-        """Give a group `size` slots with serial numbers that nobody has used; Refused names the limit."""
+        """Give a group `size` slots with unused serial numbers; Refused names the limit."""
         if size < 1 or size & (size - 1) or size > self.slots:
             raise Refused(f"{size} slots: expected a power of two up to {self.slots}")
         for base in range(0, self.slots, size):
@@ -99,7 +99,7 @@ class SlotSpace:
             self._raise(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
 
     def reset(self) -> None:
-        """The switch has lost its registers, and with them all groups; serial numbers may begin anew."""
+        """The switch has lost its registers, and with them all groups; serial numbers may start again."""
         self._start = [FIRST_START] * self.slots
         self._taken.clear()
 
@@ -114,7 +114,7 @@ class SlotSpace:
         return tuple(result)
 
     def remember(self, serials: Iterable[Serials]) -> None:
-        """Take back what `serials` said, possibly in another life of the controller; the newest counts."""
+        """Restore a result of `serials`, possibly of an earlier controller process; the newest counts."""
         for known in serials:
             self._raise(known.base, known.size, known.start)
 

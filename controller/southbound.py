@@ -34,8 +34,8 @@ E = TypeVar("E", bound=P4Entity)
 class SwitchLink:
     """Keeps a P4Runtime session with one switch, on which finsy does the arbitration.
 
-    The pace of reconnecting is ours, because finsy waits 10 s after a short session; so is pushing the
-    program, because finsy keeps the reason to itself when a switch refuses it.
+    Reconnecting is done here, because finsy waits 10 s after a short session; so is pushing the program,
+    because finsy does not report why a switch refuses it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SwitchLink:
     ) -> None:
         """Prepare a link; `connected` is awaited at the beginning of every session.
 
-        `unreachable` is called when a session has ended and the next one did not come about at once.
+        `unreachable` is called when a session has ended and could not be reopened at once.
         """
         self.name = switch.name
         self.address = switch.p4runtime
@@ -66,14 +66,14 @@ class SwitchLink:
         return self._switch is not None and self._switch.is_up
 
     async def run(self) -> None:
-        """Hold sessions one after another until cancelled, whatever they end by."""
+        """Keep opening sessions until cancelled, whatever ends them."""
         pause = FIRST_PAUSE_S
         known = 0
         while True:
             try:
                 await self._guard(self._session())
                 pause = FIRST_PAUSE_S
-                continue  # at once: who answers now was not dead
+                continue  # at once: a switch that answers is not dead
             except SwitchUnavailable as unavailable:
                 self.problem = str(unavailable)
             except Exception as error:
@@ -106,7 +106,7 @@ class SwitchLink:
                 self._switch = None
 
     async def _require_listener(self) -> None:
-        """SwitchUnavailable at once where nobody listens: gRPC goes on trying, because it does not tell."""
+        """SwitchUnavailable at once if no server listens, which gRPC would retry without an error."""
         host, _, port = self.address.rpartition(":")
         try:
             async with asyncio.timeout(LISTENING_S):
@@ -121,7 +121,7 @@ class SwitchLink:
             await stack.enter_async_context(switch)
 
     async def _push(self, election_id: int) -> None:
-        """Give the switch our program unless it has it already: a push costs it all its state."""
+        """Push the program unless the switch runs it already: a push clears all its state."""
         async with fy.P4Client(self.address, wait_for_ready=False) as client:
             if await self._cookie(client) == self._program.p4cookie:
                 return
@@ -135,7 +135,7 @@ class SwitchLink:
             await client.request(request)
 
     async def _cookie(self, client: fy.P4Client) -> int | None:
-        """What names the program that the switch runs; None if it runs none."""
+        """The cookie of the program that the switch runs; None if it runs none."""
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._options.device_id,
             response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY,
@@ -148,7 +148,7 @@ class SwitchLink:
             return None
 
     async def read(self) -> SwitchState:
-        """Everything that a controller can have written."""
+        """All entries that a controller can have written."""
         entities: list[P4Entity] = [*await self._read(fy.P4TableEntry())]
         entities += await self._read(fy.P4MulticastGroupEntry())
         constant = {table.alias for table in self._session_switch().p4info.tables if table.is_const}
@@ -192,7 +192,7 @@ class SwitchLink:
     async def _guard(self, work: Awaitable[T]) -> T:
         """Turn what finsy and gRPC raise into SwitchUnavailable.
 
-        A call on a channel that is being closed ends as if this task had been cancelled; `cancelling` tells.
+        A call on a channel that is being closed ends as if this task were cancelled; `cancelling` shows which.
         """
         try:
             return await work

@@ -39,7 +39,7 @@ class Multicast:
 
 @dataclass(frozen=True)
 class SwitchState:
-    """What a switch holds, or should hold. Default actions are the program's own and none of our business."""
+    """What a switch holds, or should hold. Default actions belong to the program and are left alone."""
 
     entries: frozenset[Entry] = field(default_factory=frozenset)
     multicasts: frozenset[Multicast] = field(default_factory=frozenset)
@@ -61,8 +61,8 @@ WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplin
 def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
     """The updates, in a safe order, that turn `actual` into `desired`; none if they are equal.
 
-    Whoever writes them may die in between. Notes are therefore written before what they speak of goes
-    (INSERT before MODIFY, which may narrow one), and deleted when all else is done.
+    The writer may be killed in between. Notes are therefore written before the entries that they describe are
+    removed (INSERT before MODIFY, which may narrow one), and deleted last.
     """
     have, want = _by_key(actual), _by_key(desired)
     gone = [value for key, value in have.items() if key not in want]

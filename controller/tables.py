@@ -17,12 +17,12 @@ from railweave.p4src.config import CONFIG
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
 MAX_GROUP = 2**16 - 1 - FLOOD_GROUP  # a group's multicast group lies FLOOD_GROUP beyond it, in 16 bits
-NO_GROUP = 0  # group 0 is given to nobody, and no port is port 0: such entries match no packet
+NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Who speaks at one end of a link: addresses as integers, and the UDP port that results go to."""
+    """One end of a link: addresses as integers, and the UDP port that results go to."""
 
     mac: int
     ip: int
@@ -86,10 +86,10 @@ def members_parent(group: int, port: int, child: int, source: int, slots: SlotRa
 
 
 def members_serials(known: Serials, last_group: int) -> Entry:
-    """A note to the controller itself, kept where the registers that it speaks of are kept.
+    """A note of the controller to itself, kept in the switch that holds the registers.
 
-    It matches no packet. It says from which serial number a range of slots may be used again, and which group
-    number was given last; a controller that was restarted reads it back.
+    It matches no packet. It holds the serial number from which a range of slots may be used again, and the
+    last group number assigned; a restarted controller reads it back.
     """
     return _members(
         NO_GROUP,
@@ -138,7 +138,7 @@ def uplinks(group: int, port: int, child: int, me: Endpoint, parent: Endpoint) -
 
 
 def replicas(group: int, child: int, me: Endpoint, to: Endpoint) -> Entry:
-    """What a copy of a result for contributor `child` is addressed with."""
+    """The addresses of contributor `child`'s copy of a result."""
     params = {"child": child, **_addresses(me, to), "udp_port": to.udp_port}
     return Entry("replicas", fields({"group": group, "egress_rid": child + 1}), "to_child", fields(params))
 
@@ -153,7 +153,7 @@ def virtual_addresses(ip: int) -> Entry:
 
 
 def mac_table(mac: int, port: int) -> Entry:
-    """Where a NIC is. Frames to nobody known go to FLOOD_GROUP, which is the table's default."""
+    """The port of a NIC. Frames to unknown addresses go to FLOOD_GROUP, the table's default."""
     return Entry("mac_table", fields({"destination": mac}), "forward", fields({"port": port}))
 
 
@@ -171,12 +171,12 @@ def results(group: int, ports: dict[int, int]) -> Multicast:
 
 
 def flood(ports: frozenset[int]) -> Multicast:
-    """The multicast group of frames for everybody."""
+    """The multicast group of flooded frames."""
     return Multicast(FLOOD_GROUP, frozenset((port, 0) for port in ports))
 
 
 def flooded(multicasts: Iterable[Multicast]) -> frozenset[int]:
-    """Undo `flood`: the ports of frames for everybody."""
+    """Undo `flood`: the ports of flooded frames."""
     return frozenset(port for m in multicasts if m.group == FLOOD_GROUP for port, _ in m.replicas)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the switches' own P4 counters say, by the names that the program gives them."""
+"""The switches' P4 counters, by their names in the program."""
 
 from __future__ import annotations
 

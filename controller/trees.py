@@ -19,7 +19,7 @@ PATH_BITS, PATH_STEP = 16, 5  # of a PROBE: every switch below the root notes a 
 MAX_DEPTH = PATH_BITS // PATH_STEP + 1  # switches between a rank and the root, root included
 ROOTS_TRIED = 8  # of those that are equally far from the leaves; the rest differ in name only
 ROOT_TAKEN = 1000  # groups: a root counts as loaded with so many when another one is looked for
-TIE = 2**-10  # decides between paths of one length; what it is multiplied with stays far below 1 / TIE
+TIE = 2**-10  # breaks ties between paths of equal length; its factors stay far below 1 / TIE
 
 Link = frozenset[str]
 """Two neighbours by name: switches, or a host and its switch."""
@@ -65,7 +65,7 @@ def build(
 
 
 def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> str:
-    """Which limit is in the way of any tree that joins the leaves."""
+    """The limit that rules out every tree that joins the leaves."""
     names = ", ".join(sorted(leaves))
     distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
     depths = [1 + max(d[root] for d in distances) for root in switches if all(root in d for d in distances)]

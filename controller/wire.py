@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between the controller's plain values and finsy's P4Runtime entities."""
+"""Converts between the controller's values and finsy's P4Runtime entities."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Lowering: a BMv2 JSON program, as p4c emits it for v1model, to a plan that the native engine runs.
 
 `lower` reads the whole program into expressions and statements, summarises actions symbolically, fuses
-lanes, lays out metadata and registers, and emits instructions. What it does not know it refuses by name.
+lanes, lays out metadata and registers, and emits instructions. Unknown constructs are refused by name.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def lower(text: bytes) -> tuple[Program, bytes]:
 
 
 def lower_noting(text: bytes) -> tuple[bytes, tuple[Note, ...]]:
-    """A plan that does the same with the same state, but tells what it does; and what its notes mean."""
+    """A plan with the same behaviour and state that records trace notes, and the notes' descriptions."""
     notes: list[Note] = []
     return _Lowering(parse_document(text), notes).run()[1], tuple(notes)
 
 
 @dataclass
 class _Piece:
-    """A part of an action: fused, or as it stands."""
+    """A part of an action: fused, or statement by statement."""
 
     statements: list[Statement]
     summary: Summary | None = None

@@ -18,7 +18,7 @@ def places(text: str) -> int:
 
 
 def fill(text: str, values: Sequence[int]) -> str:
-    """The message as people read it, with its values in decimal."""
+    """The message as text, with its values in decimal."""
     remaining = iter(values)
     return _ESCAPED.sub(r"\1", _PLACE.sub(lambda _: str(next(remaining)), text))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program tells of itself while it is traced: notes, with values, in the code of a second plan."""
+"""Trace notes: records with values, in the code of a second plan for traced packets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Note:
 
 @dataclass
 class Noting(Values):
-    """Appends notes to the code if it is to be traced, nothing else."""
+    """Appends notes to the code if it is for tracing."""
 
     notes: list[Note] | None = None
 
     def note(self, kind: str, name: str, values: Iterable[tuple[str, Expr]] = ()) -> None:
-        """Tell of it, with named values as they are now."""
+        """Record it, with the current values."""
         if self.notes is None:
             return
         labelled = list(values)
@@ -40,7 +40,7 @@ class Noting(Values):
         self.op("NOTE", 0, self._number_of(Note(kind, name, tuple(label for label, _ in labelled))))
 
     def note_field(self, kind: str, member: Field) -> None:
-        """Tell of a field, with its value as it is now."""
+        """Record a field with its current value."""
         if self.notes is None:
             return
         self.scope()  # what has been loaded before is an old value
@@ -50,12 +50,12 @@ class Noting(Values):
         self.scope()
 
     def note_lookup(self, table: int) -> None:
-        """Tell what the table finds."""
+        """Record the table's result."""
         if self.notes is not None:
             self.op("NOTE_TABLE", 0, table)
 
     def note_validity(self, headers: Iterable[str]) -> None:
-        """Tell which of these headers will be emitted."""
+        """Record which of these headers will be emitted."""
         if self.notes is None:
             return
         names = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checked access to a BMv2 JSON document: what is missing or of another type is the program's fault."""
+"""Checked access to a BMv2 JSON document: missing or mistyped members raise InvalidProgram."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 T = TypeVar("T")
 Json = dict[str, Any]
 
-MAX_BITS = 1 << 16  # no field, constant or shift of a sane program is wider
+MAX_BITS = 1 << 16  # of any field, constant or shift
 
 
 def where(item: Any, fallback: str) -> str:
@@ -40,7 +40,7 @@ def parse_document(text: bytes) -> Json:
 
 
 def parts(item: Any) -> Iterator[Any]:
-    """An object and all that it holds, at any depth."""
+    """An object and all nested values."""
     waiting = [item]
     while waiting:
         part = waiting.pop()

@@ -39,7 +39,7 @@ class Leftovers:
             return
         kind, value = parameter.get("type"), parameter.get("value") or [None]
         if not isinstance(kind, str):
-            return  # whoever reads the primitive complains
+            return  # an error when the primitive is read
         if kind == "field" and (position == 0 or op == "execute_meter") and isinstance(value, list):
             self._fields.add((str(value[0]), str(value[-1])))
         elif kind in _WHOLE and op != "add_header":

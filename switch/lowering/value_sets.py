@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser value sets: to the engine, tables that are only asked whether they have an entry."""
+"""Parser value sets: tables of the engine without actions, of which only hit or miss counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_MEMBERS = 1 << 20
 
 
 class ValueSets:
-    """All value sets; the parser's states tell what fields their members have."""
+    """All value sets; the parser's states define their members' fields."""
 
     def __init__(self, root: Json) -> None:
         """Read what the program declares."""

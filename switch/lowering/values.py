@@ -19,7 +19,7 @@ class Values(Code):
     """Computes each value once per scope."""
 
     def _exact(self, node: Expr) -> None:
-        """Complain where a value without bound would have to be known exactly."""
+        """Refuse an unbounded value where the exact value is needed."""
         if node.low is None or node.high is None:
             raise UnsupportedConstruct("a number of unbounded width (a left shift by a variable)", self.where)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One loaded program with its tables and state: the only face of the engine."""
+"""One loaded program with its tables and state: the interface to the engine."""
 
 from __future__ import annotations
 

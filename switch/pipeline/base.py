@@ -29,7 +29,7 @@ class Base:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """No packet passes while this lasts: each sees the tables as before, or as after. Not reentrant."""
+        """Hold packets back meanwhile: each sees the tables either before or after. Not reentrant."""
         self.native.freeze()
         try:
             yield
@@ -57,7 +57,7 @@ def arguments(action: Action, params: Sequence[Number]) -> tuple[int, ...]:
 
 
 def words(action: Action, values: tuple[int, ...]) -> list[int]:
-    """Parameters as the engine wants them: 64-bit words, least significant first."""
+    """Parameters in the engine's format: 64-bit words, least significant first."""
     result: list[int] = []
     for value, parameter in zip(values, action.parameters, strict=True):
         result += [(value >> shift) & LOW64 for shift in range(0, max(parameter.bitwidth, 1), 64)]

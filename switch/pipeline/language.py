@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the P4 language itself lets a control plane touch: parser value sets, and what the program says."""
+"""Parser value sets, and the program's messages (log_msg, assert)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Language(Base):
     """Value sets and messages."""
 
     def __init__(self, program: Program, plan: bytes) -> None:
-        """All value sets are empty; nobody listens to messages."""
+        """All value sets are empty; messages are not collected."""
         super().__init__(program, plan)
         self._members: dict[str, list[tuple[Match, ...]]] = {name: [] for name in program.value_sets}
         self._member_handles: dict[str, list[int]] = {name: [] for name in program.value_sets}
@@ -70,7 +70,7 @@ class Language(Base):
         self.native.set_logging(on)
 
     def take_log(self) -> Log:
-        """What the program has said since the last call."""
+        """The program's messages since the last call."""
         records, lost = self.native.take_log()
         texts = self.program.messages
         return Log(

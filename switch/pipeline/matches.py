@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an entry wants of a key: made by `exact`, `lpm`, `ternary`, `range_` and `optional`."""
+"""The match of an entry: made by `exact`, `lpm`, `ternary`, `range_` and `optional`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOW64 = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Match:
-    """What an entry wants of one key field."""
+    """The match of one key field."""
 
     kind: MatchType
     value: int = 0
@@ -53,7 +53,7 @@ def optional(value: Number | None) -> Match:
 
 
 class Key(NamedTuple):
-    """A key as the engine wants it."""
+    """A key in the engine's format."""
 
     value: list[int]
     mask: list[int]
@@ -110,7 +110,7 @@ def encode(table: TableInfo, matches: tuple[FieldMatch, ...]) -> Key:
 
 
 def _range(key: KeyField, match: FieldMatch) -> list[tuple[int, int, int, int, int]]:
-    """A range as the engine wants it: one item, or one per word of a field wider than a word."""
+    """A range in the engine's format: one item, or one per word of a field wider than a word."""
     if key.words == 1:
         return [(key.word, key.shift, key.bitwidth, match.value, match.high)]
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets in and out of a pipeline, and what packets tell the control plane."""
+"""Packets in and out of a pipeline, and notifications to the control plane."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Notices(Base):
     """Injection of packets, digests, and the CPU port.
 
     What waits for the control plane is bounded (4,096 items and 4 MiB of each kind); the engine's statistic
-    `unnoticed` counts what found no room.
+    `unnoticed` counts those that exceed it.
     """
 
     def __init__(self, program: Program, plan: bytes) -> None:
@@ -29,7 +29,7 @@ class Notices(Base):
         self._notices_fd: int | None = None
 
     def inject(self, port: int, packet: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
-        """Run one packet to its end: all that leaves, as (port, packet)."""
+        """Run one packet to completion: all packets that leave, as (port, packet)."""
         leaving = [(int(to), bytes(out)) for to, out in self.native.inject(port, packet, now_us)]
         if self._notices_fd is not None and self.native.has_notices():
             os.eventfd_write(self._notices_fd, 1)
@@ -63,7 +63,7 @@ class Notices(Base):
         return self._cpu_port
 
     def set_cpu_port(self, port: int | None) -> None:
-        """Packets that go to this port wait for `packets_in` from now on, in place of leaving."""
+        """Queue packets to this port for `packets_in` from now on, instead of sending them."""
         if port is not None and not 0 <= port < NO_PORT:
             raise ValueError(f"ports have 16 bits: {port}")
         self._cpu_port = port

@@ -178,7 +178,7 @@ class Profiles(Base):
             of = self._profile(profile)
             group = _known(of.groups, group_id, f"action profile {profile!r} has no group")
             if max_size not in (None, 0, group.value.max_size):
-                raise ValueError(f"the size of group {group_id} is {group.value.max_size} for good")
+                raise ValueError(f"the size of group {group_id} is {group.value.max_size} and cannot change")
             self._regroup(of, group, _group(of, members, group.value.max_size))
 
     def profile_group_delete(self, profile: str, group_id: int) -> None:
@@ -252,10 +252,10 @@ class Profiles(Base):
             raise ValueError(f"no action profile {name!r}; there are {', '.join(sorted(self._profiles))}")
         return self._profiles[name]
 
-    # What entries refer to.
+    # References of entries.
 
     def _set_target(self, info: TableInfo, handle: int | None, target: Target, call: _Call) -> None:
-        """Note that an entry (None: the default) does this from now on, and no more what it did."""
+        """Set what an entry (None: the default) refers to, in place of its old reference."""
         self._drop_target(info, handle)
         place = (info.name, handle)
         self._targets[place] = target
@@ -289,7 +289,7 @@ class Profiles(Base):
             of.handles.give(handle)
 
     def _call_of(self, info: TableInfo, target: Target) -> _Call:
-        """What the engine is told; ValueError if the table cannot do that."""
+        """The call in the engine's format; ValueError if the table does not allow it."""
         if info.profile is None or (target.action is not None and target.action_set is None):
             if target.action is None:
                 raise ValueError(f"table {info.name!r} has no action profile: its entries take an action")
@@ -332,7 +332,7 @@ class Profiles(Base):
 
 @dataclass(frozen=True)
 class _Call:
-    """An action of the engine; `one_shot` is what it stands for, if it is a set of its own."""
+    """An action of the engine; `one_shot` is the set that it represents, if any."""
 
     number: int
     parameters: list[int]

@@ -116,7 +116,7 @@ class Tables(Profiles):
         idle_timeout_ns: int | None = None,
         now_us: int | None = None,
     ) -> None:
-        """Give an entry something else to do; a time-out that is given starts anew."""
+        """Change an entry's action; a given time-out starts again."""
         info = self._table(table)
         target = _target(info, action, params, member, group, action_set)
         _check_timeout(info, idle_timeout_ns or 0)
@@ -195,7 +195,7 @@ class Tables(Profiles):
         member: int | None = None,
         group: int | None = None,
     ) -> None:
-        """What a miss does; None of all: as the program declares it."""
+        """Set the action of a miss; without arguments the program's default."""
         info = self._table(table)
         if action is None and member is None and group is None:
             with self._lock:
@@ -219,7 +219,9 @@ class Tables(Profiles):
         if default.const:
             raise ImmutableTable(f"the default action of table {table.name!r} is constant")
         if default.const_action and action != default.action:
-            raise ImmutableTable(f"the default action of table {table.name!r} is {default.action!r} for good")
+            raise ImmutableTable(
+                f"the default action of table {table.name!r} is {default.action!r} and cannot change"
+            )
 
     def default(self, table: str) -> tuple[str, tuple[int, ...]] | None:
         """The action of a miss and its parameters; None if that is nothing, a member or a group."""
@@ -227,7 +229,7 @@ class Tables(Profiles):
         return None if target is None or target.action is None else (target.action, target.params)
 
     def default_target(self, table: str) -> Target | None:
-        """What a miss does; None if that is nothing."""
+        """The action of a miss; None if there is none."""
         self._table(table)
         with self._lock:
             return self._defaults[table]

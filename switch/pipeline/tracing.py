@@ -36,7 +36,7 @@ class Tracing(Base):
             self._reader = Reader(list(program.tables.values()), notes, errors, digests)
 
     def trace(self, port: int, packet: bytes, now_us: int | None = None) -> Trace:
-        """Run one packet to its end, and tell what happened; what would leave does not."""
+        """Run one packet to completion and return its trace; nothing is sent."""
         self.start_trace(None, 1)
         try:
             self.native.inject(port, packet, self._now(now_us))

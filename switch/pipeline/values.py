@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a pipeline and comes out of it, as values."""
+"""The values that a pipeline takes and returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from railweave.switch.program import FieldMatch
 
-Number = int | bytes  # bytes: in network order
+Number = int | bytes  # bytes are in network order
 
 
 def as_int(value: Number) -> int:
@@ -101,9 +101,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as it stands in a table; `matches` are normalised (bits outside masks and prefixes are 0).
+    """An entry as kept in a table; `matches` are normalised (bits outside masks and prefixes are 0).
 
-    `action` is empty where `member`, `group` or `action_set` says what to do.
+    `action` is empty where `member`, `group` or `action_set` is given.
     """
 
     handle: int
@@ -120,7 +120,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Digest:
-    """What a packet told the control plane: the list's name and the values of its fields."""
+    """A digest: the field list's name and the values of its fields."""
 
     name: str
     values: tuple[int, ...]
