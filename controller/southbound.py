@@ -192,7 +192,7 @@ class SwitchLink:
     async def _guard(self, work: Awaitable[T]) -> T:
         """Turn what finsy and gRPC raise into SwitchUnavailable.
 
-        A call on a channel that is being closed ends as if this task were cancelled; `cancelling` shows which.
+        A call on a channel that is being closed ends as if this task were cancelled; `cancelling` tells.
         """
         try:
             return await work
