@@ -27,7 +27,7 @@ def test_sizes_that_make_no_sense(text: str) -> None:
 def test_sweeps() -> None:
     assert units.parse_sizes("1K:4K,16M") == [1024, 2048, 4096, 16 << 20]
     assert units.parse_sizes("1K:3K") == [1024, 2048]
-    with pytest.raises(OptionError, match="turn them round"):
+    with pytest.raises(OptionError, match="swap them"):
         units.parse_sizes("4M:1K")
 
 
