@@ -316,12 +316,12 @@ void bind_endpoint(nb::module_& m) {
            "the first switch answers, whether the root does).")
       .def("halt", &PyEndpoint::halt, "Drop all slices, and send and take nothing until `restart`.")
       .def(
-          "mark", [](PyEndpoint& self) { return self.endpoint().mark(); },
+          "next_chunk", [](PyEndpoint& self) { return self.endpoint().next_chunk(); },
           "Beyond all chunks that were sent, over all groups.")
       .def(
           "restart",
           [](PyEndpoint& self, std::uint64_t base, Time now) { self.endpoint().restart(base, now); },
-          "base"_a, "now"_a, "Go on at the greatest mark of all ranks.")
+          "base"_a, "now"_a, "Go on at the greatest next chunk of all ranks.")
       .def(
           "pause", [](PyEndpoint& self, Time now) { return self.endpoint().pause(now); }, "now"_a,
           "Send and take nothing until `resume`; the lowest chunk without a result.")

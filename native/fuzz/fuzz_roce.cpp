@@ -117,7 +117,7 @@ void run(Script script) {
   for (Time now = 0; !script.done(); now += kMillisecond) {
     const std::uint8_t action = script.next();
     if (action > 0xfa) target.memory.remove(target.read_key);
-    if (action > 0xf4 && action <= 0xfa) target.memory.detach(target.write_key);
+    if (action > 0xf4 && action <= 0xfa) target.memory.release_buffer(target.write_key);
     if (action > 0xf0 && action <= 0xf4) target.queue_pair.release_buffers();
     if (action & 1) target.queue_pair.expire(now);
     target.queue_pair.receive(next_packet(script, target, expected, payload), now);

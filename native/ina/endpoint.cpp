@@ -249,7 +249,7 @@ void Endpoint::fail_mismatch(const Call& owner) {
 void Endpoint::learn(const Flight& flight, Time now) {
   prober_.alive();
   window_.progress();
-  if (silence_) stirred_ = now;
+  if (silence_) progress_resumed_at_ = now;
   silence_ = false;
   if (stats_.results % kForgetReordering == 0 && reorder_steps_ > 1) --reorder_steps_;
   // What was sent again says nothing about order or time: the result may answer any transmission, of any
@@ -299,7 +299,7 @@ Duration Endpoint::patience(const Flight& flight) const {
 Time Endpoint::due(const FlightList& list) const {
   if (list.empty() || silence_) return kNever;
   const Flight& oldest = flights_.by_index(list.front());
-  if (oldest.transmissions > 1) return std::max(oldest.sent_at, stirred_) + patience(oldest);
+  if (oldest.transmissions > 1) return std::max(oldest.sent_at, progress_resumed_at_) + patience(oldest);
   const bool overtaken = oldest.sent + options_.reorder <= newest_delivered_;
   return overtaken ? oldest.sent_at + newest_rtt_ + reorder_window() : kNever;
 }
@@ -312,11 +312,11 @@ FlightList& Endpoint::earlier(FlightList& a, FlightList& b) {
 
 void Endpoint::detect_losses(Time now) {
   for (FlightList* list : {&fresh_, &again_}) {
-    while (due(*list) <= now) mark_lost(*list, /*after_timeout=*/false);
+    while (due(*list) <= now) declare_lost(*list, /*after_timeout=*/false);
   }
 }
 
-void Endpoint::mark_lost(FlightList& list, bool after_timeout) {
+void Endpoint::declare_lost(FlightList& list, bool after_timeout) {
   const std::uint32_t index = list.front();
   list.remove(index);
   lost_.push_back(index);
@@ -348,7 +348,7 @@ void Endpoint::expire_silence(Time now) {
   window_.back_off();
   untimed_before_ = next_transmission_;
   for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)
-    mark_lost(earlier(fresh_, again_), /*after_timeout=*/true);
+    declare_lost(earlier(fresh_, again_), /*after_timeout=*/true);
   prober_.silence(now);
   silent_at_ = now + window_.rto();
 }

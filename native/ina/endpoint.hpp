@@ -13,12 +13,12 @@
 // position of all ranks is where all `resume`. No rank can be more than S chunks past another's gap, nor have
 // sent more than S chunks past its own, so the last 2 S contributions are all that anybody can need again.
 //
-// A group can also give up what it is at, and go on: `halt` drops all slices, `mark` is beyond all chunks
-// that this rank has sent, and once every rank has halted, all `restart` at the greatest mark. The chunks
-// before it are void. Their numbers are not used again, so what is still under way of them is older than what
-// follows in the same slot and copy, and changes nothing there. Moves and restarts may come in any order,
-// also a different one on each rank: a restart names a chunk over all groups, a move the new group's first
-// one.
+// A group can also give up what it is at, and go on: `halt` drops all slices, `next_chunk` is beyond all
+// chunks that this rank has sent, and once every rank has halted, all `restart` at the greatest of these. The
+// chunks before it are void. Their numbers are not used again, so what is still under way of them is older
+// than what follows in the same slot and copy, and changes nothing there. Moves and restarts may come in any
+// order, also a different one on each rank: a restart names a chunk over all groups, a move the new group's
+// first one.
 #pragma once
 
 #include <algorithm>
@@ -137,9 +137,10 @@ class Endpoint {
   /// The same, and sends and takes nothing until `restart`.
   void halt();
   /// Beyond all chunks that this rank has sent, counted over all groups.
-  std::uint64_t mark() const { return next_built_; }
-  /// Goes on at chunk `base`, the greatest mark of all ranks, which all have halted. Waits for `resume` if
-  /// paused. Throws std::logic_error if not halted, std::invalid_argument for a base below this rank's mark.
+  std::uint64_t next_chunk() const { return next_built_; }
+  /// Goes on at chunk `base`, the greatest next chunk of all ranks, which all have halted. Waits for `resume`
+  /// if paused. Throws std::logic_error if not halted, std::invalid_argument for a base below this rank's
+  /// own.
   void restart(std::uint64_t base, Time now);
   bool halted() const { return halted_; }
 
@@ -192,7 +193,7 @@ class Endpoint {
   Time due(const FlightList& list) const;
   FlightList& earlier(FlightList& a, FlightList& b);
   void detect_losses(Time now);
-  void mark_lost(FlightList& list, bool after_timeout);
+  void declare_lost(FlightList& list, bool after_timeout);
   void expire_silence(Time now);
   void fail(Failure failure);
   void stop();
@@ -228,7 +229,7 @@ class Endpoint {
   Duration newest_rtt_ = 0;             // its round trip
   std::uint32_t reorder_steps_ = 1;     // of the reordering window
   std::uint64_t untimed_before_ = 0;    // transmissions before a timeout say nothing about round trips
-  Time stirred_ = 0;                    // when progress last followed silence
+  Time progress_resumed_at_ = 0;        // when progress last followed silence
   bool silence_ = false;                // the timer has expired since the last result
   std::uint32_t burst_;                 // chunks that a timeout sends again
   Time silent_at_ = kNever;             // when the timer expires

@@ -17,7 +17,7 @@ void Endpoint::halt() {
 void Endpoint::restart(std::uint64_t base, Time now) {
   if (!halted_) throw std::logic_error("an endpoint restarts after it was halted");
   if (base < next_built_)
-    throw std::invalid_argument("a group restarts at the greatest mark of its ranks: this one's is " +
+    throw std::invalid_argument("a group restarts at the greatest next chunk of its ranks: this one's is " +
                                 std::to_string(next_built_) + ", not " + std::to_string(base));
   floor_ = position_ = next_sent_ = next_built_ = base;
   dead_ = halted_ = false;
@@ -32,7 +32,7 @@ void Endpoint::begin_anew(Time now) {
   newest_delivered_ = next_transmission_ - 1;
   untimed_before_ = next_transmission_;
   silence_ = false;
-  stirred_ = now;
+  progress_resumed_at_ = now;
   silent_at_ = kNever;
 }
 

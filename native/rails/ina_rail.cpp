@@ -181,7 +181,7 @@ void InaRail::follow_interface() {
 
 std::vector<std::uint64_t> InaRail::next_chunks() const {
   std::vector<std::uint64_t> next;
-  for (const Tree& tree : trees_) next.push_back(tree.endpoint.mark());
+  for (const Tree& tree : trees_) next.push_back(tree.endpoint.next_chunk());
   return next;
 }
 

@@ -234,7 +234,7 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
 void RdmaPeer::abort() {
   if (std::exchange(aborted_, true)) return;
   queue_pair_.release_buffers();
-  for (std::size_t i = 0; i < cleared_; ++i) memory_.detach(receives_[i].rkey);
+  for (std::size_t i = 0; i < cleared_; ++i) memory_.release_buffer(receives_[i].rkey);
   control_out_.clear();
   sends_.clear();
   clearances_.clear();
@@ -246,7 +246,7 @@ void RdmaPeer::halt() {
   failed_ = true;
   for (std::size_t i = 0; i < cleared_; ++i) memory_.remove(receives_[i].rkey);
   cleared_ = 0;
-  queue_pair_.abandon();
+  queue_pair_.abort();
   abort();
 }
 

@@ -39,7 +39,7 @@ void MemoryRegions::remove(std::uint32_t rkey) {
   free_.push_back(rkey >> 16);
 }
 
-void MemoryRegions::detach(std::uint32_t rkey) {
+void MemoryRegions::release_buffer(std::uint32_t rkey) {
   Region* region = live(rkey);
   if (region == nullptr) return;
   region->copy.assign(region->buffer.begin(), region->buffer.end());

@@ -26,7 +26,7 @@ class MemoryRegions {
   void remove(std::uint32_t rkey);
   /// Gives the buffer back but keeps the registration: from now on a copy stands for it, so that a peer that
   /// writes on does no harm and gets no error.
-  void detach(std::uint32_t rkey);
+  void release_buffer(std::uint32_t rkey);
 
   /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
   /// unknown, belongs to another queue pair, does not grant `access`, or the range is not wholly inside.
@@ -37,7 +37,7 @@ class MemoryRegions {
   struct Region {
     std::uint64_t address = 0;  // as peers know it
     MutableBytes buffer{};
-    std::vector<std::byte> copy{};  // what `buffer` shows after `detach`
+    std::vector<std::byte> copy{};  // what `buffer` shows after `release_buffer`
     std::uint32_t qpn = 0;
     std::uint16_t use = 0;
     std::uint8_t access = 0;

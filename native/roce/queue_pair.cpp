@@ -70,7 +70,7 @@ std::optional<Completion> QueuePair::poll() {
   return completion;
 }
 
-void QueuePair::abandon() {
+void QueuePair::abort() {
   requester_.fail(Status::kFlushed);
   responder_.fail();
 }

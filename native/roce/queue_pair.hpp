@@ -52,7 +52,7 @@ class QueuePair {
 
   /// Ends the connection here and now: what is posted completes as flushed, buffers are their owners' again,
   /// nothing is sent.
-  void abandon();
+  void abort();
 
   /// No request is carried out any more, in either direction.
   bool failed() const { return requester_.failed(); }

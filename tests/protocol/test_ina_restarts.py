@@ -111,7 +111,7 @@ class World:
         halted = self.on_every_host(self.halt)
         self.network.run(halted, BOUND)
         calls = self.new_calls() if self.random.random() < 0.7 else []
-        base = max(endpoint.mark() for endpoint in self.network.endpoints)
+        base = max(endpoint.next_chunk() for endpoint in self.network.endpoints)
 
         def restart(host: int) -> None:
             self.network.endpoints[host].restart(base, self.network.now)
@@ -198,7 +198,7 @@ def test_packets_from_before_a_halt_are_stale() -> None:
     old[:] = 77
     for packet in results:
         endpoint.receive(packet, 1)
-    endpoint.restart(endpoint.mark(), 2)
+    endpoint.restart(endpoint.next_chunk(), 2)
     endpoint.start(1, "sum", new, new)
     for packet in results:
         endpoint.receive(packet, 3)
@@ -224,7 +224,7 @@ def test_a_halted_endpoint_is_silent_and_takes_nothing() -> None:
     assert endpoint.transmit(0) is not None
     for _ in range(2):
         endpoint.halt()
-        assert endpoint.mark() == 1
+        assert endpoint.next_chunk() == 1
         endpoint.start(1, "sum", values, values)
         assert endpoint.idle
         assert endpoint.transmit(0) is None
@@ -233,7 +233,7 @@ def test_a_halted_endpoint_is_silent_and_takes_nothing() -> None:
     with pytest.raises(ValueError, match="this one's is 1, not 0"):
         endpoint.restart(0, 0)
     endpoint.restart(30, 0)
-    assert endpoint.mark() == 30
+    assert endpoint.next_chunk() == 30
     endpoint.start(2, "sum", values, values)
     assert endpoint.transmit(0) is None, "it is paused still"
     endpoint.resume(group=2, child=0, slots=1, lanes=LANES, resume_from=1, now=0)
