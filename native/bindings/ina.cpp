@@ -368,8 +368,6 @@ void bind_measure(nb::module_& m) {
 
 }  // namespace
 
-void bind_ina_rail(nb::module_& ina);
-
 void bind_ina(nb::module_& m) {
   nb::module_ ina = m.def_submodule("ina", "In-network aggregation: endpoint, packets, fixed point.");
   bind_constants(ina);
@@ -378,7 +376,6 @@ void bind_ina(nb::module_& m) {
   bind_lanes(ina);
   bind_endpoint(ina);
   bind_measure(ina);
-  bind_ina_rail(ina);
 }
 
 }  // namespace railweave

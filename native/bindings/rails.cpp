@@ -74,10 +74,12 @@ class RankRails final {
   }
 
   /// With its control, as an agent makes it: on the same port.
-  std::uint16_t open_ina(std::size_t rank, const std::string& address, const std::string& interface) {
+  std::uint16_t open_ina(std::size_t rank, const std::string& address, const std::string& interface,
+                         std::uint64_t rate_bps) {
     auto guarded = std::make_unique<GuardedRail>(hosts_.at(rank));
-    auto rail = std::make_unique<InaRail>(loop_, InaRailOptions{.address = address, .interface = interface},
-                                          guarded->listener());
+    auto rail = std::make_unique<InaRail>(
+        loop_, InaRailOptions{.address = address, .interface = interface, .rate_bps = rate_bps},
+        guarded->listener());
     auto control = std::make_unique<TcpTransport>(
         loop_,
         TcpTransportOptions{.local = {.address = address, .interface = interface}, .liveness = kNoBeats});
@@ -109,14 +111,15 @@ class RankRails final {
     hosts_.at(rank).rdma->connect(native, EventLoop::now());
   }
 
-  void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output) {
+  void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output,
+             std::string_view op) {
     check_alike(input, output);
     hosts_.at(rank).held.emplace(id, std::pair(input, output));
     rail(rank).start({.id = id,
                       .call = {.op_index = op_index,
                                .collective = Collective::kAllReduce,
                                .dtype = dtype_of(input),
-                               .op = ReduceOp::kSum,
+                               .op = op_of(op),
                                .root = 0,
                                .count = input.size()},
                       .input = bytes_of(input),
@@ -128,7 +131,7 @@ class RankRails final {
                      EventLoop::now());
   }
 
-  /// Lets go of the arrays of the slices that it drops.
+  /// Drops the slices, and their arrays.
   void halt(std::size_t rank) {
     rail(rank).halt(EventLoop::now());
     hosts_[rank].held.clear();
@@ -139,7 +142,7 @@ class RankRails final {
   }
   Rail& rail(std::size_t rank) { return *hosts_.at(rank).rail; }
 
-  /// Halts the rail from inside whatever it tells next.
+  /// Halts the rail from inside whatever it reports next.
   void halt_at_next(std::size_t rank) { hosts_.at(rank).halt_at_next = true; }
 
   void turn(double longest_s) {
@@ -283,7 +286,7 @@ void bind_rails(nb::module_& m) {
            "interface"_a = "", "neighbours_only"_a = false, "Listen; the port")
       .def("open_rdma", &RankRails::open_rdma, "rank"_a, "interface"_a, "address"_a,
            "Open; (MAC, queue pair number for each rank)")
-      .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "",
+      .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "", "rate_bps"_a = 0,
            "Open an in-network rail with its control; the control's port")
       .def("attach", &RankRails::attach, "rank"_a, "trees"_a, "slots"_a, "lanes"_a,
            "The trees of an in-network rail: (group, virtual address). Children are numbered by rank")
@@ -291,7 +294,8 @@ void bind_rails(nb::module_& m) {
            "Say who takes part, without connections: `restart` makes them")
       .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "token"_a, "members"_a)
       .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "members"_a)
-      .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "Begin a sum")
+      .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "op"_a = "sum",
+           "Begin an all-reduce")
       .def("halt", &RankRails::halt, "rank"_a)
       .def("halt_at_next", &RankRails::halt_at_next, "rank"_a,
            "Halt from inside the next report, as an agent might")

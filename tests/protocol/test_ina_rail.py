@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
+from protocol.rail_world import TOKEN, World
 
-from railweave._native import ina
+from railweave._native.rails import Rails
 
 ADDRESS = own_address()
+LOOPBACK = "127.0.0.1"
 
 
 @pytest.fixture
@@ -23,18 +25,19 @@ def switch(request: pytest.FixtureRequest) -> Iterator[LoopbackSwitch]:
     served.close()
 
 
-def attached_rails(hosts: int, rate_bps: int = 0) -> ina.Rails:
-    rails = ina.Rails()
+def attached_rails(hosts: int, rate_bps: int = 0) -> Rails:
+    rails = Rails(hosts)
+    members = [(LOOPBACK, rails.open_ina(host, LOOPBACK, rate_bps=rate_bps)) for host in range(hosts)]
     for host in range(hosts):
-        rail = rails.open("127.0.0.1", rate_bps=rate_bps)
-        rails.attach(rail, [(GROUP, ADDRESS, host)], slots=SLOTS, lanes=LANES, world_size=hosts)
+        rails.attach(host, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
+        rails.connect_tcp(host, TOKEN, members)
     return rails
 
 
-def start(rails: ina.Rails, op_index: int, op: str, inputs: list[Array]) -> list[Array]:
+def start(rails: Rails, op_index: int, op: str, inputs: list[Array]) -> list[Array]:
     outputs = [np.zeros_like(values) for values in inputs]
     for host, (values, output) in enumerate(zip(inputs, outputs, strict=True)):
-        rails.start(host, op_index, op, values, output)
+        rails.start(host, op_index, op_index, values, output, op)
     return outputs
 
 
@@ -46,26 +49,26 @@ def test_slices_over_real_sockets(switch: LoopbackSwitch, rate_bps: int) -> None
     floats = [generator.standard_normal(5000).astype(np.float32) for _ in range(3)]
     integers = [generator.integers(-(2**31), 2**31, 3000, np.int32) for _ in range(3)]
     sums, extremes = start(rails, 0, "sum", floats), start(rails, 1, "max", integers)
-    assert rails.run(timeout_s=60)
+    World(3, rails).run(lambda: all(sorted(rails.done(host)) == [0, 1] for host in range(3)))
     for output in sums:
         np.testing.assert_array_equal(output, expected(floats, "sum", LANES))
     for output in extremes:
         np.testing.assert_array_equal(output, expected(integers, "max", LANES))
     stats = rails.stats(0)
-    assert stats["slices"] == 2
-    assert stats["payload_bytes"] == 4 * (5000 + 3000)
-    assert (stats["retransmissions"] > 0) or not switch.refuse_every
-    assert stats["malformed"] == 0
+    assert stats.slices == 2
+    assert stats.payload_bytes == 4 * (5000 + 3000)
+    assert (stats.retransmissions > 0) or not switch.refuse_every
+    assert stats.malformed == 0
 
 
 def test_errors_say_what_is_wrong() -> None:
-    rails = ina.Rails()
+    rails = Rails(2)
     with pytest.raises(RuntimeError, match=r"no interface of this machine has the address 192\.0\.2\.1"):
-        rails.open("192.0.2.1")
+        rails.open_ina(0, "192.0.2.1")
     with pytest.raises(RuntimeError, match="'rail' is not an IPv4 address"):
-        rails.open("rail")
+        rails.open_ina(0, "rail")
     with pytest.raises(RuntimeError, match="interface nowhere0"):
-        rails.open("127.0.0.1", "nowhere0")
-    rail = rails.open("127.0.0.1")
+        rails.open_ina(0, LOOPBACK, "nowhere0")
+    rails.open_ina(0, LOOPBACK)
     with pytest.raises(ValueError, match="power of two"):
-        rails.attach(rail, [(GROUP, ADDRESS, 0)], slots=100, lanes=LANES, world_size=2)
+        rails.attach(0, [(GROUP, ADDRESS)], slots=100, lanes=LANES)
