@@ -8,7 +8,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <ctime>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -111,6 +113,44 @@ Replicas make_replicas(const ReplicaPairs& pairs) {
   Replicas replicas;
   for (const auto& [port, instance] : pairs) replicas.push_back({port, instance});
   return replicas;
+}
+
+inline constexpr std::uint64_t kCellsAtOnce = 4096;  // of an array; packets pass between two blocks
+
+/// Calls work(state, first, count) for one block after the other.
+template <typename Work>
+void in_blocks(Engine& engine, std::uint64_t first, std::uint64_t count, const Work& work) {
+  for (const std::uint64_t end = first + count; first < end;) {
+    const std::uint64_t cells = std::min(end - first, kCellsAtOnce);
+    const auto state = engine.control();
+    work(*state.operator->(), first, cells);
+    first += cells;
+  }
+}
+
+nb::bytes read_registers(Engine& self, std::uint32_t array, std::uint64_t first, std::uint64_t count) {
+  std::vector<std::byte> cells;
+  {
+    const nb::gil_scoped_release unlocked;
+    const std::size_t size = self.control()->cells.register_bytes(array);
+    cells.resize(count * size);
+    std::span<std::byte> rest(cells);
+    in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t block) {
+      state.cells.read_registers(array, from, rest.first(block * size));
+      rest = rest.subspan(block * size);
+    });
+  }
+  return to_python(Bytes(cells));
+}
+
+void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, const nb::bytes& cells) {
+  Bytes rest = as_bytes(cells);
+  const nb::gil_scoped_release unlocked;
+  const std::size_t size = self.control()->cells.register_bytes(array);
+  in_blocks(self, first, rest.size() / size, [&](State& state, std::uint64_t from, std::uint64_t block) {
+    state.cells.write_registers(array, from, rest.first(block * size));
+    rest = rest.subspan(block * size);
+  });
 }
 
 /// [(words, negative)].
@@ -220,30 +260,44 @@ void bind_engine(nb::module_& parent) {
            [](Engine& self, std::uint32_t table, std::uint64_t handle, const RatePairs& rates) {
              self.control()->set_direct_meter(table, handle, make_rates(rates));
            })
-      .def("counter",
-           [](Engine& self, std::uint32_t counter, std::uint64_t index) {
-             return pair_of(self.control()->cells.counters.at(counter).at(index));
-           })
-      .def("set_counter",
-           [](Engine& self, std::uint32_t counter, std::uint64_t index, std::uint64_t packets,
-              std::uint64_t bytes) {
-             self.control()->cells.counters.at(counter).at(index) = {packets, bytes};
-           })
-      .def("set_meter",
-           [](Engine& self, std::uint32_t meter, std::uint64_t index, const RatePairs& rates) {
-             const auto state = self.control();
-             state->cells.set_meter(meter, index, make_rates(rates), state->now_us);
-           })
       .def(
-          "read_register",
-          [](Engine& self, std::uint32_t array, std::uint64_t index) {
-            return self.control()->cells.read_register(array, index);
+          "counters",
+          [](Engine& self, std::uint32_t counter, std::uint64_t first, std::uint64_t count) {
+            std::vector<Count> values;
+            in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
+              for (const std::uint64_t end = from + cells; from < end; ++from) {
+                values.push_back(pair_of(state.cells.counters.at(counter).at(from)));
+              }
+            });
+            return values;
           },
-          "array"_a, "index"_a)
-      .def("write_register",
-           [](Engine& self, std::uint32_t array, std::uint64_t index, const Words& words) {
-             self.control()->cells.write_register(array, index, words);
-           })
+          "counter"_a, "first"_a, "count"_a)
+      .def(
+          "set_counters",
+          [](Engine& self, std::uint32_t counter, std::uint64_t first, std::uint64_t count,
+             std::uint64_t packets, std::uint64_t bytes) {
+            in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
+              for (const std::uint64_t end = from + cells; from < end; ++from) {
+                state.cells.counters.at(counter).at(from) = {packets, bytes};
+              }
+            });
+          },
+          "counter"_a, "first"_a, "count"_a, "packets"_a, "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "set_meters",
+          [](Engine& self, std::uint32_t meter, std::uint64_t first, std::uint64_t count,
+             const RatePairs& rates) {
+            const std::vector<MeterRate> made = make_rates(rates);
+            in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
+              for (const std::uint64_t end = from + cells; from < end; ++from) {
+                state.cells.set_meter(meter, from, made, state.now_us);
+              }
+            });
+          },
+          "meter"_a, "first"_a, "count"_a, "rates"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("read_registers", &read_registers, "array"_a, "first"_a, "count"_a,
+           "Cells in a row, whole bytes each, in network order")
+      .def("write_registers", &write_registers, "array"_a, "first"_a, "cells"_a)
       .def("set_multicast",
            [](Engine& self, std::uint32_t group, const ReplicaPairs& replicas) {
              self.control()->replication.set_group(group, make_replicas(replicas));

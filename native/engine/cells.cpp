@@ -11,6 +11,13 @@ std::uint64_t tokens_until(const MeterRate& rate, std::uint64_t now_us) {
   return static_cast<std::uint64_t>(static_cast<double>(now_us) * rate.tokens_per_us);
 }
 
+std::size_t cell_bytes(const RegisterPlan& plan) { return (plan.width + 7) / 8; }
+
+/// Of a cell in its row, least significant first.
+std::size_t cell_words(const RegisterPlan& plan) {
+  return plan.width <= 32 ? 1 : 2 * ((plan.width + 63) / 64);
+}
+
 }  // namespace
 
 std::uint64_t Meter::execute(std::uint64_t cost, std::uint64_t now_us) {
@@ -42,31 +49,38 @@ Cells::Cells(const Plan& plan) : arrays_(plan.arrays), meter_plans_(plan.meters)
   }
 }
 
-const RegisterPlan& Cells::checked(std::uint32_t array, std::uint64_t index) const {
+std::size_t Cells::register_bytes(std::uint32_t array) const { return cell_bytes(arrays_.at(array)); }
+
+const RegisterPlan& Cells::checked(std::uint32_t array, std::uint64_t first, std::size_t bytes) const {
   const RegisterPlan& plan = arrays_.at(array);
-  if (index >= plan.size) throw std::out_of_range("register: index");
+  if (bytes % cell_bytes(plan) != 0) throw std::invalid_argument("register: width");
+  const std::uint64_t count = bytes / cell_bytes(plan);
+  if (first > plan.size || count > plan.size - first) throw std::out_of_range("register: index");
   return plan;
 }
 
-std::vector<std::uint64_t> Cells::read_register(std::uint32_t array, std::uint64_t index) {
-  const RegisterPlan& plan = checked(array, index);
-  const std::uint32_t* at = cell(plan, static_cast<std::uint32_t>(index));
-  std::vector<std::uint64_t> words((plan.width + 63) / 64);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    words[i] = plan.width <= 32 ? at[0] : at[2 * i] | std::uint64_t{at[2 * i + 1]} << 32;
+void Cells::read_registers(std::uint32_t array, std::uint64_t first, std::span<std::byte> cells) {
+  const RegisterPlan& plan = checked(array, first, cells.size());
+  const std::size_t size = cell_bytes(plan);
+  for (std::byte* to = cells.data(); to != cells.data() + cells.size(); to += size) {
+    const std::uint32_t* from = cell(plan, static_cast<std::uint32_t>(first++));
+    for (std::size_t i = 0; i < size; ++i) {
+      to[size - 1 - i] = static_cast<std::byte>(from[i / 4] >> (8 * (i % 4)));
+    }
   }
-  return words;
 }
 
-void Cells::write_register(std::uint32_t array, std::uint64_t index, std::span<const std::uint64_t> words) {
-  const RegisterPlan& plan = checked(array, index);
-  if (words.size() != (plan.width + 63) / 64) throw std::invalid_argument("register: width");
-  std::uint32_t* at = cell(plan, static_cast<std::uint32_t>(index));
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::uint32_t kept = std::min<std::uint32_t>(plan.width - 64 * static_cast<std::uint32_t>(i), 64);
-    const std::uint64_t value = words[i] & (~0ull >> (64 - kept));
-    at[2 * i] = static_cast<std::uint32_t>(value);
-    if (plan.width > 32) at[2 * i + 1] = static_cast<std::uint32_t>(value >> 32);
+void Cells::write_registers(std::uint32_t array, std::uint64_t first, Bytes cells) {
+  const RegisterPlan& plan = checked(array, first, cells.size());
+  const std::size_t size = cell_bytes(plan);
+  const std::byte in_first{static_cast<unsigned char>(0xFF >> (8 * size - plan.width))};
+  for (const std::byte* from = cells.data(); from != cells.data() + cells.size(); from += size) {
+    std::uint32_t* to = cell(plan, static_cast<std::uint32_t>(first++));
+    std::fill_n(to, cell_words(plan), 0);
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::byte one = i + 1 == size ? from[0] & in_first : from[size - 1 - i];
+      to[i / 4] |= std::to_integer<std::uint32_t>(one) << (8 * (i % 4));
+    }
   }
 }
 

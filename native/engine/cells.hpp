@@ -2,10 +2,12 @@
 // Registers, counters and meters: what packets count into, read and write, besides tables.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/bytes.hpp"
 #include "engine/entry.hpp"
 #include "engine/plan.hpp"
 
@@ -43,10 +45,12 @@ class Cells {
     return meters[meter].at(index).execute(meter_plans_[meter].bytes ? bytes : 1, now_us);
   }
 
-  // For the control plane: a wrong number or index throws std::out_of_range, a wrong number of words or rates
-  // std::invalid_argument. A register's value is 64-bit words, least significant first.
-  std::vector<std::uint64_t> read_register(std::uint32_t array, std::uint64_t index);
-  void write_register(std::uint32_t array, std::uint64_t index, std::span<const std::uint64_t> words);
+  // For the control plane: a wrong number or index throws std::out_of_range, a wrong number of bytes or rates
+  // std::invalid_argument. Registers are read and written as cells in a row, each (width + 7) / 8 bytes in
+  // network order; what lies beyond the width is not written.
+  std::size_t register_bytes(std::uint32_t array) const;  // of one cell
+  void read_registers(std::uint32_t array, std::uint64_t first, std::span<std::byte> cells);
+  void write_registers(std::uint32_t array, std::uint64_t first, Bytes cells);
   void set_meter(std::uint32_t meter, std::uint64_t index, std::span<const MeterRate> rates,
                  std::uint64_t now_us);
 
@@ -54,7 +58,7 @@ class Cells {
   std::vector<std::vector<Meter>> meters;
 
  private:
-  const RegisterPlan& checked(std::uint32_t array, std::uint64_t index) const;
+  const RegisterPlan& checked(std::uint32_t array, std::uint64_t first, std::size_t bytes) const;
 
   std::vector<RegisterPlan> arrays_;
   std::vector<MeterPlan> meter_plans_;

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, unimplemented
 from railweave.switch.p4runtime.roles import Scope, require_covered
+from railweave.switch.p4runtime.turns import Turns
+
+# An all-or-none batch is done in one go, and DATAPLANE_ATOMIC stops packets meanwhile: no longer than this.
+MAX_ATOMIC_UPDATES = 128
+MAX_ATOMIC_CELLS = 65_536  # of counters, meters and registers, wildcards counted with all their cells
 
 _Request = p4r.WriteRequest
 _Update = p4r.Update
@@ -19,56 +25,90 @@ _INVERSE = {_Update.INSERT: _Update.DELETE, _Update.MODIFY: _Update.MODIFY, _Upd
 _log = logging.getLogger(__name__)
 
 
-def write(device: Device, request: p4r.WriteRequest, scope: Scope) -> list[Refused | None]:
-    """Carry out a batch in order: for each update why it was refused, None if it was done."""
-    match request.atomicity:
-        case _Request.CONTINUE_ON_ERROR:
-            return [_attempt(device, update, scope) for update in request.updates]
-        case _Request.ROLLBACK_ON_ERROR:
-            return _all_or_none(device, request.updates, scope)
-        case _Request.DATAPLANE_ATOMIC:
-            # No packet passes meanwhile, so that each sees the tables before or after the batch.
-            with device.pipeline.frozen():
-                return _all_or_none(device, request.updates, scope)
-    raise unimplemented(
-        f"atomicity {request.atomicity} is none of CONTINUE_ON_ERROR, ROLLBACK_ON_ERROR, DATAPLANE_ATOMIC"
-    )
+@dataclass
+class Writer:
+    """Whom a batch is from and where it goes. Both may change between two slices of a long batch."""
+
+    device: Callable[[], Device]
+    scope: Callable[[], Scope]  # Refused: no longer the primary
+    turns: Turns = field(default_factory=Turns)
+
+    async def write(self, request: p4r.WriteRequest) -> list[Refused | None]:
+        """Carry out a batch in order: for each update why it was refused, None if it was done."""
+        device = self.device()
+        match request.atomicity:
+            case _Request.CONTINUE_ON_ERROR:
+                each = (self._attempt(update) for update in request.updates)
+                return [result async for chunk in self.turns.chunks(each) for result in chunk]
+            case _Request.ROLLBACK_ON_ERROR:
+                _require_small(device, request.updates)
+                return self._all_or_none(request.updates)
+            case _Request.DATAPLANE_ATOMIC:
+                _require_small(device, request.updates)
+                # No packet passes meanwhile, so that each sees the tables before or after the batch.
+                with device.pipeline.frozen():
+                    return self._all_or_none(request.updates)
+        raise unimplemented(
+            f"atomicity {request.atomicity} is none of CONTINUE_ON_ERROR, ROLLBACK_ON_ERROR, DATAPLANE_ATOMIC"
+        )
+
+    def _all_or_none(self, updates: Sequence[p4r.Update]) -> list[Refused | None]:
+        device = self.device()
+        undo: list[Callable[[], None]] = []
+        for number, update in enumerate(updates):
+            before = list(_undoing(device, update))
+            failure = self._attempt(update)
+            if failure is not None:
+                for step in reversed(undo):
+                    step()
+                aborted = Refused(Code.ABORTED, f"nothing was done, because update {number} failed")
+                return [failure if place == number else aborted for place in range(len(updates))]
+            undo += before
+        return [None] * len(updates)
+
+    def _attempt(self, update: p4r.Update) -> Refused | None:
+        try:
+            require_covered(self.scope(), update.entity)
+            self.device().write(update)
+        except Refused as refusal:
+            return refusal
+        except Exception as error:
+            _log.exception("update failed: %s", update)
+            return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")
+        return None
 
 
-def _all_or_none(device: Device, updates: Sequence[p4r.Update], scope: Scope) -> list[Refused | None]:
-    undo: list[p4r.Update] = []
-    for number, update in enumerate(updates):
-        before = _before(device, update)
-        failure = _attempt(device, update, scope)
-        if failure is not None:
-            for step in reversed(undo):
-                device.restore(step)
-            aborted = Refused(Code.ABORTED, f"nothing was done, because update {number} failed")
-            return [failure if place == number else aborted for place in range(len(updates))]
-        undo += before
-    return [None] * len(updates)
+def _require_small(device: Device, updates: Sequence[p4r.Update]) -> None:
+    if len(updates) > MAX_ATOMIC_UPDATES:
+        raise Refused(
+            Code.RESOURCE_EXHAUSTED,
+            f"an all-or-none batch has up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}",
+        )
+    cells = sum(device.cells(update.entity) for update in updates)
+    if cells > MAX_ATOMIC_CELLS:
+        raise Refused(
+            Code.RESOURCE_EXHAUSTED,
+            f"an all-or-none batch writes up to {MAX_ATOMIC_CELLS} cells of counters, meters and registers, "
+            f"not {cells}",
+        )
 
 
-def _before(device: Device, update: p4r.Update) -> list[p4r.Update]:
+def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]:
     """What undoes an update, to be carried out if it has succeeded."""
     if update.type not in _INVERSE:
-        return []
+        return
     if update.type == _Update.INSERT:
-        return [_Update(type=_Update.DELETE, entity=update.entity)]
+        yield _writing(device, _Update.DELETE, update.entity)
+        return
     try:
-        current = list(device.current(update.entity))
+        if device.cells(update.entity):
+            yield device.keep_cells(update.entity)
+            return
+        for entity in list(device.current(update.entity)):
+            yield _writing(device, _INVERSE[update.type], entity)
     except Refused:
-        return []  # and so will the update be
-    return [_Update(type=_INVERSE[update.type], entity=entity) for entity in current]
+        return  # and so will the update be
 
 
-def _attempt(device: Device, update: p4r.Update, scope: Scope) -> Refused | None:
-    try:
-        require_covered(scope, update.entity)
-        device.write(update)
-    except Refused as refusal:
-        return refusal
-    except Exception as error:
-        _log.exception("update failed: %s", update)
-        return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")
-    return None
+def _writing(device: Device, kind: p4r.Update.Type.ValueType, entity: p4r.Entity) -> Callable[[], None]:
+    return lambda: device.write(_Update(type=kind, entity=entity))

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
-from railweave.switch.p4runtime import arrays
 from railweave.switch.p4runtime.arrays import Counters, Meters, Registers
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.direct_entries import DirectEntries
@@ -53,6 +52,7 @@ class Device:
     digests: Digests
     packet_in: ControllerHeader
     packet_out: ControllerHeader
+    followers: list[list[p4r.Update]] = field(default_factory=list)  # each is given what is written
 
     @classmethod
     def of(
@@ -88,6 +88,22 @@ class Device:
         """Carry out one update, or be Refused."""
         with _refusals():
             self._write(update)
+        for follower in self.followers:
+            follower.append(update)
+
+    def snapshot(self) -> Device:
+        """What controllers have written until now, to be read only; cells and counters stay live."""
+        pipeline = self.pipeline.snapshot()
+        tables = self.tables.snapshot(pipeline)
+        return replace(
+            self,
+            pipeline=pipeline,
+            tables=tables,
+            direct=DirectEntries(self.schema, pipeline, tables),
+            profiles=self.profiles.snapshot(pipeline),
+            replication=self.replication.snapshot(),
+            value_sets=self.value_sets.snapshot(),
+        )
 
     def _write(self, update: p4r.Update) -> None:
         kind, entity = update.type, update.entity
@@ -113,8 +129,12 @@ class Device:
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
         """Everything that fits a pattern."""
+        return (entity for entity in self.search(pattern) if entity is not None)
+
+    def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
+        """Everything that fits a pattern, and None for what does not: a step each."""
         named = pattern.WhichOneof("entity")
-        readers: dict[str | None, Callable[[Any], Iterator[p4r.Entity]]] = {
+        readers: dict[str | None, Callable[[Any], Iterator[p4r.Entity | None]]] = {
             "table_entry": self.tables.read,
             "direct_counter_entry": self.direct.read_counters,
             "direct_meter_entry": self.direct.read_meters,
@@ -138,12 +158,28 @@ class Device:
             return self.tables.current(entity.table_entry)
         return self.read(entity)
 
-    def restore(self, update: p4r.Update) -> None:
-        """Carry out an update that brings back what was there."""
-        self.write(update)
+    def cells(self, entity: p4r.Entity) -> int:
+        """How many cells of a counter, meter or register an update writes; 0 if it writes none."""
+        array = self._array(entity)
+        return len(array.cells(getattr(entity, str(entity.WhichOneof("entity"))))) if array else 0
+
+    def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
+        """What brings back the cells of a counter, meter or register that an update writes."""
+        array = self._array(entity)
+        if array is None:
+            raise ValueError("no cells")
+        return array.keep(getattr(entity, str(entity.WhichOneof("entity"))))
+
+    def _array(self, entity: p4r.Entity) -> Counters | Meters | Registers | None:
+        arrays: dict[str | None, Counters | Meters | Registers] = {
+            "counter_entry": self.counters,
+            "meter_entry": self.meters,
+            "register_entry": self.registers,
+        }
+        return arrays.get(entity.WhichOneof("entity"))
 
     def state(self) -> Iterator[p4r.Update]:
-        """Updates that make a fresh device of a like program the same as this one."""
+        """Updates that make a fresh device of a like program the same as this one, but for its arrays."""
         for pattern in (
             p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
             p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
@@ -153,15 +189,13 @@ class Device:
             for entity in self.read(pattern):
                 yield _Update(type=_Update.INSERT, entity=entity)
         yield from self.tables.state()
-        for pattern in (
-            p4r.Entity(counter_entry=p4r.CounterEntry()),
-            p4r.Entity(meter_entry=p4r.MeterEntry()),
-            p4r.Entity(register_entry=p4r.RegisterEntry()),
-            p4r.Entity(value_set_entry=p4r.ValueSetEntry()),
-        ):
-            for entity in self.read(pattern):
-                if arrays.changed(entity):
-                    yield _Update(type=_Update.MODIFY, entity=entity)
+        for entity in self.read(p4r.Entity(value_set_entry=p4r.ValueSetEntry())):
+            yield _Update(type=_Update.MODIFY, entity=entity)
+
+    def meter_state(self) -> Iterator[p4r.Update]:
+        """Updates that configure a fresh device's meters like these."""
+        for entity in self.meters.state():
+            yield _Update(type=_Update.MODIFY, entity=entity)
 
 
 @contextlib.contextmanager
@@ -172,11 +206,6 @@ def _refusals() -> Iterator[None]:
     except tuple(_CODES) as error:
         code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
         raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
-
-
-def is_volatile(pattern: p4r.Entity) -> bool:
-    """Whether packets change what a pattern reads, of which there may be millions of cells."""
-    return pattern.WhichOneof("entity") in ("counter_entry", "meter_entry", "register_entry")
 
 
 def _no_entity(kind: str | None) -> Refused:

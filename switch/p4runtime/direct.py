@@ -66,8 +66,11 @@ class Direct:
         return not counted and not message.HasField("meter_config")
 
     def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
-        """The counter of an entry."""
-        counted = self._pipeline.direct_counter(table.preamble.name, handle)
+        """The counter of an entry; 0 if the entry has gone since a snapshot."""
+        try:
+            counted = self._pipeline.direct_counter(table.preamble.name, handle)
+        except IndexError:
+            return p4r.CounterData()
         return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)
 
     def require_counter(self, table: p4i.Table) -> None:

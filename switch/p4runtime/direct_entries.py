@@ -52,30 +52,36 @@ class DirectEntries:
         handle = self._handle(table, message.table_entry)
         self._pipeline.set_direct_meter(table.preamble.name, handle, config)
 
-    def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-        """Counters of the entries that fit the pattern."""
+    def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
+        """Counters of the entries that fit the pattern; None for one that does not."""
         if pattern.table_entry.table_id:
             self._direct.require_counter(self._schema.table(pattern.table_entry.table_id))
-        for table, entry, handle in self._entries(pattern.table_entry):
-            if self._schema.has_direct_counter(table):
+        for found in self._entries(pattern.table_entry):
+            table, entry, handle = found or (None, None, 0)
+            if table is None or not self._schema.has_direct_counter(table):
+                yield None
+            else:
                 data = self._direct.count(table, handle)
                 yield p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry, data=data))
 
-    def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
-        """Configurations of the meters of the entries that fit the pattern."""
+    def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
+        """Configurations of the meters of the entries that fit the pattern; None for one that does not."""
         if pattern.table_entry.table_id:
             self._direct.meter_of(self._schema.table(pattern.table_entry.table_id))
         if pattern.HasField("counter_data"):
             raise meters.no_colours()
-        for table, entry, handle in self._entries(pattern.table_entry):
-            if self._schema.direct_meter(table) is not None:
+        for found in self._entries(pattern.table_entry):
+            table, entry, handle = found or (None, None, 0)
+            if table is None or self._schema.direct_meter(table) is None:
+                yield None
+            else:
                 message = p4r.DirectMeterEntry(table_entry=entry)
                 config = self._pipeline.direct_meter(table.preamble.name, handle)
                 if config is not None:
                     message.config.CopyFrom(meters.encode(config))
                 yield p4r.Entity(direct_meter_entry=message)
 
-    def _entries(self, pattern: p4r.TableEntry) -> Iterator[tuple[p4i.Table, p4r.TableEntry, int]]:
+    def _entries(self, pattern: p4r.TableEntry) -> Iterator[tuple[p4i.Table, p4r.TableEntry, int] | None]:
         """Entries that fit, by their keys; NOT_FOUND if one is named in full that is not there."""
         if pattern.is_default_action:
             raise default_has_none()
@@ -84,8 +90,11 @@ class DirectEntries:
             self._tables.find(table, self._tables.key(table, pattern), pattern.priority)
         chosen = [self._schema.table(pattern.table_id)] if pattern.table_id else self._schema.tables.values()
         for table in chosen:
-            for message, handle in self._tables.select(table, pattern):
-                if handle is not None:
+            for found in self._tables.select(table, pattern):
+                if found is None or found[1] is None:
+                    yield None
+                else:
+                    message, handle = found[0], found[1]
                     key = p4r.TableEntry(
                         table_id=message.table_id, match=message.match, priority=message.priority
                     )

@@ -12,21 +12,24 @@ from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.p4runtime import reconcile
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
 _WITH_CONFIG = (_Set.VERIFY, _Set.VERIFY_AND_SAVE, _Set.VERIFY_AND_COMMIT, _Set.RECONCILE_AND_COMMIT)
 
-Commit = Callable[[Device], None]
+# Packets shall go through this device from then on; what is given is called while none passes.
+Commit = Callable[[Device, Callable[[], None] | None], None]
 
 
 class PipelineConfig:
     """The committed device, the saved one, and the rules that lead from one to the next."""
 
-    def __init__(self, commit: Commit) -> None:
+    def __init__(self, commit: Commit, turns: Turns) -> None:
         """`commit` is told every device that packets shall go through from then on."""
         self._commit = commit
+        self._turns = turns
         self._committed: Device | None = None
         self._saved: Device | None = None
         self._turn = asyncio.Lock()
@@ -78,9 +81,7 @@ class PipelineConfig:
                 case _Set.VERIFY_AND_COMMIT:
                     self._activate(device)
                 case _Set.RECONCILE_AND_COMMIT:
-                    if self._committed is not None:
-                        reconcile.carry_over(self._committed, device)
-                    self._activate(device)
+                    await self._reconcile(device, still_allowed)
 
     def get(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
@@ -112,8 +113,17 @@ class PipelineConfig:
             device.config.cookie.CopyFrom(config.cookie)
         self._saved = None
 
-    def _activate(self, device: Device) -> None:
-        self._commit(device)
+    async def _reconcile(self, device: Device, still_allowed: Callable[[], object]) -> None:
+        old = self._committed
+        if old is None:
+            self._activate(device)
+            return
+        await reconcile.carry_over(old, device, self._turns)
+        still_allowed()
+        self._activate(device, lambda: reconcile.carry_cells(old, device))
+
+    def _activate(self, device: Device, handover: Callable[[], None] | None = None) -> None:
+        self._commit(device, handover)
         self._committed = device
         self._saved = None
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -26,6 +27,12 @@ class Profiles:
         self._pipeline = pipeline
         self._groups: dict[tuple[int, int], p4r.ActionProfileGroup] = {}  # by profile and group
         self._one_shots: dict[int, set[tuple[int, int]]] = {}  # by profile: table and handle
+
+    def snapshot(self, pipeline: Pipeline) -> Profiles:
+        """Members and groups as they are now, to be read only; `pipeline` is a snapshot, too."""
+        view = copy.copy(self)
+        view._pipeline, view._groups = pipeline, dict(self._groups)
+        return view
 
     def write_member(self, kind: _Kind, message: p4r.ActionProfileMember) -> None:
         """INSERT, MODIFY or DELETE a member."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
@@ -32,6 +33,12 @@ class Replication:
         self._groups: dict[int, p4r.MulticastGroupEntry] = {}
         self._sessions: dict[int, p4r.CloneSessionEntry] = {}
 
+    def snapshot(self) -> Replication:
+        """Groups and sessions as they are now, to be read only."""
+        view = copy.copy(self)
+        view._groups, view._sessions = dict(self._groups), dict(self._sessions)
+        return view
+
     def write(self, kind: _Kind, message: p4r.PacketReplicationEngineEntry) -> None:
         """INSERT, MODIFY (replaces all replicas) or DELETE a group or session."""
         match message.WhichOneof("type"):
@@ -53,10 +60,6 @@ class Replication:
         if kind in ("clone_session_entry", None):
             sessions = _wanted("clone session", self._sessions, pattern.clone_session_entry.session_id)
             yield from (_entity(_Entry(clone_session_entry=session)) for session in sessions)
-
-    def written(self) -> Iterator[p4r.Entity]:
-        """Everything."""
-        return self.read(_Entry())
 
     def _write_group(self, kind: _Kind, message: p4r.MulticastGroupEntry) -> None:
         group = message.multicast_group_id

@@ -4,24 +4,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from railweave.switch.p4runtime import batches
 from railweave.switch.p4runtime.arbitration import Arbitration
-from railweave.switch.p4runtime.device import Device, is_volatile
+from railweave.switch.p4runtime.batches import Writer
+from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, batch_status, not_found, require
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
 from railweave.switch.p4runtime.roles import Scope, p4_id
 from railweave.switch.p4runtime.stream import Overrun, Stream, Streams
+from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
 API_VERSION = "1.4.1"
 MAX_STREAMS = 256  # open at once, with or without a role
+MAX_READS = 64  # in progress at once
 _READ_ENTITIES, _READ_BYTES = 256, 1 << 20  # per ReadResponse, far below gRPC's 4 MiB
 
 
@@ -44,8 +47,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._arbitration = Arbitration(device_id)
         self._streams = Streams(self._arbitration, lambda: self._config.committed)
         self._notifier = Notifier(self._streams)
-        self._config = PipelineConfig(self._activate)
-        self._open_streams = 0
+        self._turns = Turns()
+        self._config = PipelineConfig(self._activate, self._turns)
+        self._open_streams = self._open_reads = 0
 
     @property
     def config(self) -> PipelineConfig:
@@ -56,9 +60,15 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Tell controllers nothing any more."""
         self._notifier.watch(None)
 
-    def _activate(self, device: Device) -> None:
+    def _activate(self, device: Device, handover: Callable[[], None] | None) -> None:
         device.pipeline.set_cpu_port(self._cpu_port)
-        self._commit(device.pipeline)
+        if handover is None:
+            self._commit(device.pipeline)
+        else:
+            # Packets are led to the new pipeline, and wait there until it has what they left in the old one.
+            with device.pipeline.frozen():
+                self._commit(device.pipeline)
+                handover()
         self._notifier.watch(device)
 
     async def Capabilities(  # noqa: N802 - gRPC's name
@@ -112,8 +122,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Carry out a batch of updates; what failed stands in the status of the RPC."""
         try:
             self._check_device(request.device_id)
-            scope = self._primary(request)
-            results = batches.write(self._config.device, request, scope)
+            self._primary(request)
+            writer = Writer(lambda: self._config.device, lambda: self._primary(request), self._turns)
+            results = await writer.write(request)
         except Refused as refusal:
             await _abort(context, refusal)
         if any(result is not None for result in results):
@@ -128,36 +139,31 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Stream everything that fits any of the request's patterns, in messages of bounded size."""
         try:
             self._check_device(request.device_id)
-            batch, size = p4r.ReadResponse(), 0
-            for entity in self._read(self._config.device, request, self._arbitration.scope(request.role)):
-                batch.entities.append(entity)
-                size += entity.ByteSize()
-                if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
+            with self._reading():
+                device, scope = self._config.device.snapshot(), self._arbitration.scope(request.role)
+                batch, size = p4r.ReadResponse(), 0
+                async for chunk in self._turns.chunks(_found(device, request, scope)):
+                    for entity in filter(None, chunk):
+                        batch.entities.append(entity)
+                        size += entity.ByteSize()
+                        if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
+                            yield batch
+                            batch, size = p4r.ReadResponse(), 0
+                if batch.entities:
                     yield batch
-                    batch, size = p4r.ReadResponse(), 0
-            if batch.entities:
-                yield batch
         except Refused as refusal:
             await _abort(context, refusal)
 
-    @staticmethod
-    def _read(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity]:
-        """All that is asked for and belongs to the role.
-
-        No Write comes between parts of an answer, so all is read at once; but cells, which packets change
-        at any time and of which there can be millions, are read while they are sent.
-        """
-        found: list[p4r.Entity] = []
-        for pattern in request.entities:
-            if not is_volatile(pattern):
-                found += device.read(pattern)
-        yield from (entity for entity in found if scope.everything or scope.covers(p4_id(entity)))
-        del found
-        for pattern in request.entities:
-            if is_volatile(pattern):
-                for entity in device.read(pattern):
-                    if scope.everything or scope.covers(p4_id(entity)):
-                        yield entity
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One more Read, each of which keeps a snapshot until its client has read everything."""
+        if self._open_reads >= MAX_READS:
+            raise Refused(Code.RESOURCE_EXHAUSTED, f"{MAX_READS} reads are in progress, which is the limit")
+        self._open_reads += 1
+        try:
+            yield
+        finally:
+            self._open_reads -= 1
 
     async def StreamChannel(  # noqa: N802 - gRPC's name
         self,
@@ -205,6 +211,17 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     def _check_device(self, device_id: int) -> None:
         require(device_id == self._device_id, not_found, f"this is device {self._device_id}, not {device_id}")
+
+
+def _found(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity | None]:
+    """All that is asked for and belongs to the role; None for what does not, a step each.
+
+    `device` is a snapshot: no Write comes between parts of an answer, but for cells, which packets change.
+    """
+    for pattern in request.entities:
+        yield None
+        for entity in device.search(pattern):
+            yield entity if entity and (scope.everything or scope.covers(p4_id(entity))) else None
 
 
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refused) -> NoReturn:

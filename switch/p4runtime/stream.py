@@ -35,18 +35,29 @@ class Stream:
         self._waiting: deque[tuple[p4r.StreamMessageResponse, int]] = deque()
         self._bytes = 0
         self._notices = 0
+        self._overrun = False
         self._ready = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that have not been sent yet."""
+        return len(self._waiting)
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
         """Queue a message; False if there is no room."""
         size = message.ByteSize()
-        if len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
+        if self._overrun or len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
             return False
         self._queue(message, size)
         return True
 
     def notify(self, message: p4r.StreamMessageResponse) -> None:
-        """Queue a message that must not be lost."""
+        """Queue a message that must not be lost: if there is no room, all are dropped and the stream ends."""
+        if self._notices >= _QUEUED_NOTICES:
+            self._overrun = True
+            self._waiting.clear()
+            self._ready.set()
+            return
         self._notices += 1
         self._queue(message, message.ByteSize())
 
@@ -58,7 +69,7 @@ class Stream:
     async def next(self) -> p4r.StreamMessageResponse:
         """Wait for a message to send; Overrun if too many wait for a controller that does not read."""
         await self._ready.wait()
-        if self._notices > _QUEUED_NOTICES:
+        if self._overrun:
             raise Overrun
         message, size = self._waiting.popleft()
         self._bytes -= size

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,6 +51,13 @@ class Tables:
         self._kept: dict[tuple[int, int | None], _Kept] = {}  # by table id and handle
         self.direct = Direct(schema, pipeline)
 
+    def snapshot(self, pipeline: Pipeline) -> Tables:
+        """The tables as they are now, to be read only; `pipeline` is a snapshot, too."""
+        view = copy.copy(self)
+        view._pipeline, view._kept = pipeline, dict(self._kept)
+        view.direct = Direct(self._schema, pipeline)
+        return view
+
     def write(self, kind: _Kind, message: p4r.TableEntry) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY a default action."""
         table = self._schema.table(message.table_id)
@@ -78,15 +87,22 @@ class Tables:
         self._count_one_shot(table, handle, present=target.action_set is not None)
         self.direct.apply(table, handle, message)
 
-    def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity]:
-        """Entries, or default entries, that fit a pattern; what it leaves unset is a wildcard."""
+    def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
+        """Entries, or default entries, that fit a pattern; what it leaves unset is a wildcard.
+
+        None for an entry that does not fit.
+        """
         if pattern.table_id:
             table = self._schema.table(pattern.table_id)
             if pattern.HasField("time_since_last_hit"):
                 self._check_timeout(table, pattern)
             self.direct.check_read(table, pattern)
         for table in self._chosen(pattern.table_id):
-            for message, handle in self.select(table, pattern):
+            for found in self.select(table, pattern):
+                if found is None:
+                    yield None
+                    continue
+                message, handle = found
                 if handle is not None:
                     self._fill(table, handle, pattern, message)
                 yield p4r.Entity(table_entry=message)
@@ -153,24 +169,29 @@ class Tables:
 
     def select(
         self, table: p4i.Table, pattern: p4r.TableEntry
-    ) -> Iterator[tuple[p4r.TableEntry, int | None]]:
-        """Entries (or the default entry, if that is asked for) with their handles."""
+    ) -> Iterator[tuple[p4r.TableEntry, int | None] | None]:
+        """Entries (or the default entry, if that is asked for) with their handles; None for one that is not
+        meant, so that a long search can be interrupted.
+        """
         if pattern.is_default_action:
             yield self.encode_default(table), None
             return
         name = table.preamble.name
-        match: list[Match] = []
+        entries: Iterable[Entry] = self._pipeline.entries(name)
+        wanted = None
         if pattern.match:
             require(pattern.table_id, invalid, "a match needs a table")
             match = matches.decode(name, table.match_fields, pattern.match)
-        for entry in self._pipeline.entries(name):
-            if pattern.priority not in (0, entry.priority):
-                continue
-            if match and self._pipeline.find(name, match, entry.priority) != entry.handle:
-                continue
-            message = self.encode(table, entry)
-            if _fits(message, pattern):
-                yield message, entry.handle
+            wanted = self._pipeline.key(name, match)
+            if pattern.priority or not matches.needs_priority(table):
+                handle = self._pipeline.find(name, match, pattern.priority)
+                entries = [] if handle is None else [self._pipeline.entry(name, handle)]
+        for entry in entries:
+            if pattern.priority in (0, entry.priority) and wanted in (None, entry.matches):
+                message = self.encode(table, entry)
+                yield (message, entry.handle) if _fits(message, pattern) else None
+            else:
+                yield None
 
     def encode(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
         """An entry as it was written, without its direct resources."""
@@ -301,8 +322,9 @@ class Tables:
             pattern.HasField("time_since_last_hit")
             and table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
         ):
-            elapsed = self._pipeline.time_since_last_hit_ns(table.preamble.name, handle, self._clock_us())
-            message.time_since_last_hit.elapsed_ns = elapsed
+            with contextlib.suppress(IndexError):  # the entry has gone since a snapshot
+                elapsed = self._pipeline.time_since_last_hit_ns(table.preamble.name, handle, self._clock_us())
+                message.time_since_last_hit.elapsed_ns = elapsed
 
     def _is_declared(self, table: p4i.Table) -> bool:
         """Whether the default action is the one that the program declares."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -24,6 +25,12 @@ class ValueSets:
         self._schema = schema
         self._pipeline = pipeline
         self._written: dict[int, p4r.ValueSetEntry] = {}
+
+    def snapshot(self) -> ValueSets:
+        """The value sets as they are now, to be read only."""
+        view = copy.copy(self)
+        view._written = dict(self._written)
+        return view
 
     def write(self, kind: _Kind, message: p4r.ValueSetEntry) -> None:
         """MODIFY: the members given replace all that were there."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.tables import Tables
 from railweave.switch.pipeline.values import CounterValue, MeterConfig
 from railweave.switch.program import ArrayInfo, MeterInfo, Program
@@ -17,17 +16,27 @@ class Arrays(Tables):
     def __init__(self, program: Program, plan: bytes) -> None:
         """All cells are 0, all meters green."""
         super().__init__(program, plan)
-        self._meters: dict[tuple[str, int], MeterConfig] = {}  # by array and index
+        self._meters: dict[str, dict[int, MeterConfig]] = {name: {} for name in program.meters}  # by index
         self._direct_meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
 
     def counter(self, name: str, index: int) -> CounterValue:
         """A cell of an indirect counter."""
-        return CounterValue(*self.native.counter(_index(self.program.counters, name, index), index))
+        [value] = self.counters(name, range(index, index + 1))
+        return value
+
+    def counters(self, name: str, cells: range) -> list[CounterValue]:
+        """Cells of an indirect counter, one after the other."""
+        number = _number(self.program.counters, name, cells)
+        return [CounterValue(*value) for value in self.native.counters(number, cells.start, len(cells))]
 
     def set_counter(self, name: str, index: int, value: CounterValue) -> None:
         """Write a cell of an indirect counter."""
-        number = _index(self.program.counters, name, index)
-        self.native.set_counter(number, index, value.packets, value.bytes)
+        self.set_counters(name, range(index, index + 1), value)
+
+    def set_counters(self, name: str, cells: range, value: CounterValue) -> None:
+        """Write the same into cells of an indirect counter."""
+        number = _number(self.program.counters, name, cells)
+        self.native.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
 
     def direct_counter(self, table: str, handle: int) -> CounterValue:
         """Packets and bytes that hit an entry."""
@@ -47,32 +56,60 @@ class Arrays(Tables):
 
     def register(self, name: str, index: int) -> int:
         """A cell of a register array."""
-        words = self.native.read_register(_index(self.program.registers, name, index), index)
-        return sum(word << (64 * position) for position, word in enumerate(words))
+        return int.from_bytes(self.registers(name, range(index, index + 1)), "big")
+
+    def registers(self, name: str, cells: range) -> bytes:
+        """Cells of a register array, one after the other: whole bytes each, in network order."""
+        return self.native.read_registers(
+            _number(self.program.registers, name, cells), cells.start, len(cells)
+        )
 
     def set_register(self, name: str, index: int, value: int) -> None:
         """Write a cell of a register array; ValueError if the value is too wide."""
-        number = _index(self.program.registers, name, index)
+        self.set_registers(name, range(index, index + 1), value)
+
+    def set_registers(self, name: str, cells: range, value: int) -> None:
+        """Write the same into cells of a register array; ValueError if the value is too wide."""
+        number = _number(self.program.registers, name, cells)
         width = self.program.registers[name].bitwidth
         if not 0 <= value < 1 << width:
             raise ValueError(f"register {name!r} holds {width} bits; {value} does not fit")
-        words = [(value >> shift) & LOW64 for shift in range(0, width, 64)]
-        self.native.write_register(number, index, words)
+        self.native.write_registers(number, cells.start, value.to_bytes((width + 7) // 8, "big") * len(cells))
+
+    def restore_registers(self, name: str, cells: range, data: bytes) -> None:
+        """Write cells as `registers` has given them."""
+        self.native.write_registers(_number(self.program.registers, name, cells), cells.start, data)
 
     def meter(self, name: str, index: int) -> MeterConfig | None:
         """The configuration of a cell of an indirect meter; None: always green."""
-        _index(self.program.meters, name, index)
+        _number(self.program.meters, name, range(index, index + 1))
         with self._lock:
-            return self._meters.get((name, index))
+            return self._meters[name].get(index)
+
+    def configured_meters(self, name: str) -> dict[int, MeterConfig]:
+        """The cells of an indirect meter that are configured, by index."""
+        with self._lock:
+            return dict(self._meters[name])
 
     def set_meter(self, name: str, index: int, config: MeterConfig | None) -> None:
         """Configure a cell of an indirect meter; None: back to always green."""
-        number = _index(self.program.meters, name, index)
-        if self.program.meters[name].table is not None:
-            raise ValueError(f"meter {name!r} belongs to the entries of {self.program.meters[name].table!r}")
+        self.set_meters(name, range(index, index + 1), config)
+
+    def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
+        """Configure cells of an indirect meter alike; None: back to always green."""
+        number = _number(self.program.meters, name, cells)
+        info = self.program.meters[name]
+        if info.table is not None:
+            raise ValueError(f"meter {name!r} belongs to the entries of {info.table!r}")
         with self._lock:
-            self.native.set_meter(number, index, _rates(self.program.meters[name], config))
-            _remember(self._meters, (name, index), config)
+            self.native.set_meters(number, cells.start, len(cells), _rates(info, config))
+            if config is not None:
+                self._meters[name].update(dict.fromkeys(cells, config))
+            elif len(cells) == info.size:
+                self._meters[name].clear()
+            else:
+                for index in cells:
+                    self._meters[name].pop(index, None)
 
     def direct_meter(self, table: str, handle: int) -> MeterConfig | None:
         """The configuration of an entry's meter; None: always green."""
@@ -87,7 +124,10 @@ class Arrays(Tables):
         with self._lock:
             self.entry(table, handle)
             self.native.set_direct_meter(self._table(table).index, handle, _rates(meter, config))
-            _remember(self._direct_meters, (table, handle), config)
+            if config is None:
+                self._direct_meters.pop((table, handle), None)
+            else:
+                self._direct_meters[table, handle] = config
 
     def delete(self, table: str, handle: int) -> None:
         """Remove an entry, and the configuration of its meter with it."""
@@ -102,15 +142,6 @@ class Arrays(Tables):
         return self.program.meters[meter]
 
 
-def _remember(
-    configs: dict[tuple[str, int], MeterConfig], cell: tuple[str, int], config: MeterConfig | None
-) -> None:
-    if config is None:
-        configs.pop(cell, None)
-    else:
-        configs[cell] = config
-
-
 def _rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, int]]:
     """(tokens per microsecond, burst), slowest first; ValueError for rates that BMv2 refuses, too."""
     if config is None:
@@ -123,9 +154,10 @@ def _rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, in
     return [(rate / 1e6, burst) for rate, burst in rates[: meter.rates]]
 
 
-def _index(arrays: Mapping[str, ArrayInfo] | Mapping[str, MeterInfo], name: str, index: int) -> int:
+def _number(arrays: Mapping[str, ArrayInfo] | Mapping[str, MeterInfo], name: str, cells: range) -> int:
     if name not in arrays:
         raise ValueError(f"no array {name!r}; the program has {', '.join(sorted(arrays))}")
-    if not 0 <= index < arrays[name].size:
-        raise ValueError(f"{name!r} has the indexes 0…{arrays[name].size - 1}, not {index}")
+    size = arrays[name].size
+    if not 0 <= cells.start <= cells.stop <= size:
+        raise ValueError(f"{name!r} has the indexes 0…{size - 1}, not {cells.start}…{cells.stop - 1}")
     return arrays[name].index

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from railweave._native.engine import NONE
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
@@ -97,9 +99,13 @@ class Tables(Profiles):
             self._keys[table.name][wanted.matches, wanted.priority] = handle
             return handle
 
+    def key(self, table: str, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
+        """A match as entries have it: bits outside masks and prefixes are 0."""
+        return normalise(self._table(table), match)
+
     def find(self, table: str, match: Sequence[Match], priority: int = 0) -> int | None:
         """The handle of the entry with this key, if there is one."""
-        matches = normalise(self._table(table), match)
+        matches = self.key(table, match)
         with self._lock:
             return self._keys[table].get((matches, priority))
 
@@ -162,6 +168,27 @@ class Tables(Profiles):
         self._table(table)
         with self._lock:
             return list(self._entries[table].values())
+
+    def same(self, table: str, entry: Entry) -> int | None:
+        """The handle of the entry with the same key as one of another pipeline, if there is one."""
+        with self._lock:
+            return self._keys[table].get((entry.matches, entry.priority))
+
+    def snapshot(self) -> Self:
+        """Entries, default actions, members and groups as they are now, to be read only.
+
+        Counters, registers and the times of hits stay those of the packets.
+        """
+        with self._lock:
+            view = copy.copy(self)
+            view._entries = {name: dict(entries) for name, entries in self._entries.items()}
+            view._keys = {name: dict(keys) for name, keys in self._keys.items()}
+            view._defaults = dict(self._defaults)
+            view._profiles = {
+                name: replace(of, members=dict(of.members), groups=dict(of.groups))
+                for name, of in self._profiles.items()
+            }
+            return view
 
     # Idle time-outs.
 

@@ -25,6 +25,7 @@ NUMBERS = (0, 1, 2, 3, 7, 255, 256, 511, 512, 65535, (1 << 31) - 1)
 TEXTS = ("", "x", "a.b", "\u2603" * 50, "hit")
 TIMEOUT_S = 120.0  # reading all registers at once is a million entities
 DEPTH = 6
+REPEATS = 5000  # of an item of a request, at most
 
 
 class Chaos:
@@ -71,8 +72,7 @@ class Chaos:
             if depth >= DEPTH or (field.message_type.GetOptions().map_entry):
                 return
             if field.is_repeated:
-                for _ in range(self.rng.randrange(4)):
-                    self.filled(getattr(message, field.name).add(), depth + 1)
+                self._repeat(getattr(message, field.name), depth)
             else:
                 inner = getattr(message, field.name)
                 inner.SetInParent()
@@ -81,6 +81,28 @@ class Chaos:
             getattr(message, field.name).extend(self._value(field) for _ in range(self.rng.randrange(4)))
         else:
             setattr(message, field.name, self._value(field))
+
+    def _repeat(self, items: Any, depth: int) -> None:
+        """Some items, and now and then one of them, or one that means everything, thousands of times."""
+        for _ in range(self.rng.randrange(4)):
+            self.filled(items.add(), depth + 1)
+        if depth == 0 and self.rng.random() < 0.1:
+            one = self.rng.choice(items) if items and self.rng.random() < 0.5 else self._wildcard(items.add())
+            items.extend([one] * self.rng.randrange(REPEATS))
+
+    def _wildcard(self, message: Any) -> Any:
+        """Of an entity: all of its kind; of an update: of all cells."""
+        message.Clear()
+        if isinstance(message, p4r.Update):
+            message.type = p4r.Update.MODIFY
+        entity = message.entity if isinstance(message, p4r.Update) else message
+        if isinstance(entity, p4r.Entity):
+            kind = self.rng.choice(entity.DESCRIPTOR.fields)
+            getattr(entity, kind.name).SetInParent()
+            if isinstance(message, p4r.Update):
+                entity.register_entry.register_id = self.rng.choice(self.p4info.registers).preamble.id
+                entity.register_entry.data.bitstring = b"\1"
+        return message
 
     def _value(self, field: F) -> Any:
         if field.type == F.TYPE_BYTES:
