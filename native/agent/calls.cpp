@@ -51,11 +51,11 @@ void Calls::submit(const Submission& submission, Memory memory, Time now) {
   ++pending_;
   for (const Part& part : call.parts)
     call.pieces.push_back({.rail = part.rail, .offset = part.offset, .count = part.count});
-  for (const recovery::Commit& commit : standing_) {
-    if (call.description.op_index < commit.boundary)
-      call.pieces = recut(call.description, world_size_, repair_rates_, false, call.pieces, commit);
+  for (Cut& cut : standing_) {
+    if (call.description.op_index < cut.commit.boundary)
+      call.pieces = recut(call.description, world_size_, repair_rates_, false, call.pieces, cut);
   }
-  std::erase_if(standing_, [this](const auto& commit) { return commit.boundary <= next_; });
+  std::erase_if(standing_, [this](const Cut& cut) { return cut.commit.boundary <= next_; });
   enqueue(call);
 }
 
@@ -115,6 +115,7 @@ std::optional<Calls::Finished> Calls::finish(ChannelId id, std::uint64_t slice, 
                                [slice](const Piece& held) { return held.id == slice; });
   on.queue.pop_front();
   --on.taken;
+  ++on.ended;
   piece.done = true;
   const bool last = piece.needed && --call.missing == 0;
   Finished finished{.op_index = call.description.op_index,
@@ -199,11 +200,19 @@ std::uint32_t Calls::reached(const Channel& channel) const {
   return needed == channel.queue.end() ? next_ : needed->op_index;
 }
 
+// In places, since a call may have many pieces on a repair channel. Calls before the last boundary that have
+// not been submitted here may have pieces behind those that have a place.
+std::uint32_t Calls::repaired(const Channel& channel) const {
+  const auto needed = std::ranges::find_if(channel.queue, &Place::needed);
+  if (needed == channel.queue.end() && next_ >= last_boundary_) return kAllRepaired;
+  return channel.ended + static_cast<std::uint32_t>(needed - channel.queue.begin());
+}
+
 recovery::Position Calls::position() const {
   recovery::Position position{.submitted = next_};
   for (std::size_t rail = 0; rail < main_.size(); ++rail) {
     position.main.push_back(reached(main_[rail]));
-    position.repair.push_back(reached(repair_[rail]));
+    position.repair.push_back(repaired(repair_[rail]));
   }
   return position;
 }
@@ -213,14 +222,16 @@ void Calls::apply(const recovery::Commit& commit) {
     repair_[rail] = {};
     if (!recovery::has(commit.alive, rail)) main_[rail] = {};
   }
+  last_boundary_ = commit.boundary;
+  Cut cut{.commit = commit, .places = std::vector<std::uint32_t>(main_.size())};
   for (Call& call : calls_) {
     if (call.description.op_index >= commit.boundary) break;
-    call.pieces = recut(call.description, world_size_, repair_rates_, call.complete, call.pieces, commit);
+    call.pieces = recut(call.description, world_size_, repair_rates_, call.complete, call.pieces, cut);
     enqueue(call);
     // What is repeated overwrites the result: it is delivered from the start when it is there again.
     if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;
   }
-  if (commit.boundary > next_) standing_.push_back(commit);
+  if (commit.boundary > next_) standing_.push_back(std::move(cut));
   drop_finished();
 }
 

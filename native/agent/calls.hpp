@@ -114,7 +114,7 @@ class Calls {
   std::vector<std::size_t> lagging(std::uint32_t op_index) const;
   std::size_t pending_calls() const { return pending_; }
 
-  /// How far this rank is: per channel, it has all that it needs of calls before that one.
+  /// How far this rank is: per channel, it has all that it needs before that call, or that place.
   recovery::Position position() const;
   /// Calls before the boundary are cut again, without their pieces on channels that have ended.
   void apply(const recovery::Commit& commit);
@@ -155,6 +155,7 @@ class Calls {
   struct Channel {
     std::deque<Place> queue{};  // pieces that are not done, in order
     std::size_t taken = 0;      // so many of them are with the rail
+    std::uint32_t ended = 0;    // so many were before them
     Time free_since = 0;        // end of the last piece
   };
 
@@ -164,6 +165,7 @@ class Calls {
   const Channel& channel(ChannelId id) const { return id.repair ? repair_[id.rail] : main_[id.rail]; }
   std::size_t kept_input(const CallDescription& call) const;
   std::uint32_t reached(const Channel& channel) const;
+  std::uint32_t repaired(const Channel& channel) const;
   void enqueue(Call& call);
   Slice slice_of(const Call& call, const Piece& piece) const;
   void complete(Call& call);
@@ -176,9 +178,10 @@ class Calls {
   BufferPool pool_;  // outlives the calls
   std::vector<Channel> main_;
   std::vector<Channel> repair_;
-  std::deque<Call> calls_;                  // from first_ on
-  std::deque<std::uint32_t> deliveries_;    // calls whose results are there, in that order
-  std::vector<recovery::Commit> standing_;  // those that hold for calls that have not been submitted yet
+  std::deque<Call> calls_;                // from first_ on
+  std::deque<std::uint32_t> deliveries_;  // calls whose results are there, in that order
+  std::vector<Cut> standing_;             // commits that hold for calls that have not been submitted yet
+  std::uint32_t last_boundary_ = 0;       // of the last commit
   std::uint32_t first_ = 0;
   std::uint32_t next_ = 0;
   std::uint32_t completed_ = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace railweave {
 namespace {
@@ -17,8 +18,41 @@ std::size_t scaled(std::size_t count, std::size_t part, std::size_t whole) {
   return static_cast<std::size_t>(Wide{count} * part / whole);
 }
 
-void spread(const Piece& piece, std::size_t bytes, std::span<const std::uint64_t> rates,
-            recovery::RailSet alive, std::vector<Piece>& onto) {
+// What lies together and is repaired alike is one piece again.
+std::vector<Piece> joined(std::vector<Piece> pieces) {
+  std::ranges::sort(pieces, {}, &Piece::offset);
+  std::vector<Piece> whole;
+  for (const Piece& piece : pieces) {
+    if (!whole.empty() && whole.back().offset + whole.back().count == piece.offset &&
+        whole.back().fetch_from == piece.fetch_from) {
+      whole.back().count += piece.count;
+      whole.back().needed |= piece.needed;
+    } else {
+      whole.push_back(piece);
+    }
+  }
+  return whole;
+}
+
+// Cuts a rail's part of what is repaired into pieces of about the same size, at the next places of its
+// channel.
+void append(Piece part, std::size_t bytes, std::uint32_t& next_place, std::vector<Piece>& onto) {
+  const std::size_t pieces =
+      std::clamp<std::size_t>(bytes / kRepairBytes, 1, std::min(kMostRepairPieces, part.count));
+  const std::size_t first = part.offset;
+  const std::size_t count = part.count;
+  for (std::size_t number = 0; number < pieces; ++number) {
+    part.offset = first + scaled(count, number, pieces);
+    part.count = first + scaled(count, number + 1, pieces) - part.offset;
+    part.place = next_place++;
+    onto.push_back(part);
+  }
+}
+
+void spread(const CallDescription& call, int world_size, const Piece& lost,
+            std::span<const std::uint64_t> rates, Cut& cut, std::vector<Piece>& onto) {
+  const recovery::RailSet alive = cut.commit.alive;
+  const bool small = tensor_bytes(call, lost.count, world_size) < kLeastRepairBytes;
   std::size_t whole = 0;
   for (std::size_t rail = 0; rail < rates.size(); ++rail)
     whole += recovery::has(alive, rail) ? rates[rail] : 0;
@@ -27,13 +61,13 @@ void spread(const Piece& piece, std::size_t bytes, std::span<const std::uint64_t
   for (std::size_t rail = 0; rail < rates.size(); ++rail) {
     if (!recovery::has(alive, rail)) continue;
     upto += rates[rail];
-    const std::size_t end = bytes < kLeastRepairBytes ? piece.count : scaled(piece.count, upto, whole);
+    const std::size_t end = small ? lost.count : scaled(lost.count, upto, whole);
     if (end == begin) continue;
-    Piece cut = piece;
-    cut.rail = rail;
-    cut.offset = piece.offset + begin;
-    cut.count = end - begin;
-    onto.push_back(cut);
+    Piece part = lost;
+    part.rail = rail;
+    part.offset = lost.offset + begin;
+    part.count = end - begin;
+    append(part, tensor_bytes(call, part.count, world_size), cut.places[rail], onto);
     begin = end;
   }
 }
@@ -57,7 +91,8 @@ CallBytes bytes_of(const CallDescription& call, int rank, int world_size) {
 }
 
 std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const std::uint64_t> rates,
-                         bool complete, std::span<const Piece> pieces, const recovery::Commit& commit) {
+                         bool complete, std::span<const Piece> pieces, Cut& cut) {
+  const recovery::Commit& commit = cut.commit;
   std::vector<Piece> after;
   std::vector<Piece> lost;
   for (const Piece& piece : pieces) {
@@ -66,12 +101,13 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
       continue;
     }
     const recovery::Reach& reach = (piece.repair ? commit.repair : commit.main).at(piece.rail);
-    if (call.op_index < reach.least) continue;
+    const std::uint32_t place = piece.repair ? piece.place : call.op_index;
+    if (place < reach.least) continue;
     Piece again = piece;
     again.repair = true;
     again.done = false;
     again.id = 0;
-    const bool fetched = call.collective == Collective::kAllReduce && call.op_index < reach.done;
+    const bool fetched = call.collective == Collective::kAllReduce && place < reach.done;
     if (piece.fetch_from < 0 && fetched) again.fetch_from = reach.rank;
     // What is fetched is what lies here already, bit for bit. What is done anew need not be: the call waits.
     again.needed = again.fetch_from >= 0 ? piece.needed && !piece.done : !complete;
@@ -79,9 +115,7 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
   }
   if (lost.empty()) return after;
   if (commit.alive == 0) throw std::invalid_argument("a commit without a rail that lives");
-  std::sort(lost.begin(), lost.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
-  for (const Piece& piece : lost)
-    spread(piece, tensor_bytes(call, piece.count, world_size), rates, commit.alive, after);
+  for (const Piece& piece : joined(std::move(lost))) spread(call, world_size, piece, rates, cut, after);
   return after;
 }
 

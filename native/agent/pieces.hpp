@@ -27,16 +27,32 @@ struct Piece {
   std::size_t offset;
   std::size_t count;
   bool repair = false;
-  int fetch_from = -1;   // this rank broadcasts its result; -1: the call's own collective runs
-  bool needed = true;    // this rank's call waits for it; else it only takes part
-  bool done = false;     // here
-  std::uint64_t id = 0;  // of its slice, once it has a place on a channel
+  int fetch_from = -1;      // this rank broadcasts its result; -1: the call's own collective runs
+  bool needed = true;       // this rank's call waits for it; else it only takes part
+  bool done = false;        // here
+  std::uint32_t place = 0;  // among all pieces of its repair channel, the same on all ranks
+  std::uint64_t id = 0;     // of its slice, once it has a place on a channel
 
   bool operator==(const Piece&) const = default;
 };
 
-/// Lost pieces smaller than this go whole to one rail.
+/// What is lost of a call is repaired in pieces of about this size: when another rail fails meanwhile, those
+/// that all ranks have are not repeated.
+inline constexpr std::size_t kRepairBytes = 1 << 20;
+/// A rail's part of what lies together is cut into larger pieces rather than into more of them.
+inline constexpr std::size_t kMostRepairPieces = 64;
+/// Less than this goes whole to one rail.
 inline constexpr std::size_t kLeastRepairBytes = 64 * 1024;
+
+/// A rank's position on a repair channel on which it has all that it needs of the calls before the boundary.
+inline constexpr std::uint32_t kAllRepaired = UINT32_MAX;
+
+/// A decision as far as it has been carried out: calls are cut in order, some of them when they are
+/// submitted.
+struct Cut {
+  recovery::Commit commit;
+  std::vector<std::uint32_t> places{};  // by rail: so many pieces have a place on its repair channel
+};
 
 /// Sizes of a rank's arrays in a call.
 struct CallBytes {
@@ -45,13 +61,14 @@ struct CallBytes {
 };
 CallBytes bytes_of(const CallDescription& call, int rank, int world_size);
 
-/// What becomes of the pieces of a call before the boundary of `commit`. Pieces on main channels that live
-/// stay; of the others, those that all ranks have are gone. What a rank has of an all_reduce is fetched from
-/// it, what none has is done anew, by pieces on the repair channels of all rails that live, in proportion to
-/// `rates` (by rail, the same on all ranks, none 0), small ones whole on the lowest rail, in order of their
-/// offsets. Other collectives are done anew from inputs that all ranks have kept. Every rank gets the same
-/// pieces from the same commits; `needed` and `done` alone are its own. `complete`: the call is, here.
+/// What becomes of the pieces of a call before the boundary of `cut.commit`. Pieces on main channels that
+/// live stay; of the others, those that all ranks have are gone. What a rank has of an all_reduce is fetched
+/// from it, what none has is done anew, on the repair channels of all rails that live: what lies together is
+/// spread in proportion to `rates` (by rail, the same on all ranks, none 0), and each rail's part cut into
+/// pieces, which take the next places in `cut`. Other collectives are done anew from inputs that all ranks
+/// have kept. Every rank gets the same pieces from the same commits; `needed` and `done` alone are its own.
+/// `complete`: the call is, here.
 std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<const std::uint64_t> rates,
-                         bool complete, std::span<const Piece> pieces, const recovery::Commit& commit);
+                         bool complete, std::span<const Piece> pieces, Cut& cut);
 
 }  // namespace railweave

@@ -281,7 +281,6 @@ void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
   }
   repairing_ = anything_to_repair(commit);
   alive_ = commit.alive;
-  last_boundary_ = commit.boundary;
   owner_.commit(commit);
   if (!repairing_) return;
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
@@ -374,7 +373,7 @@ bool RecoveryDriver::anything_to_repair(const recovery::Commit& commit) const {
   for (recovery::RailSet left = alive_; left != 0; left &= left - 1) {
     const auto rail = static_cast<std::size_t>(std::countr_zero(left));
     if (!recovery::has(commit.alive, rail) && commit.main[rail].least < commit.boundary) return true;
-    if (repairing_ && commit.repair[rail].least < last_boundary_) return true;
+    if (repairing_ && commit.repair[rail].least != kAllRepaired) return true;
   }
   return false;
 }

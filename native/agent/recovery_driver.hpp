@@ -154,9 +154,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   std::vector<Trial> trials_;
   std::optional<CarrierWatch> carrier_;
   std::optional<recovery::Recovery> recovery_;
-  recovery::RailSet alive_ = 0;      // as of the last decision
-  std::uint32_t last_boundary_ = 0;  // likewise
-  bool repairing_ = false;           // the last decision left something to repair
+  recovery::RailSet alive_ = 0;  // as of the last decision
+  bool repairing_ = false;       // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
   std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one

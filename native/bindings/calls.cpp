@@ -85,51 +85,12 @@ class PythonCalls {
   Calls calls_;
 };
 
-void bind_pieces(nb::module_& sub) {
-  sub.attr("LEAST_REPAIR_BYTES") = kLeastRepairBytes;
-  nb::class_<Piece>(sub, "Piece", "A part of a call on a channel")
-      .def(
-          "__init__",
-          [](Piece* self, std::size_t rail, std::size_t offset, std::size_t count, bool repair,
-             int fetch_from, bool needed, bool done, std::uint64_t id) {
-            new (self) Piece{.rail = rail,
-                             .offset = offset,
-                             .count = count,
-                             .repair = repair,
-                             .fetch_from = fetch_from,
-                             .needed = needed,
-                             .done = done,
-                             .id = id};
-          },
-          nb::arg("rail"), nb::arg("offset"), nb::arg("count"), nb::arg("repair") = false,
-          nb::arg("fetch_from") = -1, nb::arg("needed") = true, nb::arg("done") = false, nb::arg("id") = 0)
-      .def_ro("rail", &Piece::rail)
-      .def_ro("offset", &Piece::offset)
-      .def_ro("count", &Piece::count)
-      .def_ro("repair", &Piece::repair)
-      .def_ro("fetch_from", &Piece::fetch_from)
-      .def_ro("needed", &Piece::needed)
-      .def_ro("done", &Piece::done)
-      .def_ro("id", &Piece::id);
-  sub.def(
-      "recut",
-      [](CallDescription call, std::uint32_t op_index, int world_size,
-         const std::vector<std::uint64_t>& rates, bool complete, const std::vector<Piece>& pieces,
-         const recovery::Commit& commit) {
-        call.op_index = op_index;
-        return recut(call, world_size, rates, complete, pieces, commit);
-      },
-      nb::arg("call"), nb::arg("op_index"), nb::arg("world_size"), nb::arg("rates"), nb::arg("complete"),
-      nb::arg("pieces"), nb::arg("commit"),
-      "What becomes of the pieces of a call before a commit's boundary");
-}
-
 }  // namespace
 
 void bind_calls(nb::module_& m) {
   nb::module_ sub =
       m.def_submodule("calls", "The calls of a rank, and how they are cut again after a rail has failed");
-  bind_pieces(sub);
+  sub.attr("REPAIR_BYTES") = kRepairBytes;
   nb::class_<Slice>(sub, "Slice", "What a rail would be given; the views show its memory, and do not keep it")
       .def_ro("id", &Slice::id)
       .def_ro("count", &Slice::count)

@@ -43,11 +43,11 @@ struct Options {
   Duration peer_timeout = timing::kPeerTimeout;
 };
 
-/// How far a rank has come, by rail: all pieces of calls before that op index are complete on the channel.
+/// How far a rank has come, by rail: it has all that it needs of what lies before on the channel.
 struct Position {
-  std::uint32_t submitted = 0;  // calls that this rank has submitted
-  std::vector<std::uint32_t> main{};
-  std::vector<std::uint32_t> repair{};
+  std::uint32_t submitted = 0;          // calls that this rank has submitted
+  std::vector<std::uint32_t> main{};    // op index
+  std::vector<std::uint32_t> repair{};  // number of a piece on the channel; UINT32_MAX: of all
 
   bool operator==(const Position&) const = default;
 };

@@ -89,7 +89,7 @@ class World:
         random = Random(op_index)
         collective = random.choice([Collective.ALL_REDUCE] * 3 + KINDS)
         root = random.randrange(self.size) if collective == Collective.BROADCAST else 0
-        return collective, random.choice([3, 100, 40_000]), root
+        return collective, random.choice([3, 100, 40_000, 800_000]), root
 
     def _ask(self, rank: int, op_index: int, collective: Collective, count: int, root: int) -> Asked:
         long = count * (self.size if collective == Collective.REDUCE_SCATTER else 1)
@@ -231,8 +231,8 @@ class World:
         commit.alive = self.next_alive
         commit.boundary = max(position.submitted for position in positions)
         rails = range(self.rails)
-        commit.main = [_reach([position.main[rail] for position in positions]) for rail in rails]
-        commit.repair = [_reach([position.repair[rail] for position in positions]) for rail in rails]
+        commit.main = [reach_of([position.main[rail] for position in positions]) for rail in rails]
+        commit.repair = [reach_of([position.repair[rail] for position in positions]) for rail in rails]
         self.commits.append(commit)
 
     def apply(self, rank: int) -> None:
@@ -246,7 +246,8 @@ class World:
         return int(min(calls.completed for calls in self.calls))
 
 
-def _reach(done: list[int]) -> Reach:
+def reach_of(done: list[int]) -> Reach:
+    """Return what a decision says of a channel on which the ranks are that far."""
     reach = Reach()
     reach.done, reach.rank, reach.least = max(done), done.index(max(done)), min(done)
     return reach

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.repair_world import World
+from protocol.repair_world import World, reach_of
 
 from railweave._native.agent import Call
-from railweave._native.calls import Calls, Piece, recut
-from railweave._native.collectives import DType, ReduceOp
+from railweave._native.calls import REPAIR_BYTES, Calls, Slice
+from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave._native.recovery import Commit, Reach
 
 CALLS = 24
@@ -71,6 +71,21 @@ def test_all_ranks_get_all_results(size: int, rails: int, decisions: int, seed: 
         assert all(asked.spoilt for asked in world.asked[rank])
 
 
+def commit(alive: int, main: dict[int, Reach], repair: dict[int, Reach] | None = None) -> Commit:
+    """Return a decision after one call on four rails."""
+    decision = Commit()
+    decision.epoch, decision.alive, decision.boundary = 1, alive, 1
+    decision.main = [main.get(rail, Reach()) for rail in range(4)]
+    decision.repair = [(repair or {}).get(rail, Reach()) for rail in range(4)]
+    return decision
+
+
+def repairs(calls: Calls) -> dict[int, list[Slice]]:
+    """Take all that waits on the repair channels; by rail."""
+    taken = {rail: list(iter(lambda rail=rail: calls.take(rail, True), None)) for rail in range(4)}
+    return {rail: slices for rail, slices in taken.items() if slices}
+
+
 @pytest.mark.parametrize(
     ("rates", "alive", "expected"),
     [
@@ -82,18 +97,39 @@ def test_repair_is_spread_over_all_rails_by_their_rates(
     rates: list[int], alive: int, expected: dict[int, int]
 ) -> None:
     """Also over rails that the call itself did not use."""
-    call = Call(DType.INT32, ReduceOp.SUM, 200_000)
-    parts = [Piece(0, 0, 100_000), Piece(1, 100_000, 100_000, done=True)]
-    commit = Commit()
-    commit.epoch, commit.alive, commit.boundary = 1, alive, 1
-    commit.main = [Reach() for _ in rates]
-    commit.main[1].least = commit.main[1].done = 1
-    commit.repair = [Reach() for _ in rates]
-    after = recut(call, 0, 3, rates, False, parts, commit)
-    repaired = [piece for piece in after if piece.repair]
-    assert {piece.rail: piece.count for piece in repaired} == expected
-    assert sorted(piece.offset for piece in repaired)[0] == 0
-    assert sum(piece.count for piece in repaired) == 100_000
+    calls = Calls(0, 3, rates)
+    x = np.ones(200_000, np.int32)
+    call = Call(DType.INT32, ReduceOp.SUM, x.size)
+    calls.submit(call, x, np.empty_like(x), [(0, 0, 100_000), (1, 100_000, 100_000)])
+    calls.apply(commit(alive, {1: reach_of([1, 1, 1])}))
+    counts = {rail: sum(piece.count for piece in slices) for rail, slices in repairs(calls).items()}
+    assert counts == expected
+
+
+def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
+    """What all ranks have is not repeated, what one has is fetched, the rest is reduced."""
+    pieces = 12  # of each of the rails 1 to 3
+    ended = [[pieces, 5, 0], [pieces, 9, 4], [pieces, 7, 0]]  # by rank and rail
+    ranks = [Calls(rank, len(ended), [100] * 4) for rank in range(len(ended))]
+    x = np.ones(3 * pieces * REPAIR_BYTES // 4, np.int32)
+    for calls, many in zip(ranks, ended, strict=True):
+        calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, np.empty_like(x), [(0, 0, x.size)])
+        calls.apply(commit(0b1110, {0: reach_of([0, 0, 0])}))
+        slices = repairs(calls)
+        assert {rail: len(taken) for rail, taken in slices.items()} == dict.fromkeys((1, 2, 3), pieces)
+        for rail, taken in slices.items():
+            for piece in taken[: many[rail - 1]]:
+                calls.finish(rail, True, piece.id)
+    positions = [calls.position().repair for calls in ranks]
+    reaches = {rail: reach_of([position[rail] for position in positions]) for rail in (1, 2, 3)}
+    for calls in ranks:
+        calls.apply(commit(0b1010, {}, reaches))
+        again = [piece for taken in repairs(calls).values() for piece in taken]
+        fetched = [piece for piece in again if piece.collective == Collective.BROADCAST]
+        assert {piece.root for piece in fetched} == {1}
+        per_piece = x.size // (3 * pieces)
+        assert sum(piece.count for piece in fetched) == (9 - 5 + 4) * per_piece
+        assert sum(piece.count for piece in again) == (2 * pieces - 5) * per_piece
 
 
 @pytest.mark.parametrize("seed", range(10))
