@@ -135,6 +135,7 @@ recovery::Position Agent::position() const {
 void Agent::commit(const recovery::Commit& commit) {
   const std::lock_guard lock(mutex_);
   calls_.apply(commit);
+  calls_.release(released_);
   preparing_ = false;
   Change change{.from_op = commit.boundary, .alive = {}, .reasons = {}};
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
@@ -164,7 +165,8 @@ void Agent::start_on_repair_channels(std::unique_lock<std::mutex>& lock) {
 void Agent::all_completed(std::uint32_t op_index) {
   const std::lock_guard lock(mutex_);
   released_ = op_index;
-  calls_.release(op_index);
+  // A rank that has told its position keeps what it has told of until the decision: the others cut by it.
+  if (!preparing_) calls_.release(op_index);
   shared_loop_.notify();
 }
 

@@ -205,6 +205,10 @@ class World:
     def settled(self) -> bool:
         return self.next_alive is None and all(count == len(self.commits) for count in self.applied)
 
+    def may_release(self, rank: int) -> bool:
+        """A rank that has told its position keeps its calls until the decision."""
+        return self.completed() > 0 and self.frozen[rank] is None
+
     def begin(self, alive: int) -> None:
         assert self.settled()
         self.next_alive = alive

@@ -38,7 +38,7 @@ def step(world: World, rank: int, random: Random) -> bool:
             if decided or world.may_freeze(rank):
                 (world.apply if decided else world.freeze)(rank)
                 return True
-        if choice == "release" and world.completed() > 0 and random.random() < 0.2:
+        if choice == "release" and world.may_release(rank) and random.random() < 0.2:
             calls.release(random.randint(0, world.completed()))
             return True
         for channel in channels if choice in ("take", "finish") else ():
