@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint sanitize fuzz p4 baseline clean
+.PHONY: help demo test lint stubs sanitize fuzz p4 baseline clean
 OUT ?= out/demo
 
 help: ## say what can be made
@@ -19,8 +19,13 @@ lint: ## check format, style and types
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
-	.venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O railweave
+	@rm -rf build/stubs && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/stubs
+	diff -r build/stubs/_native railweave/_native || { echo "the native module's type stubs are old: make stubs"; exit 1; }
 	.venv/bin/mypy
+
+stubs: ## write the type stubs of the native module, after a change of its bindings
+	@./bootstrap lint
+	rm -rf railweave/_native && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O railweave
 
 # The sanitized module lives in an environment of its own, which borrows the packages of .venv. Python itself leaks at exit.
 sanitize: ## run the unit and protocol tests on a native module built with ASan and UBSan

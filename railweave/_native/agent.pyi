@@ -1,0 +1,391 @@
+"""The agent of a communicator"""
+
+from collections.abc import Sequence
+import enum
+from typing import Annotated
+
+from numpy.typing import NDArray
+
+import railweave._native.collectives
+
+
+class FailureKind(enum.Enum):
+    PEER_LOST = 0
+
+    MISMATCH = 1
+
+    RAIL_DOWN = 2
+
+    INTERNAL = 3
+
+    SILENT = 4
+    """of a rail: its agent finds out which it is"""
+
+class Stall:
+    """
+    Contributions to a tree are silent; whether probes are answered, and by whom
+    """
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def first_switch_ok(self) -> bool: ...
+
+    @property
+    def root_ok(self) -> bool: ...
+
+class GroupStats:
+    """One aggregation tree's counts since it was formed"""
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def window(self) -> int: ...
+
+    @property
+    def rtt_ns(self) -> int: ...
+
+    @property
+    def contributions(self) -> int: ...
+
+    @property
+    def results(self) -> int: ...
+
+    @property
+    def retransmissions(self) -> int: ...
+
+    @property
+    def early_retransmissions(self) -> int: ...
+
+    @property
+    def timeouts(self) -> int: ...
+
+    @property
+    def stale(self) -> int: ...
+
+    @property
+    def duplicates(self) -> int: ...
+
+    @property
+    def mismatches(self) -> int: ...
+
+    @property
+    def refused(self) -> int: ...
+
+    @property
+    def probes_sent(self) -> int: ...
+
+    @property
+    def probes_answered(self) -> int: ...
+
+    @property
+    def nonfinite_chunks(self) -> int: ...
+
+    @property
+    def moves(self) -> int: ...
+
+    @property
+    def error_bound(self) -> float: ...
+
+class Failure:
+    """What has ended a communicator; `rank` is the peer concerned, or -1"""
+
+    def __init__(self, kind: FailureKind, rank: int, message: str, rail: str = '') -> None: ...
+
+    @property
+    def kind(self) -> FailureKind: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def rail(self) -> str:
+        """where it happened; empty if not on a rail"""
+
+    @property
+    def by_peer(self) -> bool:
+        """of SILENT: the other end has ended the connection itself"""
+
+class SentBytes:
+    """Why bytes were sent; the rest is headers and acknowledgements"""
+
+    @property
+    def payload(self) -> int: ...
+
+    @property
+    def resends(self) -> int: ...
+
+    @property
+    def recovery(self) -> int: ...
+
+    @property
+    def heartbeats(self) -> int: ...
+
+    @property
+    def control(self) -> int: ...
+
+class RailStats:
+    """
+    Counts since the rail was opened; `busy_ns` is time with a slice in progress
+    """
+
+    @property
+    def slices(self) -> int: ...
+
+    @property
+    def payload_bytes(self) -> int: ...
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+    @property
+    def sent(self) -> SentBytes:
+        """`bytes_sent` by class"""
+
+    @property
+    def bytes_received(self) -> int: ...
+
+    @property
+    def packets_sent(self) -> int: ...
+
+    @property
+    def packets_received(self) -> int: ...
+
+    @property
+    def retransmissions(self) -> int: ...
+
+    @property
+    def duplicates(self) -> int: ...
+
+    @property
+    def malformed(self) -> int: ...
+
+    @property
+    def send_drops(self) -> int: ...
+
+    @property
+    def segmentation_refused(self) -> int: ...
+
+    @property
+    def busy_ns(self) -> int: ...
+
+class SliceRecord:
+    """One slice as it went; times in nanoseconds of time.monotonic_ns()"""
+
+    @property
+    def op_index(self) -> int: ...
+
+    @property
+    def rail(self) -> int: ...
+
+    @property
+    def start_ns(self) -> int: ...
+
+    @property
+    def end_ns(self) -> int: ...
+
+    @property
+    def bytes(self) -> int:
+        """of the whole tensor"""
+
+    @property
+    def repair(self) -> bool:
+        """over TCP on the rail's interface, after a rail has died"""
+
+class Change:
+    """From call `from_op` on, the rails that are `alive` carry calls"""
+
+    @property
+    def from_op(self) -> int: ...
+
+    @property
+    def alive(self) -> list[bool]:
+        """by rail"""
+
+    @property
+    def reasons(self) -> list[str]:
+        """by rail; empty for those that are alive"""
+
+class RailState:
+    """What the ranks have agreed about a rail"""
+
+    @property
+    def state(self) -> str:
+        """up, down, recovering"""
+
+    @property
+    def reason(self) -> str:
+        """of the last change"""
+
+    @property
+    def since_ns(self) -> int:
+        """of time.monotonic_ns()"""
+
+    @property
+    def epoch(self) -> int:
+        """of the last decision"""
+
+    @property
+    def incarnation(self) -> int:
+        """restarts, failed trials included"""
+
+    @property
+    def failures(self) -> int:
+        """how often the ranks have agreed to exclude it"""
+
+    @property
+    def last_failure(self) -> str:
+        """why they did so the last time"""
+
+    @property
+    def down_ns(self) -> int:
+        """how long they have done so, all in all"""
+
+class Call:
+    """A collective call; the agent gives it its index"""
+
+    def __init__(self, dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, count: int, collective: railweave._native.collectives.Collective = railweave._native.collectives.Collective.ALL_REDUCE, root: int = 0) -> None: ...
+
+    @property
+    def count(self) -> int:
+        """elements of the tensor, or of one rank's shard"""
+
+class Agent:
+    """Owns the event loop and the rails of one communicator"""
+
+    def __init__(self, rank: int, world_size: int) -> None: ...
+
+    def add_tcp(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0) -> tuple[int, int]:
+        """
+        Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never
+        """
+
+    def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
+        """
+        Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
+        """
+
+    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0) -> tuple[int, list[int]]:
+        """
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)
+        """
+
+    def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None:
+        """Join with all ranks' (address, MAC, queue pair numbers)"""
+
+    def add_ina(self, name: str, address: str, interface: str, rate_bps: int = 0) -> tuple[int, int]:
+        """Open an in-network rail on the address; (rail, UDP port)"""
+
+    def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]]) -> None:
+        """
+        Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share
+        """
+
+    def pause_ina(self, rail: int, group: int) -> int:
+        """
+        Stop the tree of this group; the lowest chunk without a result since it was formed
+        """
+
+    def resume_ina(self, rail: int, group: int, place: tuple[int, str, int, int, int], resume_from: int) -> None:
+        """
+        The tree of the paused group goes on at another place from that chunk. ValueError if it cannot
+        """
+
+    def open_control(self, rail: int) -> int:
+        """
+        Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP (repair)
+        """
+
+    def enable_recovery(self, token: int, members: Sequence[Sequence[tuple[str, int]]], rates_bps: Sequence[int], peer_timeout_s: float = 5.0, most_kept_bytes: int = 268435456) -> None:
+        """
+        From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks
+        """
+
+    def forgo_recovery(self) -> None:
+        """
+        Recovery will not be enabled: a rail that fails, or has failed, ends the communicator
+        """
+
+    def plan_point(self, timeout_s: float | None = None) -> tuple[int, int]:
+        """
+        (op index of the next call, number of changes known), to plan it by. Waits while the ranks agree on which rails live, and for earlier calls' memory. TimeoutError
+        """
+
+    def changes(self, since: int = 0) -> list[Change]:
+        """The changes after so many, in order"""
+
+    def wait_change(self, since: int, timeout_s: float | None = None) -> bool:
+        """
+        Wait until there are more than so many changes or everything has ended; False if the time is up
+        """
+
+    def set_obstacle(self, rail: int, text: str) -> None:
+        """
+        Something stands in the way of a rail on this rank, until it is cleared by ''
+        """
+
+    def suspect(self, rail: int, reason: str) -> None:
+        """
+        A rail cannot go on by itself: with recovery, it is excluded until it has been restarted
+        """
+
+    def rail_states(self) -> list[RailState]:
+        """RailState of every rail"""
+
+    def submit(self, op_index: int, call: Call, input: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(order='C', device='cpu')], parts: Sequence[tuple[int, int, int]], start_now: bool = True, expected_s: float = 0.0) -> bool:
+        """
+        Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since the plan point: take another. RuntimeError if there was none
+        """
+
+    def next_op(self) -> int:
+        """The next call's op index"""
+
+    def wait(self, op_index: int, timeout_s: float | None = None) -> bool:
+        """Wait until the call is done or has failed; False if the time is up"""
+
+    def done(self, op_index: int) -> bool: ...
+
+    def lagging(self, op_index: int) -> list[int]:
+        """The rails whose parts of a pending call are not complete"""
+
+    def failure_of(self, op_index: int) -> Failure | None:
+        """Why this call failed; None if it is done or pending"""
+
+    def failure(self) -> Failure | None:
+        """Why the communicator has ended, if so"""
+
+    def fail(self, failure: Failure) -> None:
+        """
+        End the communicator with this failure, here and, where a rail can notify them, on the peers
+        """
+
+    def close(self, linger_s: float = 0.5) -> None:
+        """Say goodbye and stop"""
+
+    def stats(self) -> list[RailStats]:
+        """RailStats of every rail"""
+
+    def groups(self) -> list[list[GroupStats]]:
+        """GroupStats of every rail's trees"""
+
+    def next_stall(self, timeout_s: float) -> tuple[int, Stall] | None:
+        """
+        (rail, Stall): wait for the next one; None after the timeout, or when the agent is closed
+        """
+
+    def drain_records(self) -> list[SliceRecord]:
+        """The slices that have ended since the last call"""
+
+    def drain_measurements(self) -> list[SliceRecord]:
+        """The same for the striper, whatever others have drained"""

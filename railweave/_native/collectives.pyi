@@ -1,0 +1,68 @@
+"""Reduce kernels and algorithms"""
+
+from collections.abc import Sequence
+import enum
+from typing import Annotated
+
+from numpy.typing import NDArray
+
+
+class DType(enum.Enum):
+    FLOAT32 = 0
+
+    INT32 = 1
+
+    FLOAT16 = 2
+
+    BFLOAT16 = 3
+
+    FLOAT64 = 4
+
+    INT8 = 5
+
+    UINT8 = 6
+
+    INT64 = 7
+
+class ReduceOp(enum.Enum):
+    SUM = 0
+
+    MAX = 1
+
+    MIN = 2
+
+    AVG = 3
+
+    PROD = 4
+
+class Collective(enum.Enum):
+    ALL_REDUCE = 0
+
+    REDUCE_SCATTER = 1
+
+    ALL_GATHER = 2
+
+    BROADCAST = 3
+
+class Call:
+    """One collective of one rank, or the part (offset, count) of it"""
+
+    def __init__(self, dtype: DType, op: ReduceOp, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], collective: Collective = Collective.ALL_REDUCE, root: int = 0, part: tuple[int, int] | None = None) -> None: ...
+
+def item_size(dtype: DType) -> int:
+    """Bytes of an element"""
+
+def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], low: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], high: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+    """into = op(low, high), element by element; AVG adds"""
+
+REUSED: int = 238
+
+def simulate_restarts(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
+    """
+    The same for calls by incarnation, then rank: all but the last are halted at random times; outputs of what is not done then hold REUSED in every byte
+    """
+
+def simulate(calls: Sequence[Sequence[Call]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
+    """
+    Run the calls of every rank over a simulated network. Per rank: the op indices completed, in order, and the failure's message or None
+    """
