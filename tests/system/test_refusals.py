@@ -39,7 +39,7 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("demo", "--shares", "1,2"), "2 given for 3 rails"),
         (("demo", "--loss", "2"), "loss '2'"),
         (("demo", "--switch", "asic"), "unknown switch target 'asic'; targets are embedded, bmv2"),
-        (("bench", "all-reduce", "--sizes", "5M:1M"), "turn them round"),
+        (("bench", "all-reduce", "--sizes", "5M:1M"), "swap them"),
         (("bench", "all-reduce", "--sizes", "3"), "multiple of 4 bytes"),
         (("bench", "all-reduce", "--topology", "torus"), "unknown topology 'torus'; expected planes"),
         (("bench", "all-reduce", "--dtype", "float64"), "unknown dtype 'float64'; dtypes are float32, int32"),
