@@ -135,7 +135,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         **_times("readmit", [f.readmit_s for f in found if f.readmit_s is not None]),
         **_times("return_pause", [f.return_pause_s for f in found]),
         **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
-        **_times("strike", [trial.inject_s for trial in trials]),
+        **_times("fault", [trial.inject_s for trial in trials]),
         "usual_ms": median(f.usual_s * MS for f in found) if found else None,
         "wrong": sum(trial.wrong for trial in trials),
         "errors": sum(len(trial.errors) for trial in trials),

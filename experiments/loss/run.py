@@ -4,14 +4,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import LANES
 from railweave.experiments.allreduce.run import BenchOptions, BenchResult, Row
+from railweave.experiments.allreduce.run import check as check_bench
 from railweave.experiments.allreduce.run import run as run_bench
+from railweave.experiments.errors import OptionError
 from railweave.topologies.model import Topology
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """All measurements: every topology under every loss."""
+
+    topologies: Sequence[Topology]
+    losses: Sequence[float]
+    duplicate: float
+    reorder: float
+    chunks: int  # per measurement, at least
+    bytes: int  # of each tensor
+    seed: int
+    out: Path
 
 
 @dataclass(frozen=True)
@@ -45,16 +63,50 @@ class Point:
     retransmissions: int
 
 
+def check(options: LossOptions) -> None:
+    """Raise OptionError where options make no sense."""
+    if options.chunks < 1:
+        raise OptionError(f"--chunks {options.chunks}: expected at least 1")
+    probabilities = [("--losses", loss) for loss in options.losses]
+    for name, value in (*probabilities, ("--duplicate", options.duplicate), ("--reorder", options.reorder)):
+        if not 0 <= value < 1:
+            raise OptionError(f"{name} {value:g}: a probability is from 0 to below 1")
+    for _, bench in benches(options):
+        check_bench(bench)
+
+
+def benches(options: LossOptions) -> Iterator[tuple[NetworkConditions, BenchOptions]]:
+    """Yield one benchmark after the other."""
+    iters = math.ceil(options.chunks / math.ceil(options.bytes / 4 / LANES))
+    measurement = Measurement((options.bytes,), "int32", "sum", iters, warmup=1, check=True)
+    for topology in options.topologies:
+        for loss in options.losses:
+            conditions = NetworkConditions(loss, options.duplicate, options.reorder)
+            yield (
+                conditions,
+                BenchOptions(
+                    topology=topology,
+                    measurement=measurement,
+                    out=options.out / f"{topology.name}-{loss:g}",
+                    rails=[plane.name for plane in topology.planes],
+                    impair=conditions.settings(),
+                    seed=options.seed,
+                ),
+            )
+
+
 async def run(
-    benches: Sequence[tuple[str, NetworkConditions, BenchOptions]],
+    options: LossOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
 ) -> list[Point]:
-    """Run one benchmark after the other: (name of the topology, conditions, options with one size each)."""
+    """Run all benchmarks; raises LabError and OptionError."""
+    check(options)
     points = []
-    for name, conditions, options in benches:
+    for conditions, bench in benches(options):
+        name = short_name(bench.topology)
         on_phase(f"{name}: loss {conditions.loss:.1%}")
-        points.append(_point(name, conditions, await run_bench(options, on_phase)))
+        points.append(_point(name, conditions, await run_bench(bench, on_phase)))
         on_point(points[-1])
     return points
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, start_job
 from railweave.experiments.messages import read
-from railweave.experiments.striping.values import Call, Case, Found, Row
+from railweave.experiments.striping.values import Call, Case, Found, Row, StripingOptions
 from railweave.experiments.striping.worker import Plan
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -25,19 +24,14 @@ PHASE = 40  # calls from one change of a rate to the next
 OVERHEAD_BYTES, OVERHEAD_CALLS = 1024, 128  # per block: a survey or more in each
 
 
-def cases(
-    parts: Sequence[str],
-    hosts: int,
-    threshold_hosts: Sequence[int],
-    rate_bps: int,
-    sizes: Sequence[int],
-    iters: int,
-) -> list[Case]:
-    """Return what the chosen parts consist of; OptionError for a part that there is not."""
+def cases(options: StripingOptions) -> list[Case]:
+    """Return what the chosen parts consist of; OptionError for options that make no sense."""
+    parts, hosts, rate_bps = options.parts, options.hosts, options.rate_bps
+    sizes, iters = options.sizes, options.iters
     for part in parts:
         if part not in PARTS:
             raise OptionError(f"unknown part {part!r}; parts are {', '.join(PARTS)}")
-    if hosts < 2 or any(count < 2 for count in threshold_hosts):
+    if hosts < 2 or any(count < 2 for count in options.threshold_hosts):
         raise OptionError("a collective needs at least 2 hosts")
     if iters < 1:
         raise OptionError(f"--iters {iters}: expected at least 1")
@@ -56,7 +50,7 @@ def cases(
         made += [
             _sweep("thresholds", pair, (rate_bps, rate_bps), count, sizes, iters)
             for pair in PAIRS
-            for count in threshold_hosts
+            for count in options.threshold_hosts
         ]
     if "convergence" in parts:
         made += [_trace(pair, rate_bps, hosts, max(sizes)) for pair in (PAIRS[0], PAIRS[1])]
@@ -94,16 +88,16 @@ def _overhead(kinds: Sequence[str], rate_bps: int, hosts: int, iters: int) -> Ca
 
 
 async def run(
-    chosen: Sequence[Case],
-    out: Path,
+    options: StripingOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     on_found: Callable[[Found], None] = lambda _: None,
 ) -> list[Found]:
     """Run one case after the other; raises LabError and OptionError."""
     found = []
+    chosen = cases(options)
     for place, case in enumerate(chosen):
         on_phase(f"{case.part}: {case.name} ({place + 1} of {len(chosen)})")
-        async with Lab(case.topology, LabOptions(out / f"{place}-{case.part}")) as lab:
+        async with Lab(case.topology, LabOptions(options.out / f"{place}-{case.part}")) as lab:
             gathered = _Gathered(case, lab)
             await start_job(lab, JobOptions("striping", WORKER, case.plan.arguments()))
             async for line in lab.events():

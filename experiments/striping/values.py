@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,19 @@ from railweave.experiments.striping.worker import Plan
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
+
+
+@dataclass(frozen=True)
+class StripingOptions:
+    """All experiments."""
+
+    parts: Sequence[str]  # of PARTS
+    hosts: int
+    threshold_hosts: Sequence[int]  # of the part `thresholds`
+    rate_bps: int
+    sizes: Sequence[int]  # in bytes
+    iters: int
+    out: Path
 
 
 @dataclass(frozen=True)

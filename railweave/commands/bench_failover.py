@@ -69,8 +69,8 @@ def failover(
             out=out,
             trials=trials,
             seed=seed,
-            faults=_names(only),
-            rails=_names(hit),
+            faults=common.names(only),
+            rails=common.names(hit),
             bytes=sizes[0],
             dtype=dtype,
             deadline_s=deadline,
@@ -80,7 +80,7 @@ def failover(
         result = common.run(
             run.run(
                 options,
-                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_phase=common.phase,
                 on_trial=lambda trial: typer.echo(f"  {report.line(trial)}", err=True),
             )
         )
@@ -96,7 +96,3 @@ def failover(
             draw(result.curves, report.caption(result), plot)
         if not result.ok:
             raise OptionError("a trial did not end as expected, or an element was wrong: see above")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -55,7 +55,7 @@ def faults(
             out=out,
             trials=trials,
             seed=seed,
-            faults=[name.strip() for name in only.split(",") if name.strip()],
+            faults=common.names(only),
             bytes=sizes[0],
             restarts=restarts,
             deadline_s=deadline,
@@ -64,7 +64,7 @@ def faults(
         result = common.run(
             run.run(
                 options,
-                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_phase=common.phase,
                 on_trial=lambda trial: typer.echo(f"  {report.line(trial)}", err=True),
             )
         )

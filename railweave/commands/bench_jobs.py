@@ -49,10 +49,10 @@ def jobs(
             bytes=units.parse_size(size),
             seconds=seconds,
             switch_target=common.check_target(switch, chosen),
-            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            loss=common.loss_of(loss, chosen),
             controller=["--slots", str(slots)] if slots is not None else [],
         )
-        result = common.run(run.run(options, on_phase=lambda text: typer.echo(f"# {text}", err=True)))
+        result = common.run(run.run(options, on_phase=common.phase))
         console = common.console(json_file)
         console.print(report.table(result))
         for text in report.utilisations(result):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,69 +44,49 @@ def loss(
 ) -> None:
     """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
     with common.one_line_errors():
-        from railweave.experiments.allreduce import run as bench  # noqa: PLC0415
-        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
-        from railweave.experiments.allreduce.problem import LANES  # noqa: PLC0415
         from railweave.experiments.loss import plot as drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
-        byte_count = units.parse_size(size)
-        if chunks < 1:
-            raise OptionError(f"--chunks {chunks}: expected at least 1")
-        for name, probability in (("--duplicate", duplicate), ("--reorder", reorder)):
-            _check_probability(name, probability)
-        iters = math.ceil(chunks / math.ceil(byte_count / 4 / LANES))
-        measurement = Measurement((byte_count,), "int32", "sum", iters, warmup=1, check=True)
-        benches = []
-        for text in topology or TOPOLOGIES:
-            chosen = common.topology_of(text, hosts, "ina", rate, "embedded")
-            for probability in _probabilities(losses):
-                conditions = curve.NetworkConditions(probability, duplicate, reorder)
-                options = bench.BenchOptions(
-                    topology=chosen,
-                    measurement=measurement,
-                    out=out / f"{chosen.name}-{probability:g}",
-                    rails=[plane.name for plane in chosen.planes],
-                    impair=conditions.settings(),
-                    seed=seed,
-                )
-                bench.check(options)
-                benches.append((curve.short_name(chosen), conditions, options))
+        options = curve.LossOptions(
+            topologies=[
+                common.topology_of(text, hosts, "ina", rate, "embedded") for text in topology or TOPOLOGIES
+            ],
+            losses=_probabilities(losses),
+            duplicate=duplicate,
+            reorder=reorder,
+            chunks=chunks,
+            bytes=units.parse_size(size),
+            seed=seed,
+            out=out,
+        )
+        curve.check(options)
         to_stderr = str(json_file) == "-"
         typer.echo(HEADER, err=to_stderr)
         points = common.run(
             curve.run(
-                benches,
-                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                options,
+                on_phase=common.phase,
                 on_point=lambda point: typer.echo(_line(point), err=to_stderr),
             )
         )
         if plot is not None:
             note = (
                 f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
-                f"{benches[0][2].topology.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
+                f"{options.topologies[0].planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
             drawing.draw(points, note, plot)
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
-            raise OptionError("wrong elements: see the column #wrong")
+            raise OptionError(common.WRONG)
 
 
 def _probabilities(text: str) -> list[float]:
     try:
-        found = [float(part) for part in text.split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError:
         raise OptionError(f"--losses {text!r}: expected probabilities, such as 0,0.001,0.01") from None
-    for probability in found:
-        _check_probability("--losses", probability)
-    return found
-
-
-def _check_probability(option: str, probability: float) -> None:
-    if not 0 <= probability < 1:
-        raise OptionError(f"{option} {probability:g}: a probability is from 0 to below 1")
 
 
 def _line(point: Point) -> str:

@@ -40,10 +40,10 @@ def scaling(
         from railweave.experiments.scaling import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
-        baselines = [name.strip() for name in baseline.split(",") if name.strip()]
+        baselines = common.names(baseline)
         measurement = Measurement(tuple(units.parse_sizes(sizes)), dtype, "sum", iters, warmup, check=True)
         benches = []
-        for count in _counts(hosts):
+        for count in common.counts("--hosts", hosts):
             topology = common.topology_of("planes", count, rails, rate, switch)
             names = [plane.name for plane in topology.planes]
             topology, baseline_plane = run.with_baseline_plane(topology) if baselines else (topology, "")
@@ -64,7 +64,7 @@ def scaling(
         result = common.run(
             curve.run(
                 benches,
-                on_phase=lambda text: typer.echo(f"# {text}", err=True),
+                on_phase=common.phase,
                 on_point=lambda point: typer.echo(
                     f"{report.line(point.row)}  {point.hosts} hosts", err=to_stderr
                 ),
@@ -81,12 +81,4 @@ def scaling(
             drawing.draw(result, note, plot)
         common.write_result(curve.as_json(result), json_file, versions=result.versions)
         if not result.ok:
-            raise OptionError("wrong elements: see the column #wrong")
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise OptionError(f"--hosts {text!r}: expected numbers of hosts, such as 2,4,8") from None
-    return sorted(set(counts))
+            raise OptionError(common.WRONG)

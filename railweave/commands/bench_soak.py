@@ -61,7 +61,7 @@ def soak(
         )
         tally = Tally()
         try:
-            common.run(run(options, tally, on_phase=lambda text: typer.echo(f"# {text}", err=True)))
+            common.run(run(options, tally, on_phase=common.phase))
         finally:
             if tally.ranks:
                 common.console(json_file).print(report.table(tally))

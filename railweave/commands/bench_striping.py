@@ -45,24 +45,24 @@ def striping(
     with common.one_line_errors():
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
         from railweave.experiments.striping import report, run  # noqa: PLC0415
+        from railweave.experiments.striping.values import StripingOptions  # noqa: PLC0415
 
         common.check_plot(plot)
-        cases = run.cases(
-            [part.strip() for part in parts.split(",")],
+        options = StripingOptions(
+            common.names(parts),
             hosts,
-            _counts(threshold_hosts),
+            common.counts("--threshold-hosts", threshold_hosts),
             units.parse_rate(rate),
             units.parse_sizes(sizes),
             iters,
+            out,
         )
         to_stderr = str(json_file) == "-"
 
         def tell(found: Found) -> None:
             typer.echo("\n".join(report.lines(found)), err=to_stderr)
 
-        found = common.run(
-            run.run(cases, out, on_phase=lambda text: typer.echo(f"# {text}", err=True), on_found=tell)
-        )
+        found = common.run(run.run(options, common.phase, tell))
         for claim in report.claims(found):
             verdict = "yes" if claim.ok else "NO"
             typer.echo(
@@ -76,10 +76,3 @@ def striping(
         common.write_result(result, json_file)
         if not result["ok"]:
             raise OptionError(f"{result['wrong']} wrong elements")
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        return sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise OptionError(f"--threshold-hosts {text!r}: expected numbers of hosts, such as 2,4,6") from None

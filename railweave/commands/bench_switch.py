@@ -45,7 +45,7 @@ def switch(
         console = common.console(json_file)
         options = run.Options(lanes, workers, seconds, versus, engine_only, out)
         try:
-            result = common.run(run.run(options, lambda text: typer.echo(f"# {text}", err=True)))
+            result = common.run(run.run(options, common.phase))
         except WrongResult as wrong:
             raise OptionError(str(wrong)) from None
         _show(console, result)

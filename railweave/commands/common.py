@@ -77,6 +77,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 # contributions, sent again: 66 at 4 Mbit/s, 73 at 8, 126 at 12: the goodput fell from 5.4 to 3.4 Mbit/s
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 110  # of tables in files and pipes
+WRONG = "wrong elements: see the column #wrong"
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
 
@@ -88,6 +89,24 @@ def one_line_errors() -> Iterator[None]:
     except (OptionError, TopologyError, LabError, RailweaveError) as error:
         typer.echo(f"railweave: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def phase(text: str) -> None:
+    """Report on stderr what a run is doing."""
+    typer.echo(f"# {text}", err=True)
+
+
+def names(text: str) -> list[str]:
+    """Return the names of a list, such as `gloo` or `ina,tcp`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def counts(option: str, text: str) -> list[int]:
+    """Return different numbers of hosts, in order."""
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise OptionError(f"{option} {text!r}: expected numbers of hosts, such as 2,4,8") from None
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -151,6 +170,11 @@ def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str
 
     kinds = units.parse_rails(rails)
     return named(text, hosts=hosts, rails=kinds, rates=rates_of(rate, kinds, target))
+
+
+def loss_of(text: str, topology: model.Topology) -> dict[str, float]:
+    """Return the probabilities of loss by plane."""
+    return units.parse_loss(text, [(plane.name, plane.kind) for plane in topology.planes])
 
 
 def check_target(name: str, topology: model.Topology) -> str:

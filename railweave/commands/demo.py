@@ -51,7 +51,7 @@ def demo(
             out=out,
             switch_target=common.check_target(switch, chosen),
             shares=units.parse_shares(shares, names),
-            loss=units.parse_loss(loss, [(plane.name, plane.kind) for plane in chosen.planes]),
+            loss=common.loss_of(loss, chosen),
         )
         console = common.console(json_file)
         with TrainingProgress(console, steps, names) as progress:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from railweave.cli import build
 from railweave.experiments.errors import OptionError
 from railweave.experiments.striping import plot, report, run
 from railweave.experiments.striping.run import _Gathered
-from railweave.experiments.striping.values import Call, Case, Found, Row
+from railweave.experiments.striping.values import Call, Case, Found, Row, StripingOptions
 from railweave.experiments.striping.worker import Plan
 
 MIB = 1 << 20
@@ -22,14 +23,8 @@ M = 10**6
 
 
 def chosen(part: str, **changes: Any) -> list[Case]:
-    options: dict[str, Any] = {
-        "hosts": 4,
-        "threshold_hosts": [2, 4],
-        "rate_bps": 100 * M,
-        "sizes": [1024, 8 * MIB],
-        "iters": 3,
-    }
-    return run.cases([part], **{**options, **changes})
+    usual = StripingOptions([part], 4, [2, 4], 100 * M, [1024, 8 * MIB], 3, Path())
+    return run.cases(replace(usual, **changes))
 
 
 def row(size: int, contender: str, seconds: float, shares: dict[str, float], wrong: int = 0) -> Row:
