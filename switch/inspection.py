@@ -42,7 +42,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         """Report the links that are down to the pipeline: groups leave out members that watch them."""
         if self._pipeline is not None and self._pipeline.program.profiles:
             for port in self._ports.counters():
-                self._pipeline.set_port_up(port.port, port.up)
+                self._pipeline.profiles.set_port_up(port.port, port.up)
 
     async def keep_watching(self) -> None:
         """Follow the links until cancelled."""
@@ -116,15 +116,15 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         port = request.port if request.HasField("port") else None
         try:
             # Lowers the program once more, with tracing: for large programs that takes a second.
-            await asyncio.to_thread(pipeline.start_trace, port, request.count)
+            await asyncio.to_thread(pipeline.traces.start, port, request.count)
         except TraceBusy as busy:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(busy))
         try:
             left = request.count
             while left > 0:
-                for trace in pipeline.take_traces():
+                for trace in pipeline.traces.take():
                     left -= 1
                     yield switch_pb2.TracedPacket(json=json.dumps(trace.json()))
                 await asyncio.sleep(_POLL_S)
         finally:
-            pipeline.stop_trace()
+            pipeline.traces.stop()

@@ -189,3 +189,9 @@ class Program:
     profiles: dict[str, ProfileInfo] = field(default_factory=dict)
     digests: dict[int, DigestInfo] = field(default_factory=dict)  # by number
     errors: dict[str, int] = field(default_factory=dict)  # numbers of the parser's errors
+
+    def table(self, name: str) -> TableInfo:
+        """A table; ValueError names those there are."""
+        if name not in self.tables:
+            raise ValueError(f"no table {name!r}; the program has {', '.join(sorted(self.tables))}")
+        return self.tables[name]

@@ -37,11 +37,11 @@ class Counters:
     def keep(self, message: p4r.CounterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
         name, cells = self._schema.counter(message.counter_id).preamble.name, self.cells(message)
-        values = self._pipeline.counters(name, cells)
+        values = self._pipeline.arrays.counters(name, cells)
 
         def restore() -> None:
             for index, value in zip(cells, values, strict=True):
-                self._pipeline.set_counter(name, index, value)
+                self._pipeline.arrays.set_counter(name, index, value)
 
         return restore
 
@@ -50,7 +50,7 @@ class Counters:
         require(kind == p4r.Update.MODIFY, invalid, "counters can only be modified")
         counter = self._schema.counter(message.counter_id)
         value = counter_value(message.data)
-        self._pipeline.set_counters(counter.preamble.name, self.cells(message), value)
+        self._pipeline.arrays.set_counters(counter.preamble.name, self.cells(message), value)
 
     def read(self, pattern: p4r.CounterEntry) -> Iterator[p4r.Entity]:
         """Cells of one counter, or of all (id 0)."""
@@ -58,7 +58,7 @@ class Counters:
         for counter in chosen:
             name = counter.preamble.name
             for block in blocks(_indexes(name, counter.size, pattern)):
-                for index, value in zip(block, self._pipeline.counters(name, block), strict=True):
+                for index, value in zip(block, self._pipeline.arrays.counters(name, block), strict=True):
                     entity = p4r.Entity()
                     entity.counter_entry.counter_id = counter.preamble.id
                     entity.counter_entry.index.index = index
@@ -86,11 +86,11 @@ class Meters:
     def keep(self, message: p4r.MeterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
         name, cells = self._schema.meter(message.meter_id).preamble.name, self.cells(message)
-        values = [self._pipeline.meter(name, index) for index in cells]
+        values = [self._pipeline.arrays.meter(name, index) for index in cells]
 
         def restore() -> None:
             for index, value in zip(cells, values, strict=True):
-                self._pipeline.set_meter(name, index, value)
+                self._pipeline.arrays.set_meter(name, index, value)
 
         return restore
 
@@ -100,7 +100,7 @@ class Meters:
         meter = self._schema.meter(message.meter_id)
         _require_colourless(message)
         config = meters.decode(meter, message.config if message.HasField("config") else None)
-        self._pipeline.set_meters(meter.preamble.name, self.cells(message), config)
+        self._pipeline.arrays.set_meters(meter.preamble.name, self.cells(message), config)
 
     def read(self, pattern: p4r.MeterEntry) -> Iterator[p4r.Entity]:
         """Cells of one meter, or of all (id 0)."""
@@ -112,7 +112,7 @@ class Meters:
             for index in _indexes(meter.preamble.name, meter.size, pattern):
                 entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id))
                 entity.meter_entry.index.index = index
-                config = self._pipeline.meter(meter.preamble.name, index)
+                config = self._pipeline.arrays.meter(meter.preamble.name, index)
                 if config is not None:
                     entity.meter_entry.config.CopyFrom(meters.encode(config))
                 yield entity
@@ -120,7 +120,7 @@ class Meters:
     def state(self) -> Iterator[p4r.Entity]:
         """The cells that are configured."""
         for meter in self._schema.meters.values():
-            for index, config in self._pipeline.configured_meters(meter.preamble.name).items():
+            for index, config in self._pipeline.arrays.configured_meters(meter.preamble.name).items():
                 entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id))
                 entity.meter_entry.index.index = index
                 entity.meter_entry.config.CopyFrom(meters.encode(config))
@@ -143,10 +143,10 @@ class Registers:
     def keep(self, message: p4r.RegisterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
         name, cells = self._schema.register(message.register_id).preamble.name, self.cells(message)
-        values = self._pipeline.registers(name, cells)
+        values = self._pipeline.arrays.registers(name, cells)
 
         def restore() -> None:
-            self._pipeline.restore_registers(name, cells, values)
+            self._pipeline.arrays.restore_registers(name, cells, values)
 
         return restore
 
@@ -158,7 +158,7 @@ class Registers:
         what = f"register {name}"
         _require_plain(self._schema, register)
         [value] = p4data.decode(self._schema.p4info, register.type_spec, message.data, what)
-        self._pipeline.set_registers(name, self.cells(message), value)
+        self._pipeline.arrays.set_registers(name, self.cells(message), value)
 
     def read(self, pattern: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
         """Cells of one register, or of all (id 0)."""
@@ -170,7 +170,7 @@ class Registers:
             _require_plain(self._schema, register)
             kind = register.type_spec.WhichOneof("type_spec")
             for block in blocks(_indexes(name, register.size, pattern)):
-                cells = self._pipeline.registers(name, block)
+                cells = self._pipeline.arrays.registers(name, block)
                 size = len(cells) // len(block)
                 for place, index in enumerate(block):
                     entity = p4r.Entity()

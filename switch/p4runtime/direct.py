@@ -39,18 +39,18 @@ class Direct:
         """Write what a checked entry says: a counter that it leaves out stays, a meter turns green."""
         name = table.preamble.name
         if message.HasField("counter_data"):
-            self._pipeline.set_direct_counter(name, handle, value(message.counter_data))
+            self._pipeline.tables.set_direct_counter(name, handle, value(message.counter_data))
         meter = self._schema.direct_meter(table)
         if meter is not None:
             given = message.meter_config if message.HasField("meter_config") else None
-            self._pipeline.set_direct_meter(name, handle, meters.decode(meter, given))
+            self._pipeline.tables.set_direct_meter(name, handle, meters.decode(meter, given))
 
     def read(self, table: p4i.Table, handle: int, pattern: p4r.TableEntry, message: p4r.TableEntry) -> None:
         """Add to an entry what the pattern asks for and the table has."""
         if pattern.HasField("counter_data") and self._schema.has_direct_counter(table):
             message.counter_data.CopyFrom(self.count(table, handle))
         if pattern.HasField("meter_config") and self._schema.direct_meter(table) is not None:
-            config = self._pipeline.direct_meter(table.preamble.name, handle)
+            config = self._pipeline.tables.direct_meter(table.preamble.name, handle)
             if config is not None:
                 message.meter_config.CopyFrom(meters.encode(config))
 
@@ -68,7 +68,7 @@ class Direct:
     def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
         """The counter of an entry; 0 if the entry has gone since a snapshot."""
         try:
-            counted = self._pipeline.direct_counter(table.preamble.name, handle)
+            counted = self._pipeline.tables.direct_counter(table.preamble.name, handle)
         except IndexError:
             return p4r.CounterData()
         return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)

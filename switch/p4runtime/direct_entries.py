@@ -37,7 +37,7 @@ class DirectEntries:
         self._direct.require_counter(table)
         handle = self._handle(table, message.table_entry)
         if message.HasField("data"):
-            self._pipeline.set_direct_counter(table.preamble.name, handle, value(message.data))
+            self._pipeline.tables.set_direct_counter(table.preamble.name, handle, value(message.data))
 
     def write_meter(self, kind: _Kind, message: p4r.DirectMeterEntry) -> None:
         """MODIFY the meter of an existing entry; without a config it turns green."""
@@ -50,7 +50,7 @@ class DirectEntries:
             raise meters.no_colours()
         config = meters.decode(meter, message.config if message.HasField("config") else None)
         handle = self._handle(table, message.table_entry)
-        self._pipeline.set_direct_meter(table.preamble.name, handle, config)
+        self._pipeline.tables.set_direct_meter(table.preamble.name, handle, config)
 
     def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
         """Counters of the entries that fit the pattern; None for one that does not."""
@@ -76,7 +76,7 @@ class DirectEntries:
                 yield None
             else:
                 message = p4r.DirectMeterEntry(table_entry=entry)
-                config = self._pipeline.direct_meter(table.preamble.name, handle)
+                config = self._pipeline.tables.direct_meter(table.preamble.name, handle)
                 if config is not None:
                     message.config.CopyFrom(meters.encode(config))
                 yield p4r.Entity(direct_meter_entry=message)

@@ -41,14 +41,14 @@ class Profiles:
         require(number > 0, invalid, f"a member of {name} needs an id greater than 0")
         self.require_members(profile)
         if kind == _Update.DELETE:
-            self._pipeline.profile_member_delete(name, number)
+            self._pipeline.profiles.delete_member(name, number)
             return
         require(message.HasField("action"), invalid, f"member {number} of {name} needs an action")
         action, params = actions.decode(self._schema, self._table(profile), message.action, default=False)
         if kind == _Update.INSERT:
-            self._pipeline.profile_member_insert(name, number, action, params)
+            self._pipeline.profiles.insert_member(name, number, action, params)
         else:
-            self._pipeline.profile_member_modify(name, number, action, params)
+            self._pipeline.profiles.modify_member(name, number, action, params)
 
     def write_group(self, kind: _Kind, message: p4r.ActionProfileGroup) -> None:
         """INSERT, MODIFY or DELETE a group."""
@@ -60,18 +60,18 @@ class Profiles:
         key = (message.action_profile_id, number)
         _require_fits(kind, f"group {number} of {name}", exists=key in self._groups)
         if kind == _Update.DELETE:
-            self._pipeline.profile_group_delete(name, number)
+            self._pipeline.profiles.delete_group(name, number)
             del self._groups[key]
             return
         members = self._members(profile, message)
         if kind == _Update.INSERT:
-            self._pipeline.profile_group_insert(name, number, members, message.max_size)
+            self._pipeline.profiles.insert_group(name, number, members, message.max_size)
         else:
             was = self._groups[key].max_size
             require(
                 message.max_size == was, invalid, f"max_size of group {number} is {was} and cannot be changed"
             )
-            self._pipeline.profile_group_modify(name, number, members, message.max_size)
+            self._pipeline.profiles.modify_group(name, number, members, message.max_size)
         stored = p4r.ActionProfileGroup()
         stored.CopyFrom(message)
         self._groups[key] = stored
@@ -80,7 +80,7 @@ class Profiles:
         """One member, or all of a profile, or all."""
         for profile in self._chosen(pattern.action_profile_id):
             name, table = profile.preamble.name, self._table(profile)
-            members = self._pipeline.profile_members(name)
+            members = self._pipeline.profiles.members(name)
             wanted = [pattern.member_id] if pattern.member_id else list(members)
             for number in wanted:
                 if number not in members:
@@ -117,7 +117,7 @@ class Profiles:
         """Refuse unless the profile is free of members and groups."""
         name = self._schema.profile(profile_id).preamble.name
         require(
-            not self._pipeline.profile_members(name),
+            not self._pipeline.profiles.members(name),
             invalid,
             f"the tables of {name} are programmed by members and groups: no action sets",
         )
@@ -132,7 +132,7 @@ class Profiles:
 
     def _members(self, profile: p4i.ActionProfile, message: p4r.ActionProfileGroup) -> list[GroupMember]:
         name = profile.preamble.name
-        known = self._pipeline.profile_members(name)
+        known = self._pipeline.profiles.members(name)
         members: dict[int, GroupMember] = {}
         for member in message.members:
             number = member.member_id

@@ -59,27 +59,29 @@ def _kept(one: _Object, there: Mapping[int, _Object]) -> _Object | None:
 
 
 def _carry_registers(old: Device, new: Device, name: str, block: range) -> None:
-    data, width = old.pipeline.registers(name, block), _width(new, name)
+    data, width = old.pipeline.arrays.registers(name, block), _width(new, name)
     if not data.strip(b"\0"):
         return  # as in the new program
     if width == _width(old, name):
-        new.pipeline.restore_registers(name, block, data)
+        new.pipeline.arrays.restore_registers(name, block, data)
         return
     for index, value in _values(data, block):
-        new.pipeline.set_register(name, index, value % (1 << width))
+        new.pipeline.arrays.set_register(name, index, value % (1 << width))
 
 
 def _carry_counters(old: Device, new: Device, name: str, block: range) -> None:
-    for index, count in zip(block, old.pipeline.counters(name, block), strict=True):
+    for index, count in zip(block, old.pipeline.arrays.counters(name, block), strict=True):
         if count.packets or count.bytes:
-            new.pipeline.set_counter(name, index, count)
+            new.pipeline.arrays.set_counter(name, index, count)
 
 
 def _carry_direct_counters(old: Device, new: Device, name: str) -> None:
-    for entry in old.pipeline.entries(name):
-        handle = new.pipeline.same(name, entry)
+    for entry in old.pipeline.tables.entries(name):
+        handle = new.pipeline.tables.same(name, entry)
         if handle is not None:
-            new.pipeline.set_direct_counter(name, handle, old.pipeline.direct_counter(name, entry.handle))
+            new.pipeline.tables.set_direct_counter(
+                name, handle, old.pipeline.tables.direct_counter(name, entry.handle)
+            )
 
 
 def _writing(old: Device, new: Device, view: Device, meanwhile: list[p4r.Update]) -> Iterator[None]:
@@ -99,7 +101,7 @@ def _checking_cells(old: Device, new: Device) -> Iterator[None]:
         name, room = register.preamble.name, _kept(register, new.schema.registers)
         width, size = (_width(new, name), room.size) if room else (0, 0)
         for block in blocks(range(register.size)):
-            data = old.pipeline.registers(name, block)
+            data = old.pipeline.arrays.registers(name, block)
             if any(value >> width or index >= size for index, value in _values(data, block) if value):
                 raise _no_place(f"{name} has state and no place, or a smaller one")
             yield
@@ -107,7 +109,7 @@ def _checking_cells(old: Device, new: Device) -> Iterator[None]:
         name, place = counter.preamble.name, _kept(counter, new.schema.counters)
         size = place.size if place else 0
         for block in blocks(range(counter.size)):
-            counts = zip(block, old.pipeline.counters(name, block), strict=True)
+            counts = zip(block, old.pipeline.arrays.counters(name, block), strict=True)
             if any((count.packets or count.bytes) and index >= size for index, count in counts):
                 raise _no_place(f"{name} has counted and has no place, or a smaller one")
             yield

@@ -66,10 +66,10 @@ class Replication:
         require(0 < group <= _MAX_GROUP, invalid, f"multicast groups are 1…{_MAX_GROUP}, not {group}")
         _require_fits(kind, f"multicast group {group}", exists=group in self._groups)
         if kind == p4r.Update.DELETE:
-            self._pipeline.multicast(group, None)
+            self._pipeline.replication.set_group(group, [])
             del self._groups[group]
             return
-        self._pipeline.multicast(group, _replicas(message.replicas))
+        self._pipeline.replication.set_group(group, _replicas(message.replicas))
         stored = p4r.MulticastGroupEntry()
         stored.CopyFrom(message)
         self._groups[group] = stored
@@ -79,7 +79,7 @@ class Replication:
         require(0 < session <= _MAX_SESSION, invalid, f"clone sessions are 1…{_MAX_SESSION}, not {session}")
         _require_fits(kind, f"clone session {session}", exists=session in self._sessions)
         if kind == p4r.Update.DELETE:
-            self._pipeline.clone_session(session, None)
+            self._pipeline.replication.set_session(session, [])
             del self._sessions[session]
             return
         length = message.packet_length_bytes
@@ -89,7 +89,7 @@ class Replication:
             f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}",
         )
         replicas = _replicas(message.replicas)
-        self._pipeline.clone_session(session, replicas, message.class_of_service, length)
+        self._pipeline.replication.set_session(session, replicas, length)
         stored = p4r.CloneSessionEntry()
         stored.CopyFrom(message)
         self._sessions[session] = stored

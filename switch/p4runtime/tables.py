@@ -117,7 +117,7 @@ class Tables:
             yield p4r.Entity(table_entry=default)
             return
         handle = self.find(table, self.key(table, message), message.priority)
-        entry = self.encode(table, self._pipeline.entry(table.preamble.name, handle))
+        entry = self.encode(table, self._pipeline.tables.entry(table.preamble.name, handle))
         self.direct.read_all(table, handle, entry)
         if entry.is_const:
             entry.ClearField("action")
@@ -127,7 +127,7 @@ class Tables:
     def state(self) -> Iterator[p4r.Update]:
         """What makes the tables of a fresh pipeline like these."""
         for table in self._schema.tables.values():
-            for entry in self._pipeline.entries(table.preamble.name):
+            for entry in self._pipeline.tables.entries(table.preamble.name):
                 message = self.encode(table, entry)
                 self.direct.read_all(table, entry.handle, message)
                 if entry.const and self.direct.is_fresh(message):
@@ -145,7 +145,7 @@ class Tables:
         """Entries that no packet has hit for as long as their time-out, as notifications name them."""
         tables = {table.preamble.name: table for table in self._schema.tables.values()}
         found = []
-        for name, entry in self._pipeline.expired(self._clock_us()):
+        for name, entry in self._pipeline.tables.expired(self._clock_us()):
             message = self.encode(tables[name], entry)
             message.ClearField("action")
             found.append(message)
@@ -162,7 +162,7 @@ class Tables:
 
     def find(self, table: p4i.Table, match: list[Match], priority: int) -> int:
         """The handle of the entry with this key; Refused if there is none."""
-        handle = self._pipeline.find(table.preamble.name, match, priority)
+        handle = self._pipeline.tables.find(table.preamble.name, match, priority)
         if handle is None:
             raise not_found(f"table {table.preamble.name} has no such entry")
         return handle
@@ -177,15 +177,15 @@ class Tables:
             yield self.encode_default(table), None
             return
         name = table.preamble.name
-        entries: Iterable[Entry] = self._pipeline.entries(name)
+        entries: Iterable[Entry] = self._pipeline.tables.entries(name)
         wanted = None
         if pattern.match:
             require(pattern.table_id, invalid, "a match needs a table")
             match = matches.decode(name, table.match_fields, pattern.match)
-            wanted = self._pipeline.key(name, match)
+            wanted = self._pipeline.tables.key(name, match)
             if pattern.priority or not matches.needs_priority(table):
-                handle = self._pipeline.find(name, match, pattern.priority)
-                entries = [] if handle is None else [self._pipeline.entry(name, handle)]
+                handle = self._pipeline.tables.find(name, match, pattern.priority)
+                entries = [] if handle is None else [self._pipeline.tables.entry(name, handle)]
         for entry in entries:
             if pattern.priority in (0, entry.priority) and wanted in (None, entry.matches):
                 message = self.encode(table, entry)
@@ -222,7 +222,7 @@ class Tables:
             metadata=kept.metadata,
             controller_metadata=kept.controller_metadata,
         )
-        default = self._pipeline.default(table.preamble.name)
+        default = self._pipeline.tables.default(table.preamble.name)
         if default is not None:
             message.action.action.CopyFrom(actions.encode(self._schema, table, *default))
         return message
@@ -245,10 +245,10 @@ class Tables:
                 f"a default entry of {name} takes an action",
             )
             action, params = actions.decode(self._schema, table, message.action.action, default=True)
-            self._pipeline.set_default(name, action, params)
+            self._pipeline.tables.set_default(name, action, params)
             self._keep(table, None, message)
         else:
-            self._pipeline.set_default(name, None)
+            self._pipeline.tables.set_default(name, None)
             self._kept.pop((table.preamble.id, None), None)
 
     def _write_constant(
@@ -265,7 +265,7 @@ class Tables:
         self.direct.apply(table, self.find(table, match, message.priority), message)
 
     def _insert(self, name: str, match: list[Match], target: Target, message: p4r.TableEntry) -> int:
-        return self._pipeline.insert(
+        return self._pipeline.tables.insert(
             name,
             match,
             target.action,
@@ -279,7 +279,7 @@ class Tables:
         )
 
     def _modify(self, name: str, handle: int, target: Target, message: p4r.TableEntry) -> None:
-        self._pipeline.modify(
+        self._pipeline.tables.modify(
             name,
             handle,
             target.action,
@@ -292,7 +292,7 @@ class Tables:
         )
 
     def _delete(self, table: p4i.Table, handle: int) -> None:
-        self._pipeline.delete(table.preamble.name, handle)
+        self._pipeline.tables.delete(table.preamble.name, handle)
         self._kept.pop((table.preamble.id, handle), None)
         self._count_one_shot(table, handle, present=False)
 
@@ -323,13 +323,15 @@ class Tables:
             and table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
         ):
             with contextlib.suppress(IndexError):  # the entry has gone since a snapshot
-                elapsed = self._pipeline.time_since_last_hit_ns(table.preamble.name, handle, self._clock_us())
+                elapsed = self._pipeline.tables.time_since_last_hit_ns(
+                    table.preamble.name, handle, self._clock_us()
+                )
                 message.time_since_last_hit.elapsed_ns = elapsed
 
     def _is_declared(self, table: p4i.Table) -> bool:
         """Whether the default action is the one that the program declares."""
         declared = self._pipeline.program.tables[table.preamble.name].default
-        current = self._pipeline.default(table.preamble.name)
+        current = self._pipeline.tables.default(table.preamble.name)
         kept = self._kept.get((table.preamble.id, None), _Kept())
         if kept != _Kept():
             return False

@@ -44,7 +44,7 @@ class ValueSets:
         members = [self._member(info, member) for member in message.members]
         if len(set(members)) < len(members):
             raise Refused(Code.ALREADY_EXISTS, f"a member of {name} is given twice")
-        self._pipeline.set_value_set(name, members)
+        self._pipeline.value_sets.set_members(name, members)
         stored = p4r.ValueSetEntry()
         stored.CopyFrom(message)
         self._written[message.value_set_id] = stored

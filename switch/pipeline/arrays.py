@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
-from railweave.switch.pipeline.tables import Tables
+from railweave._native.engine import Engine
 from railweave.switch.pipeline.values import CounterValue, MeterConfig
 from railweave.switch.program import ArrayInfo, MeterInfo, Program
 
 
-class Arrays(Tables):
+class Arrays:
     """Cells that packets count into, and cells that they read and write."""
 
-    def __init__(self, program: Program, plan: bytes) -> None:
+    def __init__(self, program: Program, engine: Engine) -> None:
         """All cells are 0, all meters green."""
-        super().__init__(program, plan)
+        self._program = program
+        self._engine = engine
+        self._lock = threading.Lock()
         self._meters: dict[str, dict[int, MeterConfig]] = {name: {} for name in program.meters}  # by index
-        self._direct_meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
 
     def counter(self, name: str, index: int) -> CounterValue:
         """A cell of an indirect counter."""
@@ -26,8 +28,8 @@ class Arrays(Tables):
 
     def counters(self, name: str, cells: range) -> list[CounterValue]:
         """Cells of an indirect counter, one after the other."""
-        number = _number(self.program.counters, name, cells)
-        return [CounterValue(*value) for value in self.native.counters(number, cells.start, len(cells))]
+        number = _number(self._program.counters, name, cells)
+        return [CounterValue(*value) for value in self._engine.counters(number, cells.start, len(cells))]
 
     def set_counter(self, name: str, index: int, value: CounterValue) -> None:
         """Write a cell of an indirect counter."""
@@ -35,24 +37,8 @@ class Arrays(Tables):
 
     def set_counters(self, name: str, cells: range, value: CounterValue) -> None:
         """Write the same into cells of an indirect counter."""
-        number = _number(self.program.counters, name, cells)
-        self.native.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
-
-    def direct_counter(self, table: str, handle: int) -> CounterValue:
-        """Packets and bytes that hit an entry."""
-        self._counted(table)
-        self.entry(table, handle)
-        return CounterValue(*self.native.direct_counter(self._table(table).index, handle))
-
-    def set_direct_counter(self, table: str, handle: int, value: CounterValue) -> None:
-        """Write an entry's counter."""
-        self._counted(table)
-        self.entry(table, handle)
-        self.native.set_direct_counter(self._table(table).index, handle, value.packets, value.bytes)
-
-    def _counted(self, table: str) -> None:
-        if not self._table(table).direct_counter:
-            raise ValueError(f"table {table!r} has no direct counter")
+        number = _number(self._program.counters, name, cells)
+        self._engine.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
 
     def register(self, name: str, index: int) -> int:
         """A cell of a register array."""
@@ -60,8 +46,8 @@ class Arrays(Tables):
 
     def registers(self, name: str, cells: range) -> bytes:
         """Cells of a register array, one after the other: whole bytes each, in network order."""
-        return self.native.read_registers(
-            _number(self.program.registers, name, cells), cells.start, len(cells)
+        return self._engine.read_registers(
+            _number(self._program.registers, name, cells), cells.start, len(cells)
         )
 
     def set_register(self, name: str, index: int, value: int) -> None:
@@ -70,19 +56,21 @@ class Arrays(Tables):
 
     def set_registers(self, name: str, cells: range, value: int) -> None:
         """Write the same into cells of a register array; ValueError if the value is too wide."""
-        number = _number(self.program.registers, name, cells)
-        width = self.program.registers[name].bitwidth
+        number = _number(self._program.registers, name, cells)
+        width = self._program.registers[name].bitwidth
         if not 0 <= value < 1 << width:
             raise ValueError(f"register {name!r} holds {width} bits; {value} does not fit")
-        self.native.write_registers(number, cells.start, value.to_bytes((width + 7) // 8, "big") * len(cells))
+        self._engine.write_registers(
+            number, cells.start, value.to_bytes((width + 7) // 8, "big") * len(cells)
+        )
 
     def restore_registers(self, name: str, cells: range, data: bytes) -> None:
         """Write cells as `registers` has given them."""
-        self.native.write_registers(_number(self.program.registers, name, cells), cells.start, data)
+        self._engine.write_registers(_number(self._program.registers, name, cells), cells.start, data)
 
     def meter(self, name: str, index: int) -> MeterConfig | None:
         """The configuration of a cell of an indirect meter; None: always green."""
-        _number(self.program.meters, name, range(index, index + 1))
+        _number(self._program.meters, name, range(index, index + 1))
         with self._lock:
             return self._meters[name].get(index)
 
@@ -97,12 +85,12 @@ class Arrays(Tables):
 
     def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
         """Configure cells of an indirect meter alike; None: back to always green."""
-        number = _number(self.program.meters, name, cells)
-        info = self.program.meters[name]
+        number = _number(self._program.meters, name, cells)
+        info = self._program.meters[name]
         if info.table is not None:
             raise ValueError(f"meter {name!r} belongs to the entries of {info.table!r}")
         with self._lock:
-            self.native.set_meters(number, cells.start, len(cells), _rates(info, config))
+            self._engine.set_meters(number, cells.start, len(cells), rates(info, config))
             if config is not None:
                 self._meters[name].update(dict.fromkeys(cells, config))
             elif len(cells) == info.size:
@@ -111,38 +99,8 @@ class Arrays(Tables):
                 for index in cells:
                     self._meters[name].pop(index, None)
 
-    def direct_meter(self, table: str, handle: int) -> MeterConfig | None:
-        """The configuration of an entry's meter; None: always green."""
-        self._metered(table)
-        self.entry(table, handle)
-        with self._lock:
-            return self._direct_meters.get((table, handle))
 
-    def set_direct_meter(self, table: str, handle: int, config: MeterConfig | None) -> None:
-        """Configure the meter of an entry; None: back to always green."""
-        meter = self._metered(table)
-        with self._lock:
-            self.entry(table, handle)
-            self.native.set_direct_meter(self._table(table).index, handle, _rates(meter, config))
-            if config is None:
-                self._direct_meters.pop((table, handle), None)
-            else:
-                self._direct_meters[table, handle] = config
-
-    def delete(self, table: str, handle: int) -> None:
-        """Remove an entry, and the configuration of its meter with it."""
-        with self._lock:
-            super().delete(table, handle)
-            self._direct_meters.pop((table, handle), None)
-
-    def _metered(self, table: str) -> MeterInfo:
-        meter = self._table(table).direct_meter
-        if meter is None:
-            raise ValueError(f"table {table!r} has no direct meter")
-        return self.program.meters[meter]
-
-
-def _rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, int]]:
+def rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, int]]:
     """(tokens per microsecond, burst), slowest first; ValueError for rates that BMv2 refuses, too."""
     if config is None:
         return []

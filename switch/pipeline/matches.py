@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from railweave.switch.pipeline.values import Number, as_int
-from railweave.switch.program import FieldMatch, KeyField, MatchType, TableInfo
+from railweave.switch.program import FieldMatch, KeyField, MatchType, TableInfo, ValueSetInfo
 
 LOW64 = (1 << 64) - 1
 
@@ -61,11 +61,11 @@ class Key(NamedTuple):
     prefix: int
 
 
-def normalise(table: TableInfo, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
-    """Check matches against the table's key, and clear the bits that do not count."""
-    if len(match) != len(table.key):
-        raise ValueError(f"table {table.name!r} has {len(table.key)} key fields, not {len(match)}")
-    return tuple(_normalise(part, key) for part, key in zip(match, table.key, strict=True))
+def normalise(info: TableInfo | ValueSetInfo, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
+    """Check matches against a key, and clear the bits that do not count."""
+    if len(match) != len(info.key):
+        raise ValueError(f"keys of {info.name!r} have {len(info.key)} fields, not {len(match)}")
+    return tuple(_normalise(part, key) for part, key in zip(match, info.key, strict=True))
 
 
 def _normalise(match: Match, key: KeyField) -> FieldMatch:
@@ -89,11 +89,11 @@ def _normalise(match: Match, key: KeyField) -> FieldMatch:
     return FieldMatch(value=match.value)
 
 
-def encode(table: TableInfo, matches: tuple[FieldMatch, ...]) -> Key:
+def encode(info: TableInfo | ValueSetInfo, matches: tuple[FieldMatch, ...]) -> Key:
     """Matches as words, masks and ranges of the engine's key."""
-    encoded = Key([0] * table.key_words, [0] * table.key_words, [], 0)
+    encoded = Key([0] * info.key_words, [0] * info.key_words, [], 0)
     prefix = 0
-    for match, key in zip(matches, table.key, strict=True):
+    for match, key in zip(matches, info.key, strict=True):
         full = (1 << key.bitwidth) - 1
         if key.match is MatchType.RANGE:
             encoded.ranges.extend(_range(key, match))

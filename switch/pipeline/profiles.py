@@ -8,15 +8,17 @@ lowest handle that is free, as BMv2's P4Runtime server makes it do.
 
 from __future__ import annotations
 
+import copy
 import heapq
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeVar
 
-from railweave._native.engine import GROUP
+from railweave._native.engine import GROUP, Engine
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
-from railweave.switch.pipeline.base import Base, arguments, words
+from railweave.switch.pipeline.parameters import arguments, words
 from railweave.switch.pipeline.values import Group, GroupMember, Member, Params, Target
 from railweave.switch.program import ProfileInfo, Program, TableInfo
 
@@ -92,12 +94,14 @@ class _Profile:
             )
 
 
-class Profiles(Base):
+class Profiles:
     """All action profiles of a pipeline."""
 
-    def __init__(self, program: Program, plan: bytes) -> None:
+    def __init__(self, program: Program, engine: Engine, lock: threading.RLock) -> None:
         """They are empty at first."""
-        super().__init__(program, plan)
+        self._program = program
+        self._engine = engine
+        self._lock = lock
         tables = program.tables.values()
         self._profiles = {
             name: _Profile(info, tuple(table for table in tables if table.profile == name))
@@ -108,7 +112,7 @@ class Profiles(Base):
 
     # Members.
 
-    def profile_member_insert(self, profile: str, member_id: int, action: str, params: Params = ()) -> None:
+    def insert_member(self, profile: str, member_id: int, action: str, params: Params = ()) -> None:
         """Add a member to an action profile."""
         with self._lock:
             of = self._profile(profile)
@@ -119,20 +123,20 @@ class Profiles(Base):
             value = _member(of, action, params)
             of.members[member_id] = _Member(value, [of.handles.take()])
 
-    def profile_member_modify(self, profile: str, member_id: int, action: str, params: Params = ()) -> None:
+    def modify_member(self, profile: str, member_id: int, action: str, params: Params = ()) -> None:
         """Give a member another action; entries and groups follow."""
         with self._lock:
             of = self._profile(profile)
             member = _known(of.members, member_id, f"action profile {profile!r} has no member")
             member.value = _member(of, action, params)
             for table, handle in member.users:
-                info = self._table(table)
+                info = self._program.table(table)
                 self._point(info, handle, *_call(info, member.value))
             for group in of.groups.values():
                 if any(one.member_id == member_id for one in group.value.members):
                     self._publish(of, group)
 
-    def profile_member_delete(self, profile: str, member_id: int) -> None:
+    def delete_member(self, profile: str, member_id: int) -> None:
         """Remove a member that no entry and no group refers to."""
         with self._lock:
             of = self._profile(profile)
@@ -143,14 +147,14 @@ class Profiles(Base):
                 of.handles.give(handle)
             del of.members[member_id]
 
-    def profile_members(self, profile: str) -> dict[int, Member]:
+    def members(self, profile: str) -> dict[int, Member]:
         """All members by id."""
         with self._lock:
             return {number: member.value for number, member in self._profile(profile).members.items()}
 
     # Groups.
 
-    def profile_group_insert(
+    def insert_group(
         self, profile: str, group_id: int, members: Sequence[GroupMember | tuple[int, ...]], max_size: int = 0
     ) -> None:
         """Add a group: (member id, weight, watch port or None) of each; it may be empty."""
@@ -166,7 +170,7 @@ class Profiles(Base):
             of.groups[group_id] = _Group(of.numbers.take(), Group((), max_size))
             self._regroup(of, of.groups[group_id], value)
 
-    def profile_group_modify(
+    def modify_group(
         self,
         profile: str,
         group_id: int,
@@ -181,7 +185,7 @@ class Profiles(Base):
                 raise ValueError(f"the size of group {group_id} is {group.value.max_size} and cannot change")
             self._regroup(of, group, _group(of, members, group.value.max_size))
 
-    def profile_group_delete(self, profile: str, group_id: int) -> None:
+    def delete_group(self, profile: str, group_id: int) -> None:
         """Remove a group that no entry refers to."""
         with self._lock:
             of = self._profile(profile)
@@ -192,10 +196,23 @@ class Profiles(Base):
             of.numbers.give(group.number)
             del of.groups[group_id]
 
-    def profile_groups(self, profile: str) -> dict[int, Group]:
+    def groups(self, profile: str) -> dict[int, Group]:
         """All groups by id."""
         with self._lock:
             return {number: group.value for number, group in self._profile(profile).groups.items()}
+
+    def snapshot(self) -> Self:
+        """Members and groups as they are now, to be read only."""
+        view = copy.copy(self)
+        view._profiles = {
+            name: replace(
+                of,
+                members={number: replace(member) for number, member in of.members.items()},
+                groups={number: replace(group) for number, group in of.groups.items()},
+            )
+            for name, of in self._profiles.items()
+        }
+        return view
 
     def set_port_up(self, port: int, up: bool) -> None:
         """Members that watch a port take part in their groups while it is up."""
@@ -245,7 +262,7 @@ class Profiles(Base):
     def _set_choices(self, of: _Profile, number: int, values: Iterable[Member]) -> None:
         values = list(values)
         for table in of.tables:
-            self.native.set_group(table.index, number, [_call(table, value) for value in values])
+            self._engine.set_group(table.index, number, [_call(table, value) for value in values])
 
     def _profile(self, name: str) -> _Profile:
         if name not in self._profiles:
@@ -254,9 +271,9 @@ class Profiles(Base):
 
     # References of entries.
 
-    def _set_target(self, info: TableInfo, handle: int | None, target: Target, call: _Call) -> None:
+    def set_target(self, info: TableInfo, handle: int | None, target: Target, call: _Call) -> None:
         """Set what an entry (None: the default) refers to, in place of its old reference."""
-        self._drop_target(info, handle)
+        self.drop_target(info, handle)
         place = (info.name, handle)
         self._targets[place] = target
         if info.profile is None:
@@ -269,7 +286,8 @@ class Profiles(Base):
         elif call.one_shot is not None:
             of.sets[place] = call.one_shot
 
-    def _drop_target(self, info: TableInfo, handle: int | None) -> None:
+    def drop_target(self, info: TableInfo, handle: int | None) -> None:
+        """Forget what an entry (None: the default) refers to."""
         place = (info.name, handle)
         target = self._targets.pop(place, None)
         if target is None or info.profile is None:
@@ -288,7 +306,7 @@ class Profiles(Base):
         for handle in one.handles:
             of.handles.give(handle)
 
-    def _call_of(self, info: TableInfo, target: Target) -> _Call:
+    def call_of(self, info: TableInfo, target: Target) -> _Call:
         """The call in the engine's format; ValueError if the table does not allow it."""
         if info.profile is None or (target.action is not None and target.action_set is None):
             if target.action is None:
@@ -325,9 +343,9 @@ class Profiles(Base):
 
     def _point(self, info: TableInfo, handle: int | None, number: int, parameters: list[int]) -> None:
         if handle is None:
-            self.native.set_default(info.index, number, parameters)
+            self._engine.set_default(info.index, number, parameters)
         else:
-            self.native.modify(info.index, handle, number, parameters)
+            self._engine.modify(info.index, handle, number, parameters)
 
 
 @dataclass(frozen=True)

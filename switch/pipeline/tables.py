@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from railweave._native.engine import NONE
+from railweave._native.engine import NONE, Engine
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
-from railweave.switch.pipeline.base import arguments
+from railweave.switch.pipeline.arrays import rates
 from railweave.switch.pipeline.matches import Match, encode, normalise
+from railweave.switch.pipeline.parameters import arguments
 from railweave.switch.pipeline.profiles import Profiles
-from railweave.switch.pipeline.values import Entry, Params, Target, WeightedAction
-from railweave.switch.program import FieldMatch, Program, TableInfo
+from railweave.switch.pipeline.values import CounterValue, Entry, MeterConfig, Params, Target, WeightedAction
+from railweave.switch.program import FieldMatch, MeterInfo, Program, TableInfo
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,21 @@ class _Wanted:
     idle_timeout_ns: int = 0
 
 
-class Tables(Profiles):
+class Tables:
     """All tables of a pipeline, with the program's own entries in them from the start."""
 
-    def __init__(self, program: Program, plan: bytes) -> None:
+    def __init__(self, program: Program, engine: Engine, profiles: Profiles, lock: threading.RLock) -> None:
         """Install the program's entries and default actions."""
-        super().__init__(program, plan)
+        self._program = program
+        self._engine = engine
+        self._profiles = profiles
+        self._lock = lock
         self._entries: dict[str, dict[int, Entry]] = {name: {} for name in program.tables}
         self._keys: dict[str, dict[tuple[tuple[FieldMatch, ...], int], int]] = {
             name: {} for name in program.tables
         }
         self._defaults: dict[str, Target | None] = {}
+        self._meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
         for table in program.tables.values():
             self._reset_default(table)
             for row in table.const_entries:
@@ -65,7 +71,7 @@ class Tables(Profiles):
         An entry of a table with an action profile names a member, a group or a one-shot action set in place
         of an action. An entry that no packet hits for `idle_timeout_ns` (0: for ever) is listed by `expired`.
         """
-        info = self._table(table)
+        info = self._program.table(table)
         if info.immutable:
             raise ImmutableTable(f"table {table!r} has constant entries only")
         matches = normalise(info, match)
@@ -85,14 +91,14 @@ class Tables(Profiles):
                 raise DuplicateEntry(f"table {table.name!r} has an entry with this key already")
             if len(self._entries[table.name]) >= table.size:
                 raise TableFull(f"table {table.name!r} is full: it holds {table.size} entries")
-            call = self._call_of(table, wanted.target)
+            call = self._profiles.call_of(table, wanted.target)
             rank = wanted.priority if table.needs_priority else key.prefix
-            handle = self.native.insert(
+            handle = self._engine.insert(
                 table.index, key.value, key.mask, key.ranges, rank, call.number, call.parameters
             )
-            self._set_target(table, handle, wanted.target, call)
+            self._profiles.set_target(table, handle, wanted.target, call)
             if table.idle_timeouts:
-                self.native.set_idle_timeout(
+                self._engine.set_idle_timeout(
                     table.index, handle, _microseconds(wanted.idle_timeout_ns), now_us
                 )
             self._entries[table.name][handle] = _entry(handle, wanted)
@@ -101,7 +107,7 @@ class Tables(Profiles):
 
     def key(self, table: str, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
         """A match as entries have it: bits outside masks and prefixes are 0."""
-        return normalise(self._table(table), match)
+        return normalise(self._program.table(table), match)
 
     def find(self, table: str, match: Sequence[Match], priority: int = 0) -> int | None:
         """The handle of the entry with this key, if there is one."""
@@ -123,28 +129,29 @@ class Tables(Profiles):
         now_us: int | None = None,
     ) -> None:
         """Change an entry's action; a given time-out starts again."""
-        info = self._table(table)
+        info = self._program.table(table)
         target = _target(info, action, params, member, group, action_set)
         _check_timeout(info, idle_timeout_ns or 0)
         now_us = self._now(now_us)
         with self._lock:
             entry = self._mutable(info, handle)
-            call = self._call_of(info, target)
-            self.native.modify(info.index, handle, call.number, call.parameters)
-            self._set_target(info, handle, target, call)
+            call = self._profiles.call_of(info, target)
+            self._engine.modify(info.index, handle, call.number, call.parameters)
+            self._profiles.set_target(info, handle, target, call)
             timeout = entry.idle_timeout_ns if idle_timeout_ns is None else idle_timeout_ns
             if info.idle_timeouts and idle_timeout_ns is not None:
-                self.native.set_idle_timeout(info.index, handle, _microseconds(timeout), now_us)
+                self._engine.set_idle_timeout(info.index, handle, _microseconds(timeout), now_us)
             wanted = _Wanted(entry.matches, target, entry.priority, idle_timeout_ns=timeout)
             self._entries[table][handle] = _entry(handle, wanted)
 
     def delete(self, table: str, handle: int) -> None:
         """Remove an entry."""
-        info = self._table(table)
+        info = self._program.table(table)
         with self._lock:
             entry = self._mutable(info, handle)
-            self.native.remove(info.index, handle)
-            self._drop_target(info, handle)
+            self._engine.remove(info.index, handle)
+            self._profiles.drop_target(info, handle)
+            self._meters.pop((table, handle), None)
             del self._entries[table][handle]
             del self._keys[table][entry.matches, entry.priority]
 
@@ -156,7 +163,7 @@ class Tables(Profiles):
 
     def entry(self, table: str, handle: int) -> Entry:
         """The entry with this handle; UnknownEntry if there is none."""
-        self._table(table)
+        self._program.table(table)
         with self._lock:
             found = self._entries[table].get(handle)
         if found is None:
@@ -165,7 +172,7 @@ class Tables(Profiles):
 
     def entries(self, table: str) -> list[Entry]:
         """All entries in the order of their making, constant ones included."""
-        self._table(table)
+        self._program.table(table)
         with self._lock:
             return list(self._entries[table].values())
 
@@ -175,30 +182,27 @@ class Tables(Profiles):
             return self._keys[table].get((entry.matches, entry.priority))
 
     def snapshot(self) -> Self:
-        """Entries, default actions, members and groups as they are now, to be read only.
+        """Entries, default actions and meters as they are now, to be read only."""
+        view = copy.copy(self)
+        view._entries = {name: dict(entries) for name, entries in self._entries.items()}
+        view._keys = {name: dict(keys) for name, keys in self._keys.items()}
+        view._defaults = dict(self._defaults)
+        view._meters = dict(self._meters)
+        return view
 
-        Counters, registers and the times of hits stay those of the packets.
-        """
-        with self._lock:
-            view = copy.copy(self)
-            view._entries = {name: dict(entries) for name, entries in self._entries.items()}
-            view._keys = {name: dict(keys) for name, keys in self._keys.items()}
-            view._defaults = dict(self._defaults)
-            view._profiles = {
-                name: replace(of, members=dict(of.members), groups=dict(of.groups))
-                for name, of in self._profiles.items()
-            }
-            return view
+    def _now(self, now_us: int | None) -> int:
+        """`now_us`, or the time of the last packet."""
+        return self._engine.now_us() if now_us is None else now_us
 
     # Idle time-outs.
 
     def time_since_last_hit_ns(self, table: str, handle: int, now_us: int | None = None) -> int:
         """How long ago a packet hit the entry, or the entry was made."""
-        info = self._table(table)
+        info = self._program.table(table)
         self.entry(table, handle)
         if not info.idle_timeouts:
             raise ValueError(f"table {table!r} has no idle time-outs")
-        return max(0, self._now(now_us) - self.native.last_hit_us(info.index, handle)) * 1000
+        return max(0, self._now(now_us) - self._engine.last_hit_us(info.index, handle)) * 1000
 
     def expired(self, now_us: int | None = None) -> list[tuple[str, Entry]]:
         """Entries that no packet hit for their time-out, each once per idle time, with their tables."""
@@ -206,10 +210,51 @@ class Tables(Profiles):
         with self._lock:
             return [
                 (table.name, self._entries[table.name][handle])
-                for table in self.program.tables.values()
+                for table in self._program.tables.values()
                 if table.idle_timeouts
-                for handle in sorted(self.native.expired(table.index, now_us))
+                for handle in sorted(self._engine.expired(table.index, now_us))
             ]
+
+    # Counters and meters of entries.
+
+    def direct_counter(self, table: str, handle: int) -> CounterValue:
+        """Packets and bytes that hit an entry."""
+        return CounterValue(*self._engine.direct_counter(self._counted(table, handle), handle))
+
+    def set_direct_counter(self, table: str, handle: int, value: CounterValue) -> None:
+        """Write an entry's counter."""
+        self._engine.set_direct_counter(self._counted(table, handle), handle, value.packets, value.bytes)
+
+    def _counted(self, table: str, handle: int) -> int:
+        info = self._program.table(table)
+        if not info.direct_counter:
+            raise ValueError(f"table {table!r} has no direct counter")
+        self.entry(table, handle)
+        return info.index
+
+    def direct_meter(self, table: str, handle: int) -> MeterConfig | None:
+        """The configuration of an entry's meter; None: always green."""
+        self._metered(table)
+        self.entry(table, handle)
+        with self._lock:
+            return self._meters.get((table, handle))
+
+    def set_direct_meter(self, table: str, handle: int, config: MeterConfig | None) -> None:
+        """Configure the meter of an entry; None: back to always green."""
+        meter = self._metered(table)
+        with self._lock:
+            self.entry(table, handle)
+            self._engine.set_direct_meter(self._program.table(table).index, handle, rates(meter, config))
+            if config is None:
+                self._meters.pop((table, handle), None)
+            else:
+                self._meters[table, handle] = config
+
+    def _metered(self, table: str) -> MeterInfo:
+        meter = self._program.table(table).direct_meter
+        if meter is None:
+            raise ValueError(f"table {table!r} has no direct meter")
+        return self._program.meters[meter]
 
     # Default actions.
 
@@ -223,7 +268,7 @@ class Tables(Profiles):
         group: int | None = None,
     ) -> None:
         """Set the action of a miss; without arguments the program's default."""
-        info = self._table(table)
+        info = self._program.table(table)
         if action is None and member is None and group is None:
             with self._lock:
                 self._reset_default(info)
@@ -233,9 +278,9 @@ class Tables(Profiles):
         if action is not None:
             target = Target(action, arguments(info.action(action)[1], params), member, group)
         with self._lock:
-            call = self._call_of(info, target)
-            self.native.set_default(info.index, call.number, call.parameters)
-            self._set_target(info, None, target, call)
+            call = self._profiles.call_of(info, target)
+            self._engine.set_default(info.index, call.number, call.parameters)
+            self._profiles.set_target(info, None, target, call)
             self._defaults[table] = target
 
     @staticmethod
@@ -252,24 +297,20 @@ class Tables(Profiles):
 
     def default(self, table: str) -> tuple[str, tuple[int, ...]] | None:
         """The action of a miss and its parameters; None if that is nothing, a member or a group."""
-        target = self.default_target(table)
+        self._program.table(table)
+        with self._lock:
+            target = self._defaults[table]
         return None if target is None or target.action is None else (target.action, target.params)
 
-    def default_target(self, table: str) -> Target | None:
-        """The action of a miss; None if there is none."""
-        self._table(table)
-        with self._lock:
-            return self._defaults[table]
-
     def _reset_default(self, table: TableInfo) -> None:
-        self._drop_target(table, None)
+        self._profiles.drop_target(table, None)
         self._defaults[table.name] = None
         if table.default is None:
-            self.native.set_default(table.index, NONE, [])
+            self._engine.set_default(table.index, NONE, [])
             return
         target = Target(table.default.action, table.default.parameters)
-        call = self._call_of(table, target)
-        self.native.set_default(table.index, call.number, call.parameters)
+        call = self._profiles.call_of(table, target)
+        self._engine.set_default(table.index, call.number, call.parameters)
         self._defaults[table.name] = target
 
 

@@ -33,18 +33,6 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class CloneSession:
-    """Where clones go. They are cut to `packet_length` bytes if that is not 0.
-
-    All ports have one queue, so that the class of service is kept for its reader only.
-    """
-
-    replicas: tuple[Replica, ...]
-    class_of_service: int = 0
-    packet_length: int = 0
-
-
-@dataclass(frozen=True)
 class MeterConfig:
     """Two rates of a meter (RFC 2698), in packets or bytes per second, and the sizes of their buckets."""
 

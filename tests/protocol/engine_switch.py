@@ -95,7 +95,7 @@ class EngineSwitch:
         self._next_multicast = FIRST_MULTICAST_GROUP
         self._used_slots: set[int] = set()
         self._entries: dict[int, list[tuple[str, int]]] = {}
-        self.pipeline.insert("virtual_addresses", [exact(self.me.ip)], "owned", [self.me.mac])
+        self.pipeline.tables.insert("virtual_addresses", [exact(self.me.ip)], "owned", [self.me.mac])
         for member in groups:
             self.add(member)
 
@@ -103,13 +103,13 @@ class EngineSwitch:
         """Give a group its entries. Registers of a fresh range are as if earlier groups had used it."""
         fresh = {member.base + slot for slot in range(2 * member.slots)} - self._used_slots
         for slot in fresh:
-            self.pipeline.set_register("slot_tag", slot, (member.start - 1) & 0xFFFFFFFF)
+            self.pipeline.arrays.set_register("slot_tag", slot, (member.start - 1) & 0xFFFFFFFF)
         self._used_slots |= fresh
         multicast = self._next_multicast
         self._next_multicast += 1
         for child, port in enumerate(member.at_ports):
             self._add_child(member, child, port, multicast)
-        self.pipeline.multicast(
+        self.pipeline.replication.set_group(
             multicast, [Replica(port + 1, child + 1) for child, port in enumerate(member.at_ports)]
         )
         if member.child_at_parent is not None:
@@ -118,7 +118,7 @@ class EngineSwitch:
     def _insert(
         self, group: int, table: str, key: list[Match], action: str, params: list[int | bytes]
     ) -> None:
-        handle = self.pipeline.insert(table, key, action, params)
+        handle = self.pipeline.tables.insert(table, key, action, params)
         self._entries.setdefault(group, []).append((table, handle))
 
     def _add_child(self, m: Membership, child: int, port: int, multicast: int) -> None:
@@ -149,7 +149,7 @@ class EngineSwitch:
     def remove(self, group: int) -> None:
         """Take a group's entries away; what it left in registers stays."""
         for table, handle in self._entries.pop(group):
-            self.pipeline.delete(table, handle)
+            self.pipeline.tables.delete(table, handle)
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Datagram in, datagrams out."""

@@ -64,21 +64,21 @@ def test_longest_prefix_wins_whatever_the_order(control: Pipeline) -> None:
     prefixes = [(0x0A000000, 8), (0x0A0B0000, 16), (0, 0), (0x0A0B0C0D, 32), (0x0A0B0C00, 24)]
     random.Random(4).shuffle(prefixes)
     for value, length in prefixes:
-        control.insert("routes", [lpm(value, length)], "forward", [length + 1])
+        control.tables.insert("routes", [lpm(value, length)], "forward", [length + 1])
     expected = {0x0A0B0C0D: 33, 0x0A0B0C0E: 25, 0x0A0B0D00: 17, 0x0A990000: 9, 0x0B000000: 1}
     assert {address: port_of(control, packet(0, address)) for address in expected} == expected
-    handle = control.find("routes", [lpm(0x0A0B0C00, 24)])
+    handle = control.tables.find("routes", [lpm(0x0A0B0C00, 24)])
     assert handle is not None
-    control.delete("routes", handle)
+    control.tables.delete("routes", handle)
     assert port_of(control, packet(0, 0x0A0B0C0E)) == 17
 
 
 def test_greatest_priority_wins(control: Pipeline) -> None:
-    control.insert(
+    control.tables.insert(
         "rules", [ternary(0x0A000000, 0xFF000000), range_(0, 100), optional(None)], "forward", [1], 10
     )
-    control.insert("rules", [ternary(0, 0), range_(50, 60), optional(None)], "forward", [2], 20)
-    control.insert("rules", [ternary(0, 0), range_(0, 0xFFFF), optional(7)], "forward", [3], 5)
+    control.tables.insert("rules", [ternary(0, 0), range_(50, 60), optional(None)], "forward", [2], 20)
+    control.tables.insert("rules", [ternary(0, 0), range_(0, 0xFFFF), optional(7)], "forward", [3], 5)
     assert port_of(control, packet(1, 0x0A000001, 10, 7)) == 1
     assert port_of(control, packet(1, 0x0A000001, 55, 7)) == 2
     assert port_of(control, packet(1, 0x0B000001, 61, 7)) == 3
@@ -88,19 +88,19 @@ def test_greatest_priority_wins(control: Pipeline) -> None:
 def test_exact_table_of_thousands_with_deletions(control: Pipeline) -> None:
     rng = random.Random(1)
     keys = rng.sample(range(1 << 32), 2000)
-    handles = {key: control.insert("hosts", [exact(key)], "forward", [key % 500]) for key in keys}
+    handles = {key: control.tables.insert("hosts", [exact(key)], "forward", [key % 500]) for key in keys}
     gone = set(rng.sample(keys, 1000))
     for key in gone:
-        control.delete("hosts", handles[key])
+        control.tables.delete("hosts", handles[key])
     for key in keys:
         assert port_of(control, packet(2, key)) == (None if key in gone else key % 500)
-    assert len(control.entries("hosts")) == 1000
+    assert len(control.tables.entries("hosts")) == 1000
 
 
 def test_entries_refuse_what_is_wrong(control: Pipeline) -> None:
-    handle = control.insert("hosts", [exact(1)], "forward", [1])
+    handle = control.tables.insert("hosts", [exact(1)], "forward", [1])
     with pytest.raises(DuplicateEntry):
-        control.insert("hosts", [exact(b"\x01")], "forward", [2])
+        control.tables.insert("hosts", [exact(b"\x01")], "forward", [2])
     wrong: list[tuple[str, list[Match], str, list[int], int]] = [
         ("hosts", [exact(1 << 32)], "forward", [1], 0),  # value too wide
         ("hosts", [], "forward", [1], 0),  # key too short
@@ -116,73 +116,73 @@ def test_entries_refuse_what_is_wrong(control: Pipeline) -> None:
     ]
     for table, match, action, params, priority in wrong:
         with pytest.raises(ValueError, match=r"."):
-            control.insert(table, match, action, params, priority)
-    control.delete("hosts", handle)
+            control.tables.insert(table, match, action, params, priority)
+    control.tables.delete("hosts", handle)
     with pytest.raises(UnknownEntry):
-        control.delete("hosts", handle)
+        control.tables.delete("hosts", handle)
     with pytest.raises(ImmutableTable):
-        load("tables").insert("I.exacts", [exact(9), exact(9)], "I.e", [1])
+        load("tables").tables.insert("I.exacts", [exact(9), exact(9)], "I.e", [1])
 
 
 def test_full_table(control: Pipeline) -> None:
     for key in range(control.program.tables["routes"].size):
-        control.insert("routes", [lpm(key << 8, 24)], "forward", [1])
+        control.tables.insert("routes", [lpm(key << 8, 24)], "forward", [1])
     with pytest.raises(TableFull):
-        control.insert("routes", [lpm(0, 0)], "forward", [1])
+        control.tables.insert("routes", [lpm(0, 0)], "forward", [1])
 
 
 def test_defaults_and_modification(control: Pipeline) -> None:
     assert port_of(control, packet(2, 9)) is None
-    control.set_default("hosts", "forward", [8])
+    control.tables.set_default("hosts", "forward", [8])
     assert port_of(control, packet(2, 9)) == 8
-    handle = control.insert("hosts", [exact(9)], "forward", [1])
-    control.modify("hosts", handle, "forward", [3])
+    handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
+    control.tables.modify("hosts", handle, "forward", [3])
     assert port_of(control, packet(2, 9)) == 3
-    assert [entry.params for entry in control.entries("hosts")] == [(3,)]
-    control.delete("hosts", handle)
-    control.set_default("hosts", None)
+    assert [entry.params for entry in control.tables.entries("hosts")] == [(3,)]
+    control.tables.delete("hosts", handle)
+    control.tables.set_default("hosts", None)
     assert port_of(control, packet(2, 9)) is None
 
 
 def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
-    handle = control.insert("hosts", [exact(9)], "forward", [1])
+    handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
     given = packet(2, 9, 3)
     for _ in range(4):
         control.inject(1, given)
     control.inject(1, packet(2, 10, 3))
-    assert control.direct_counter("hosts", handle) == CounterValue(4, 4 * len(given))
-    assert control.counter("seen", 3) == CounterValue(5, 5 * len(given))
-    control.set_counter("seen", 3, CounterValue(1, 2))
-    control.set_direct_counter("hosts", handle, CounterValue(0, 0))
+    assert control.tables.direct_counter("hosts", handle) == CounterValue(4, 4 * len(given))
+    assert control.arrays.counter("seen", 3) == CounterValue(5, 5 * len(given))
+    control.arrays.set_counter("seen", 3, CounterValue(1, 2))
+    control.tables.set_direct_counter("hosts", handle, CounterValue(0, 0))
     control.inject(1, given)
-    assert control.counter("seen", 3) == CounterValue(2, 2 + len(given))
-    assert control.direct_counter("hosts", handle) == CounterValue(1, len(given))
+    assert control.arrays.counter("seen", 3) == CounterValue(2, 2 + len(given))
+    assert control.tables.direct_counter("hosts", handle) == CounterValue(1, len(given))
     assert control.inject(1, packet(2, 9, 60000))  # an index out of range counts nothing, and harms nothing
 
 
 def test_registers_from_outside(control: Pipeline) -> None:
-    control.set_register("wide", 3, 1 << 99 | 5)
-    assert control.register("wide", 3) == 1 << 99 | 5
-    assert control.register("wide", 2) == 0
+    control.arrays.set_register("wide", 3, 1 << 99 | 5)
+    assert control.arrays.register("wide", 3) == 1 << 99 | 5
+    assert control.arrays.register("wide", 2) == 0
     with pytest.raises(ValueError, match="100 bits"):
-        control.set_register("wide", 0, 1 << 100)
+        control.arrays.set_register("wide", 0, 1 << 100)
     with pytest.raises(ValueError, match="indexes"):
-        control.register("wide", 16)
+        control.arrays.register("wide", 16)
 
 
 def test_multicast_replicates_with_instances(control: Pipeline) -> None:
-    control.multicast(7, [Replica(1, 11), Replica(2, 22), Replica(2, 23)])
+    control.replication.set_group(7, [Replica(1, 11), Replica(2, 22), Replica(2, 23)])
     out = control.inject(5, packet(3, group=7))
     assert [(port, data[7]) for port, data in out] == [(2, 23), (2, 22), (1, 11)]  # egress writes egress_rid
-    control.multicast(7, [Replica(4)])
+    control.replication.set_group(7, [Replica(4)])
     assert [port for port, _ in control.inject(5, packet(3, group=7))] == [4]
-    control.multicast(7, None)
+    control.replication.set_group(7, [])
     assert control.inject(5, packet(3, group=7)) == []
 
 
 def test_ingress_clone_is_the_packet_as_it_came(control: Pipeline) -> None:
-    control.set_default("hosts", "forward", [1])
-    control.clone_session(100, [Replica(9)])
+    control.tables.set_default("hosts", "forward", [1])
+    control.replication.set_session(100, [Replica(9)])
     given = packet(4, 5, 6)
     out = dict(control.inject(5, given))
     assert (
@@ -193,8 +193,8 @@ def test_ingress_clone_is_the_packet_as_it_came(control: Pipeline) -> None:
 
 
 def test_egress_clone_follows_the_original(control: Pipeline) -> None:
-    control.set_default("hosts", "forward", [1])
-    control.clone_session(200, [Replica(8)])
+    control.tables.set_default("hosts", "forward", [1])
+    control.replication.set_session(200, [Replica(8)])
     out = control.inject(5, packet(5, 5, 6))
     assert [port for port, _ in out] == [1, 8]
     assert out[1][1][5:7] == b"\xc2\x00"
@@ -215,13 +215,13 @@ def test_random_is_seeded_and_within_bounds(control: Pipeline) -> None:
 def test_a_packet_that_recirculates_for_ever_ends(control: Pipeline) -> None:
     assert control.inject(1, packet(7)) == []
     assert control.native.statistics()["aborted"] == 1
-    control.set_default("hosts", "forward", [1])
+    control.tables.set_default("hosts", "forward", [1])
     assert port_of(control, packet(2, 9)) == 1
 
 
 def test_clones_that_clone_themselves_end(control: Pipeline) -> None:
-    control.set_default("hosts", "forward", [1])
-    control.clone_session(200, [Replica(8), Replica(9)])
+    control.tables.set_default("hosts", "forward", [1])
+    control.replication.set_session(200, [Replica(8), Replica(9)])
     ports = [port for port, _ in control.inject(1, packet(9))]
     assert ports[:2] == [1, 8]
     assert control.native.statistics()["aborted"] > 0
@@ -235,14 +235,14 @@ def test_meter_colours(control: Pipeline) -> None:
         return [control.inject(1, given, now_us)[0][1][7] for _ in range(count)]
 
     assert colours(3, 0) == [0, 0, 0]  # not configured: green
-    control.set_meter("police", 2, MeterConfig(10, 3, 100, 5))
+    control.arrays.set_meter("police", 2, MeterConfig(10, 3, 100, 5))
     assert colours(7, 0) == [0, 0, 0, 1, 1, 2, 2]
     assert colours(2, 100_000) == [0, 1]  # one token of the slow bucket has come
-    control.set_meter("police", 2, None)
+    control.arrays.set_meter("police", 2, None)
     assert colours(2, 100_000) == [0, 0]
 
 
 def test_oversized_packet_is_dropped(control: Pipeline) -> None:
-    control.set_default("hosts", "forward", [1])
+    control.tables.set_default("hosts", "forward", [1])
     assert len(control.inject(1, packet(2) + bytes(65000))) == 1
     assert control.inject(1, packet(2) + bytes(65536)) == []

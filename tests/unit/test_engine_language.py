@@ -48,16 +48,18 @@ def way(pipeline: Pipeline, what: int, vlan: int = 0, port: int = 0, address: in
 )
 def test_members_of_every_kind(member: Match, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
     pipeline = load("value_sets")
-    pipeline.set_value_set("P.kinds", [[member]])
+    pipeline.value_sets.set_members("P.kinds", [[member]])
     assert all(way(pipeline, what) & KNOWN for what in inside)
     assert not any(way(pipeline, what) & KNOWN for what in outside)
 
 
 def test_members_of_several_fields_and_wide_ones() -> None:
     pipeline = load("value_sets")
-    pipeline.set_value_set("P.kinds", [[exact(1)]])
-    pipeline.set_value_set("P.services", [[exact(5), exact(80)], [ternary(0x100, 0xF00), range_(1000, 2000)]])
-    pipeline.set_value_set("P.addresses", [[exact(1 << 71 | 3)]])
+    pipeline.value_sets.set_members("P.kinds", [[exact(1)]])
+    pipeline.value_sets.set_members(
+        "P.services", [[exact(5), exact(80)], [ternary(0x100, 0xF00), range_(1000, 2000)]]
+    )
+    pipeline.value_sets.set_members("P.addresses", [[exact(1 << 71 | 3)]])
     assert way(pipeline, 1, 5, 80) == KNOWN | SERVICE
     assert way(pipeline, 1, 0x1AB, 1234) == KNOWN | SERVICE
     assert way(pipeline, 1, 5, 81, 1 << 71 | 3) == KNOWN | FOUND
@@ -66,31 +68,31 @@ def test_members_of_several_fields_and_wide_ones() -> None:
 
 def test_a_set_is_replaced_as_a_whole() -> None:
     pipeline = load("value_sets")
-    pipeline.set_value_set("P.kinds", [[exact(number)] for number in range(1, 5)])
-    pipeline.set_value_set(
+    pipeline.value_sets.set_members("P.kinds", [[exact(number)] for number in range(1, 5)])
+    pipeline.value_sets.set_members(
         "P.kinds", [[exact(number)] for number in range(3, 7)]
     )  # as many as it holds, twice
     assert [bool(way(pipeline, what) & KNOWN) for what in range(8)] == [False] * 3 + [True] * 4 + [False]
-    assert pipeline.value_set("P.kinds") == [(exact(number),) for number in range(3, 7)]
-    pipeline.set_value_set("P.kinds", [])
+    assert pipeline.value_sets.members("P.kinds") == [(exact(number),) for number in range(3, 7)]
+    pipeline.value_sets.set_members("P.kinds", [])
     assert not way(pipeline, 3)
 
 
 def test_value_sets_refuse_what_does_not_fit() -> None:
     pipeline = load("value_sets")
-    pipeline.set_value_set("P.kinds", [[exact(1)]])
+    pipeline.value_sets.set_members("P.kinds", [[exact(1)]])
     with pytest.raises(TableFull, match="holds 4 members, not 5"):
-        pipeline.set_value_set("P.kinds", [[exact(number)] for number in range(5)])
+        pipeline.value_sets.set_members("P.kinds", [[exact(number)] for number in range(5)])
     with pytest.raises(ValueError, match="have 2 fields, not 1"):
-        pipeline.set_value_set("P.services", [[exact(1)]])
+        pipeline.value_sets.set_members("P.services", [[exact(1)]])
     with pytest.raises(ValueError, match="has 8 bits"):
-        pipeline.set_value_set("P.kinds", [[exact(256)]])
+        pipeline.value_sets.set_members("P.kinds", [[exact(256)]])
     with pytest.raises(ValueError, match="no range"):
-        pipeline.set_value_set("P.addresses", [[range_(1, 2)]])
+        pipeline.value_sets.set_members("P.addresses", [[range_(1, 2)]])
     with pytest.raises(
         ValueError, match=r"no value set 'x'; the program has P\.addresses, P\.kinds, P\.services"
     ):
-        pipeline.value_set("x")
+        pipeline.value_sets.members("x")
     assert way(pipeline, 1) & KNOWN
 
 

@@ -170,7 +170,7 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
     inspection = Inspection(ports)  # type: ignore[arg-type]
     pipeline = Pipeline.load(files(ENTITIES)[1].read_bytes())
     shares = [WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2)]
-    pipeline.insert("EntitiesIngress.spread", [lpm(0, 0)], action_set=shares)
+    pipeline.tables.insert("EntitiesIngress.spread", [lpm(0, 0)], action_set=shares)
 
     def leaves() -> set[int]:
         return {out for source in range(32) for out, _ in pipeline.inject(5, frame(source))}

@@ -206,9 +206,9 @@ def test_fused_lanes_compute_what_the_lanes_say() -> None:
         given = [rng.choice(edges) if rng.random() < 0.5 else rng.randrange(1 << 32) for _ in range(16)]
         held[slot] = [OPERATIONS[op](a, b) & 0xFFFFFFFF for a, b in zip(held[slot], given, strict=True)]
         assert pipeline.inject(1, lane_packet(op, slot, given)) == [(1, lane_packet(op, slot, held[slot]))]
-    assert [[pipeline.register(f"I.r{lane}", slot) for lane in range(16)] for slot in range(4)] == list(
-        held.values()
-    )
+    assert [
+        [pipeline.arrays.register(f"I.r{lane}", slot) for lane in range(16)] for slot in range(4)
+    ] == list(held.values())
 
 
 def test_an_index_out_of_range_touches_nothing() -> None:
@@ -283,7 +283,7 @@ def test_a_field_of_no_bits_is_0_whatever_is_written_to_it() -> None:
         {"op": "assign", "parameters": [port, nothing]},
     ]
     pipeline = lowered(root)
-    pipeline.insert("hosts", [exact(0x0A000001)], "forward", [7])
+    pipeline.tables.insert("hosts", [exact(0x0A000001)], "forward", [7])
     packet = bytes([9]) + (0x0A000001).to_bytes(4, "big") + bytes(3) + b"payload"
     assert [port for port, _ in pipeline.inject(3, packet)] == [0]
-    assert "call" not in str(pipeline.trace(3, packet))
+    assert "call" not in str(pipeline.traces.run(3, packet))

@@ -49,7 +49,7 @@ class Marker:
 @pytest.fixture
 def cells() -> Pipeline:
     pipeline = Pipeline.load(case("cells").json.read_bytes())
-    pipeline.insert("I.counted", [exact(1)], "I.hit", [1])
+    pipeline.tables.insert("I.counted", [exact(1)], "I.hit", [1])
     return pipeline
 
 
@@ -64,9 +64,9 @@ def colours(pipeline: Pipeline, now_us: int, size: int) -> tuple[int, int]:
 def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
     # Whole tokens in every step of time, as BMv2 counts no others.
     packets, octets = MeterConfig(2_000, 2, 4_000, 3), MeterConfig(400_000, 900, 1_000_000, 2_000)
-    cells.set_meter("I.police", 2, packets)
-    [entry] = cells.entries("I.counted")
-    cells.set_direct_meter("I.counted", entry.handle, octets)
+    cells.arrays.set_meter("I.police", 2, packets)
+    [entry] = cells.tables.entries("I.counted")
+    cells.tables.set_direct_meter("I.counted", entry.handle, octets)
     rng, now_us = random.Random(seed), 0
     indirect, direct = Marker(packets), Marker(octets)
     seen = set()
@@ -81,19 +81,19 @@ def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
 
 def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
     config = MeterConfig(1, 2, 3, 4)
-    assert cells.meter("I.police", 1) is None
-    cells.set_meter("I.police", 1, config)
-    assert cells.meter("I.police", 1) == config
-    cells.set_meter("I.police", 1, None)
-    assert cells.meter("I.police", 1) is None
-    [entry] = cells.entries("I.counted")
-    cells.set_direct_meter("I.counted", entry.handle, config)
-    assert cells.direct_meter("I.counted", entry.handle) == config
-    cells.delete("I.counted", entry.handle)
-    handle = cells.insert("I.counted", [exact(1)], "I.hit", [1])
-    assert cells.direct_meter("I.counted", handle) is None
+    assert cells.arrays.meter("I.police", 1) is None
+    cells.arrays.set_meter("I.police", 1, config)
+    assert cells.arrays.meter("I.police", 1) == config
+    cells.arrays.set_meter("I.police", 1, None)
+    assert cells.arrays.meter("I.police", 1) is None
+    [entry] = cells.tables.entries("I.counted")
+    cells.tables.set_direct_meter("I.counted", entry.handle, config)
+    assert cells.tables.direct_meter("I.counted", entry.handle) == config
+    cells.tables.delete("I.counted", entry.handle)
+    handle = cells.tables.insert("I.counted", [exact(1)], "I.hit", [1])
+    assert cells.tables.direct_meter("I.counted", handle) is None
     for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
         with pytest.raises(ValueError, match="meter"):
-            cells.set_meter("I.police", 1, wrong)
+            cells.arrays.set_meter("I.police", 1, wrong)
     with pytest.raises(ValueError, match="belongs to the entries"):
-        cells.set_meter("I.limit", 0, config)
+        cells.arrays.set_meter("I.limit", 0, config)

@@ -79,29 +79,33 @@ def test_digests_are_named_and_in_order() -> None:
 
 
 def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
-    quick = cpu.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=5_000_000, now_us=1_000)
-    slow = cpu.insert("I.hosts", [exact(2)], "I.forward", [2], idle_timeout_ns=20_000_000, now_us=1_000)
-    cpu.insert("I.hosts", [exact(3)], "I.forward", [3], now_us=1_000)
+    quick = cpu.tables.insert(
+        "I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=5_000_000, now_us=1_000
+    )
+    slow = cpu.tables.insert(
+        "I.hosts", [exact(2)], "I.forward", [2], idle_timeout_ns=20_000_000, now_us=1_000
+    )
+    cpu.tables.insert("I.hosts", [exact(3)], "I.forward", [3], now_us=1_000)
 
     def told(now_us: int) -> list[int]:
-        return [entry.handle for _, entry in cpu.expired(now_us)]
+        return [entry.handle for _, entry in cpu.tables.expired(now_us)]
 
     assert told(5_999) == []
     assert told(6_000) == [quick]
     assert told(7_000) == []
     cpu.inject(1, data(1), 8_000)
-    assert cpu.time_since_last_hit_ns("I.hosts", quick, 9_500) == 1_500_000
-    assert cpu.time_since_last_hit_ns("I.hosts", slow, 9_500) == 8_500_000
+    assert cpu.tables.time_since_last_hit_ns("I.hosts", quick, 9_500) == 1_500_000
+    assert cpu.tables.time_since_last_hit_ns("I.hosts", slow, 9_500) == 8_500_000
     assert told(12_999) == []
     assert told(30_000) == [quick, slow]
-    cpu.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=31_000)
+    cpu.tables.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=31_000)
     assert told(31_000) == []
     assert told(31_001) == [slow]
-    assert cpu.entry("I.hosts", slow).idle_timeout_ns == 1_000
+    assert cpu.tables.entry("I.hosts", slow).idle_timeout_ns == 1_000
 
 
 def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:
     with pytest.raises(ValueError, match="support_timeout"):
-        cpu.insert("I.wide", [range_(0, 9), ternary(0, 0)], "I.mark", [1], 1, idle_timeout_ns=1)
+        cpu.tables.insert("I.wide", [range_(0, 9), ternary(0, 0)], "I.mark", [1], 1, idle_timeout_ns=1)
     with pytest.raises(ValueError, match="not negative"):
-        cpu.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=-1)
+        cpu.tables.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=-1)

@@ -109,7 +109,7 @@ def test_batches_that_are_done_in_one_go_are_limited(
             with pytest.raises(grpc.aio.AioRpcError, match="up to 128 updates, not 129") as refused:
                 await one.write(*many, atomicity=atomicity)
             assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert server.pipelines[0].counter("RouterIngress.arrivals", 3).packets == 0
+            assert server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
             assert await one.write(*many[:-1], atomicity=atomicity) == []
             monkeypatch.setattr(batches, "MAX_ATOMIC_CELLS", 31)  # arrivals has 16
             wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
@@ -180,4 +180,4 @@ def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
 
     asyncio.run(main())
     assert len(running) == 6
-    assert running[-1].counter("RouterIngress.arrivals", 2).packets == sent
+    assert running[-1].arrays.counter("RouterIngress.arrivals", 2).packets == sent

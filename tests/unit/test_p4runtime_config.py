@@ -60,7 +60,10 @@ def test_reconciliation_keeps_all_state(served: Served) -> None:
             await one.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
             assert len(server.pipelines) == 2
             assert await everything(one) == before
-            assert server.pipelines[1].default("EntitiesIngress.policy") == ("EntitiesIngress.drop", ())
+            assert server.pipelines[1].tables.default("EntitiesIngress.policy") == (
+                "EntitiesIngress.drop",
+                (),
+            )
 
     served(test)
 

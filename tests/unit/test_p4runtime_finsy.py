@@ -66,7 +66,7 @@ def test_a_controller_loads_a_program_and_reads_back_what_it_wrote(served: Serve
             await switch.delete([P4MulticastGroupEntry(4), P4CloneSessionEntry(5)])
             assert len(await read(switch, P4TableEntry(), P4MulticastGroupEntry())) == len(constant)
         [pipeline] = server.pipelines
-        assert pipeline.entries("RouterIngress.bridge") == []
+        assert pipeline.tables.entries("RouterIngress.bridge") == []
 
     served(test)
 
@@ -90,7 +90,7 @@ def test_entries_take_effect_on_packets_and_packets_on_counters(served: Served) 
             assert isinstance(register, P4RegisterEntry)
             assert register.data == B
             await switch.modify([P4RegisterEntry("last_source", index=3, data=(1 << 48) - 1)])
-            assert pipeline.register("RouterIngress.last_source", 3) == (1 << 48) - 1
+            assert pipeline.arrays.register("RouterIngress.last_source", 3) == (1 << 48) - 1
 
             await switch.modify(
                 [P4TableEntry("bridge", action=P4TableAction("to_port", port=5), is_default_action=True)]

@@ -31,7 +31,7 @@ def pipeline(**looks: str) -> Pipeline:
     egress["action_calls"] = [{"name": "look", "action_id": 99, "next_node": egress["init_table"]}]
     egress["init_table"] = "look"
     loaded = Pipeline.load(json.dumps(root).encode())
-    loaded.insert("hosts", [exact(1)], "forward", [7])
+    loaded.tables.insert("hosts", [exact(1)], "forward", [7])
     return loaded
 
 

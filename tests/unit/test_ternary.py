@@ -66,14 +66,14 @@ def test_as_a_scan_finds_it(shape: str, most: int) -> None:
     for step in range(4 * most):
         if rows and (len(rows) == most or rng.random() < 0.3):
             handle = rng.choice(list(rows))
-            pipeline.delete("I.ranges", handle)
+            pipeline.tables.delete("I.ranges", handle)
             heapq.heappush(free, rows.pop(handle).slot)
         else:
             low, high, value, mask = draw(rng, shape)
             priority, number = rng.randrange(1, 5), step % 255 + 1
             match = [range_(low, high), ternary(value, mask), lpm(0, 0), exact(1)]
             try:
-                handle = pipeline.insert("I.ranges", match, "I.r", [number], priority)
+                handle = pipeline.tables.insert("I.ranges", match, "I.r", [number], priority)
             except DuplicateEntry:
                 continue
             rows[handle] = Row(low, high, value, mask, priority, heapq.heappop(free), number)

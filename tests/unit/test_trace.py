@@ -28,11 +28,11 @@ def packet(kind: int = 0, address: int = 0, number: int = 0, group: int = 0) -> 
 @pytest.mark.parametrize("recorded", cases(), ids=lambda recorded: recorded.name)
 def test_traced_packets_fare_as_on_bmv2(recorded: Case) -> None:
     switch = Embedded(Pipeline.load(recorded.json.read_bytes()))
-    switch.pipeline.start_trace(None, 1024)
+    switch.pipeline.traces.start(None, 1024)
     for number, (step, result) in enumerate(recorded.load()):
         assert switch.do(step) == result, f"step {number}: {step}"
         if isinstance(step, Packet):
-            [trace] = switch.pipeline.take_traces()
+            [trace] = switch.pipeline.traces.take()
             left = [(event.values["port"], event.values["bytes"]) for event in events(trace, "emitted")]
             assert sorted(left) == sorted((port, len(data) // 2) for port, data in result)
             assert render(json.loads(json.dumps(trace.json()))) == str(trace)
@@ -44,8 +44,8 @@ def events(trace: Trace, kind: str) -> list:  # type: ignore[type-arg]
 
 def test_a_hit_is_told_with_its_key_entry_action_and_parameters() -> None:
     pipeline = load("control")
-    handle = pipeline.insert("hosts", [exact(0x0A000001)], "forward", [7])
-    text = str(pipeline.trace(3, packet(9, 0x0A000001) + b"payload")).splitlines()
+    handle = pipeline.tables.insert("hosts", [exact(0x0A000001)], "forward", [7])
+    text = str(pipeline.traces.run(3, packet(9, 0x0A000001) + b"payload")).splitlines()
     assert text[0] == "received on port 3, 15 bytes"
     assert "  parser state start" in text
     assert "  extract h" in text
@@ -57,17 +57,17 @@ def test_a_hit_is_told_with_its_key_entry_action_and_parameters() -> None:
 
 def test_a_drop_is_told_with_its_reason() -> None:
     pipeline = load("control")
-    text = str(pipeline.trace(1, packet(2, 5)))
+    text = str(pipeline.traces.run(1, packet(2, 5)))
     assert "table hosts: h.h.address=5: miss -> drop" in text
     assert text.splitlines()[-1] == "dropped: egress_spec is the drop port after ingress"
-    assert "multicast to group 9: there is none" in str(pipeline.trace(1, packet(3, 5, 0, 9)))
-    assert "error PacketTooShort" in str(pipeline.trace(1, b"\1\2"))
+    assert "multicast to group 9: there is none" in str(pipeline.traces.run(1, packet(3, 5, 0, 9)))
+    assert "error PacketTooShort" in str(pipeline.traces.run(1, b"\1\2"))
 
 
 def test_every_copy_is_told_of() -> None:
     pipeline = load("control")
-    pipeline.multicast(5, [Replica(1, 1), Replica(2, 7)])
-    trace = pipeline.trace(1, packet(3, 5, 0, 5))
+    pipeline.replication.set_group(5, [Replica(1, 1), Replica(2, 7)])
+    trace = pipeline.traces.run(1, packet(3, 5, 0, 5))
     assert {event.values["port"] for event in events(trace, "emitted")} == {1, 2}
     assert {event.values["rid"] for event in events(trace, "egress")} == {1, 7}
     assert all(event.values["instance"] == "replicated" for event in events(trace, "egress"))
@@ -76,32 +76,32 @@ def test_every_copy_is_told_of() -> None:
 def test_registers_are_told_with_index_and_value() -> None:
     pipeline = load("lanes")
     lanes = b"".join(value.to_bytes(4, "big") for value in range(100, 116))
-    trace = pipeline.trace(1, bytes([0, 0, 5]) + lanes)
+    trace = pipeline.traces.run(1, bytes([0, 0, 5]) + lanes)
     written = {event.name: event.values for event in events(trace, "register write")}
     assert written["I.r3"] == {"index": 5, "value": 103}
-    assert pipeline.register("I.r3", 5) == 103  # the trace's packet was a packet
+    assert pipeline.arrays.register("I.r3", 5) == 103  # the trace's packet was a packet
 
 
 def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
     pipeline = load("control")
-    pipeline.start_trace(port=2, count=2)
+    pipeline.traces.start(port=2, count=2)
     with pytest.raises(TraceBusy):
-        pipeline.start_trace()
+        pipeline.traces.start()
     for port in (1, 2, 1, 2, 2, 1):
         pipeline.inject(port, packet(7 - 7, 1))
-    traces = pipeline.take_traces()
+    traces = pipeline.traces.take()
     assert [event.values["port"] for trace in traces for event in events(trace, "received")] == [2, 2]
-    assert pipeline.take_traces() == []
-    pipeline.start_trace()  # the first has ended
-    pipeline.stop_trace()
+    assert pipeline.traces.take() == []
+    pipeline.traces.start()  # the first has ended
+    pipeline.traces.stop()
     pipeline.inject(1, packet(0, 1))
-    assert pipeline.take_traces() == []
+    assert pipeline.traces.take() == []
 
 
 def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
     """The trace's plan is of another program here, which shows which packets run it."""
     pipeline = load("control")
-    pipeline.insert("hosts", [exact(1)], "forward", [7])
+    pipeline.tables.insert("hosts", [exact(1)], "forward", [7])
     other = json.loads(case("control").json.read_text())
     for action in other["actions"]:
         if action["name"] == "forward":
@@ -115,18 +115,18 @@ def test_what_a_trace_may_be_asked() -> None:
     pipeline = load("control")
     for count in (0, -1, 10**6):
         with pytest.raises(ValueError, match="packets"):
-            pipeline.start_trace(count=count)
+            pipeline.traces.start(count=count)
     with pytest.raises(ValueError, match="16 bits"):
-        pipeline.start_trace(port=1 << 16)
+        pipeline.traces.start(port=1 << 16)
     with pytest.raises(InvalidPlan):
         pipeline.native.start_trace(lower_noting(case("lanes").json.read_bytes())[0], None, 1)
 
 
 def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     pipeline = load("control")
-    pipeline.insert("hosts", [exact(1)], "forward", [7])
-    pipeline.start_trace()
-    pipeline.insert("hosts", [exact(2)], "forward", [8])
+    pipeline.tables.insert("hosts", [exact(1)], "forward", [7])
+    pipeline.traces.start()
+    pipeline.tables.insert("hosts", [exact(2)], "forward", [8])
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
     assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace has ended behind the one before
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
@@ -134,6 +134,6 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
 
 def test_a_program_of_fused_lanes_is_told_lane_by_lane() -> None:
     pipeline = Pipeline.load(artifact(64).json_path.read_bytes())
-    trace = pipeline.trace(1, bytes(12) + b"\x88\xb5" + bytes(50))
+    trace = pipeline.traces.run(1, bytes(12) + b"\x88\xb5" + bytes(50))
     assert events(trace, "state")
     assert events(trace, "table")

@@ -37,11 +37,10 @@ def endless(op: str) -> Pipeline:
 
 
 def test_clones_are_cut_to_the_length_of_their_session(paths: Pipeline) -> None:
-    paths.clone_session(1, [Replica(3)], packet_length=20)
+    paths.replication.set_session(1, [Replica(3)], packet_length=20)
     for way in ("clone_ingress", "clone_egress"):
         out = dict(paths.inject(2, packet(**{way: DO | 1})))
         assert (len(out[1]), len(out[3])) == (len(packet()), 20)
-    assert paths.clone_sessions()[1].packet_length == 20
 
 
 def test_what_a_packet_asks_for_ends(paths: Pipeline) -> None:
@@ -55,7 +54,7 @@ def test_what_a_packet_asks_for_ends(paths: Pipeline) -> None:
 def test_copies_that_copy_themselves_end() -> None:
     pipeline = endless("h.c.clone_egress[15:15] == 1 && s.instance_type != 2")
     for session in (1, 2):
-        pipeline.clone_session(session, [Replica(port) for port in range(1, 9)])
+        pipeline.replication.set_session(session, [Replica(port) for port in range(1, 9)])
     sent = pipeline.inject(2, packet(clone_egress=DO | 1))
     statistics = pipeline.native.statistics()
     assert 64 < len(sent) < 4096
@@ -63,11 +62,11 @@ def test_copies_that_copy_themselves_end() -> None:
 
 
 def test_a_session_or_group_that_is_gone_makes_no_copies(paths: Pipeline) -> None:
-    paths.clone_session(1, [Replica(3)])
-    paths.multicast(5, [Replica(4)])
+    paths.replication.set_session(1, [Replica(3)])
+    paths.replication.set_group(5, [Replica(4)])
     assert [port for port, _ in paths.inject(2, packet(clone_ingress=DO | 1, group=5))] == [3, 4]
-    paths.clone_session(1, None)
-    paths.multicast(5, None)
+    paths.replication.set_session(1, [])
+    paths.replication.set_group(5, [])
     assert paths.inject(2, packet(clone_ingress=DO | 1, group=5)) == []
 
 

@@ -55,7 +55,7 @@ class Embedded:
         table, matches = self._key(step.table, step.match)
         if step.action is not None:
             name, arguments = self._call(table, step.action, step.params)
-            self.pipeline.insert(table.name, matches, name, arguments, step.priority)
+            self.pipeline.tables.insert(table.name, matches, name, arguments, step.priority)
             return
         actions = [
             WeightedAction(name, tuple(arguments), weight)
@@ -63,7 +63,7 @@ class Embedded:
                 (*self._call(table, name, params), weight) for name, params, weight in step.one_shot
             )
         ]
-        self.pipeline.insert(
+        self.pipeline.tables.insert(
             table.name,
             matches,
             priority=step.priority,
@@ -76,39 +76,39 @@ class Embedded:
     def _(self, step: steps.Modify) -> None:
         table, matches = self._key(step.table, step.match)
         name, arguments = self._call(table, step.action, step.params)
-        self.pipeline.modify(table.name, self._handle(table, matches, step.priority), name, arguments)
+        self.pipeline.tables.modify(table.name, self._handle(table, matches, step.priority), name, arguments)
 
     @do.register
     def _(self, step: steps.Delete) -> None:
         table, matches = self._key(step.table, step.match)
-        self.pipeline.delete(table.name, self._handle(table, matches, step.priority))
+        self.pipeline.tables.delete(table.name, self._handle(table, matches, step.priority))
 
     @do.register
     def _(self, step: steps.Default) -> None:
         table = self._table(step.table)
-        self.pipeline.set_default(table.name, *self._call(table, step.action, step.params))
+        self.pipeline.tables.set_default(table.name, *self._call(table, step.action, step.params))
 
     @do.register
     def _(self, step: steps.Member) -> None:
         profile = _full(step.profile, self.pipeline.program.profiles)
         action = self.pipeline.program.actions[_full(step.action, self.pipeline.program.actions)]
         arguments = [step.params[parameter.name] for parameter in action.parameters]
-        self.pipeline.profile_member_insert(profile, step.member, action.name, arguments)
+        self.pipeline.profiles.insert_member(profile, step.member, action.name, arguments)
 
     @do.register
     def _(self, step: steps.Group) -> None:
         profile = _full(step.profile, self.pipeline.program.profiles)
         members = [(member, weight) for member, weight in step.members]
-        self.pipeline.profile_group_insert(profile, step.group, members, step.max_size or len(members))
+        self.pipeline.profiles.insert_group(profile, step.group, members, step.max_size or len(members))
 
     @do.register
     def _(self, step: steps.Multicast) -> None:
-        self.pipeline.multicast(step.group, [Replica(*replica) for replica in step.replicas])
+        self.pipeline.replication.set_group(step.group, [Replica(*replica) for replica in step.replicas])
 
     @do.register
     def _(self, step: steps.CloneSession) -> None:
         replicas = [Replica(*replica) for replica in step.replicas]
-        self.pipeline.clone_session(step.session, replicas, packet_length=step.bytes)
+        self.pipeline.replication.set_session(step.session, replicas, packet_length=step.bytes)
 
     @do.register
     def _(self, step: steps.ValueSet) -> None:
@@ -118,28 +118,30 @@ class Embedded:
             [_match(part, text) for part, text in zip(key, member.values(), strict=True)]
             for member in step.members
         ]
-        self.pipeline.set_value_set(name, members)
+        self.pipeline.value_sets.set_members(name, members)
 
     @do.register
     def _(self, step: steps.Meter) -> None:
         name = _full(step.name, self.pipeline.program.meters)
-        self.pipeline.set_meter(name, step.index, _rates(step))
+        self.pipeline.arrays.set_meter(name, step.index, _rates(step))
 
     @do.register
     def _(self, step: steps.DirectMeter) -> None:
         table, matches = self._key(step.table, step.match)
         handle = self._handle(table, matches, step.priority)
-        self.pipeline.set_direct_meter(table.name, handle, _rates(step))
+        self.pipeline.tables.set_direct_meter(table.name, handle, _rates(step))
 
     @do.register
     def _(self, step: steps.Counter) -> list[int]:
         name = _full(step.name, self.pipeline.program.counters)
-        return list(self.pipeline.counter(name, step.index))
+        return list(self.pipeline.arrays.counter(name, step.index))
 
     @do.register
     def _(self, step: steps.DirectCounter) -> list[int]:
         table, matches = self._key(step.table, step.match)
-        return list(self.pipeline.direct_counter(table.name, self._handle(table, matches, step.priority)))
+        return list(
+            self.pipeline.tables.direct_counter(table.name, self._handle(table, matches, step.priority))
+        )
 
     @do.register
     def _(self, step: steps.Digests) -> list[list[str]]:
@@ -160,7 +162,7 @@ class Embedded:
         return table, [_match(key, values.get(key.name)) for key in table.key]
 
     def _handle(self, table: TableInfo, matches: Sequence[Match], priority: int) -> int:
-        handle = self.pipeline.find(table.name, matches, priority)
+        handle = self.pipeline.tables.find(table.name, matches, priority)
         if handle is None:
             raise ValueError(f"table {table.name!r} has no entry {matches}")
         return handle

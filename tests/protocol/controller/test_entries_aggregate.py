@@ -152,9 +152,11 @@ def install(engine: Pipeline, state: desired.SwitchState) -> None:
         match, params = dict(entry.match), dict(entry.params)
         keys = [exact(match[name]) for name in KEYS[entry.table]]
         values = [params[name].to_bytes(8, "big") for name in PARAMS[entry.action]]
-        engine.insert(entry.table, keys, entry.action, values)
+        engine.tables.insert(entry.table, keys, entry.action, values)
     for multicast in state.multicasts:
-        engine.multicast(multicast.group, [Replica(port, rid) for port, rid in sorted(multicast.replicas)])
+        engine.replication.set_group(
+            multicast.group, [Replica(port, rid) for port, rid in sorted(multicast.replicas)]
+        )
 
 
 @functools.cache

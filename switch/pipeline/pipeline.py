@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded program: its parts, packets in and out, and what it reports to the control plane."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Self
+
+from railweave._native.engine import NO_PORT, Engine, InvalidPlan
+from railweave.switch.errors import InvalidProgram
+from railweave.switch.lowering import lower
+from railweave.switch.lowering.messages import fill
+from railweave.switch.pipeline.arrays import Arrays
+from railweave.switch.pipeline.matches import LOW64
+from railweave.switch.pipeline.profiles import Profiles
+from railweave.switch.pipeline.replication import Replication
+from railweave.switch.pipeline.tables import Tables
+from railweave.switch.pipeline.traces import Traces
+from railweave.switch.pipeline.value_sets import ValueSets
+from railweave.switch.pipeline.values import Digest
+from railweave.switch.program import Program
+
+
+class Log(NamedTuple):
+    """Messages of log_msg and of failed assertions, oldest first, and how many there was no room for."""
+
+    messages: list[str]
+    lost: int
+
+
+class Pipeline:
+    """A program in a switch. All methods may be called from any thread, also while packets flow.
+
+    What waits for the control plane is bounded (4,096 items and 4 MiB of each kind); the engine's statistic
+    `unnoticed` counts those that exceed it.
+    """
+
+    def __init__(self, program: Program, plan: bytes, source: bytes = b"") -> None:
+        """A program lowered to a plan; traces need the BMv2 JSON that it was lowered from."""
+        self.program = program
+        self.native = Engine(plan)
+        self._lock = threading.RLock()  # of tables and profiles, which refer to each other
+        self.profiles = Profiles(program, self.native, self._lock)
+        self.tables = Tables(program, self.native, self.profiles, self._lock)
+        self.arrays = Arrays(program, self.native)
+        self.value_sets = ValueSets(program, self.native)
+        self.replication = Replication(self.native)
+        self.traces = Traces(program, self.native, source)
+        self._cpu_port: int | None = None
+        self._outlet: Callable[[int, bytes], None] | None = None
+        self._notices_fd: int | None = None
+
+    @classmethod
+    def load(cls, bmv2_json: bytes) -> Self:
+        """Lower a BMv2 JSON program and load it; raises UnsupportedConstruct or InvalidProgram."""
+        try:
+            return cls(*lower(bmv2_json), bmv2_json)
+        except InvalidPlan as error:  # within the lowering's limits, beyond the engine's
+            raise InvalidProgram(f"the program is too large for the engine: {error}") from None
+
+    def snapshot(self) -> Self:
+        """The pipeline with its tables and profiles as they are now, to be read only.
+
+        Counters, registers and the times of hits stay those of the packets.
+        """
+        view = copy.copy(self)
+        with self._lock:
+            view.profiles = self.profiles.snapshot()
+            view.tables = self.tables.snapshot()
+        return view
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Hold packets back meanwhile: each sees the tables either before or after. Not reentrant."""
+        self.native.freeze()
+        try:
+            yield
+        finally:
+            self.native.thaw()
+
+    def inject(self, port: int, packet: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
+        """Run one packet to completion: all packets that leave, as (port, packet)."""
+        leaving = [(int(to), bytes(out)) for to, out in self.native.inject(port, packet, now_us)]
+        if self._notices_fd is not None and self.native.has_notices():
+            os.eventfd_write(self._notices_fd, 1)
+        return leaving
+
+    @property
+    def notices_fd(self) -> int:
+        """An eventfd, readable when digests or packets to the CPU port wait; reading clears it."""
+        with self._lock:
+            if self._notices_fd is None:
+                self._notices_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                weakref.finalize(self, os.close, self._notices_fd)
+            return self._notices_fd
+
+    def digests(self) -> list[Digest]:
+        """Digests since the last call, in order."""
+        result = []
+        for number, data in self.native.take_digests():
+            info = self.program.digests[number]
+            values, at = [], 0
+            for width in info.bitwidths:
+                size = (width + 7) // 8
+                values.append(int.from_bytes(data[at : at + size], "big"))
+                at += size
+            result.append(Digest(info.name, tuple(values)))
+        return result
+
+    @property
+    def cpu_port(self) -> int | None:
+        """The port of packet-in and packet-out, if there is one."""
+        return self._cpu_port
+
+    def set_cpu_port(self, port: int | None) -> None:
+        """Queue packets to this port for `packets_in` from now on, instead of sending them."""
+        if port is not None and not 0 <= port < NO_PORT:
+            raise ValueError(f"ports have 16 bits: {port}")
+        self._cpu_port = port
+        self.native.set_cpu_port(NO_PORT if port is None else port)
+
+    def packets_in(self) -> list[bytes]:
+        """Packets to the CPU port since the last call, in order, with their controller headers in front."""
+        return [bytes(data) for _, data in self.native.take_packets()]
+
+    def packet_out(self, packet: bytes, now_us: int | None = None) -> list[tuple[int, bytes]]:
+        """Send a packet, controller header in front, as if it came in on the CPU port.
+
+        Where ports serve this pipeline it leaves through them; else what leaves is returned.
+        """
+        if self._cpu_port is None:
+            raise ValueError("there is no CPU port: see set_cpu_port")
+        if self._outlet is not None:
+            self._outlet(self._cpu_port, packet)
+            return []
+        return self.inject(self._cpu_port, packet, self.native.now_us() if now_us is None else now_us)
+
+    def connect(self, outlet: Callable[[int, bytes], None] | None) -> None:
+        """Hand what `packet_out` sends to these ports; None: run it here."""
+        self._outlet = outlet
+
+    def seed(self, seed: int) -> None:
+        """Make `random` repeatable."""
+        self.native.seed(seed & LOW64)
+
+    def set_logging(self, on: bool) -> None:
+        """Whether messages of log_msg are kept for `take_log`; failed assertions always are."""
+        self.native.set_logging(on)
+
+    def take_log(self) -> Log:
+        """The program's messages since the last call."""
+        records, lost = self.native.take_log()
+        texts = self.program.messages
+        messages = [fill(texts[number], [_value(*value) for value in values]) for number, values in records]
+        return Log(messages, lost)
+
+
+def _value(words: list[int], negative: bool) -> int:
+    value = sum(word << (64 * position) for position, word in enumerate(words))
+    return value - (1 << (64 * len(words))) if negative else value
