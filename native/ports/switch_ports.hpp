@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "ports/link_watch.hpp"
+#include "loop/link_watch.hpp"
 #include "ports/port.hpp"
 
 namespace railweave::ports {

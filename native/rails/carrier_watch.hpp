@@ -5,7 +5,7 @@
 #include <string>
 
 #include "loop/event_loop.hpp"
-#include "ports/link_watch.hpp"
+#include "loop/link_watch.hpp"
 
 namespace railweave {
 
@@ -30,7 +30,7 @@ class CarrierWatch final : public ReadyHandler {
  private:
   EventLoop& loop_;
   Owner& owner_;
-  ports::LinkWatch links_;
+  LinkWatch links_;
 };
 
 }  // namespace railweave

@@ -2,9 +2,9 @@
 // Tells when an interface of this network namespace appears, goes, changes state, or gets an address.
 #pragma once
 
-#include "ports/packet_socket.hpp"
+#include "core/descriptor.hpp"
 
-namespace railweave::ports {
+namespace railweave {
 
 /// A route netlink socket that listens to link events. What changed is not parsed: the owner looks at its own
 /// interfaces again, which is right also when events were lost.
@@ -21,4 +21,4 @@ class LinkWatch {
   Descriptor socket_;
 };
 
-}  // namespace railweave::ports
+}  // namespace railweave

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ports/link_watch.hpp"
+#include "loop/link_watch.hpp"
 
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <system_error>
 
-namespace railweave::ports {
+namespace railweave {
 
 LinkWatch::LinkWatch() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE)) {
   sockaddr_nl address{};
@@ -27,4 +30,4 @@ void LinkWatch::drain() {
   }
 }
 
-}  // namespace railweave::ports
+}  // namespace railweave
