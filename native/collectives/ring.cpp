@@ -24,13 +24,8 @@ Ring::Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes)
   if (reducing_steps_ > 0) scratch_.resize(kWindow * segment_bytes_);
   for (std::size_t* cursor : {&send_posted_, &sent_}) skip_empty(*cursor, 0);
   for (std::size_t* cursor : {&receive_posted_, &received_, &reduced_}) skip_empty(*cursor, 1);
-  keep_own_shard();
-}
-
-void Ring::keep_own_shard() {
-  const std::size_t own = rank_ * slice_.stride * item_, bytes = slice_.count * item_;
-  if (is(Collective::kReduceScatter) && slice_.input + own == slice_.output)
-    own_.assign(slice_.output, slice_.output + bytes);
+  const bool in_place = slice_.input + rank_ * slice_.stride * item_ == slice_.output;
+  if (is(Collective::kReduceScatter) && in_place && reducing_steps_ > 1) own_.resize(segments_);
 }
 
 // As its segments are sent: all at once, a large shard would hold up everything else.
@@ -124,7 +119,12 @@ void Ring::take() {
   const bool complete = step_of(message) + 1 == reducing_steps_;
   std::byte* into = slice_.output + at.output * item_;
   const std::byte* own = slice_.input + at.input * item_;
-  if (complete && !own_.empty()) own = own_.data() + at.output * item_;
+  std::vector<std::byte> kept;
+  if (!own_.empty()) {
+    std::vector<std::byte>& segment = own_[message % segments_];
+    if (message < segments_) segment.assign(into, into + at.count * item_);
+    if (complete) own = (kept = std::move(segment)).data();
+  }
   reduce(slice_.call.dtype, slice_.call.op, into, scratch(message), own, at.count);
   if (complete) finish(slice_.call.dtype, slice_.call.op, into, at.count, slice_.world_size);
 }

@@ -51,7 +51,6 @@ class Ring final : public Algorithm {
   bool may_receive() const;
   bool may_take() const;
   std::byte* scratch(std::size_t message);
-  void keep_own_shard();
   void copy_own_shard();
   void post_receive(Time now);
   void post_send(Time now);
@@ -75,7 +74,8 @@ class Ring final : public Algorithm {
   std::size_t reduced_ = 0;  // received and, while that is its phase, reduced
   std::size_t copied_ = 0;   // segments of this rank's shard that an allgather has in its output
   std::vector<std::byte> scratch_;
-  std::vector<std::byte> own_;  // this rank's shard of the input, where partial sums overwrite it
+  // This rank's shard of the input by segment, where partial sums overwrite it: from then until its turn.
+  std::vector<std::vector<std::byte>> own_;
 };
 
 }  // namespace railweave
