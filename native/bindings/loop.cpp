@@ -60,12 +60,25 @@ class Counter final : private SharedLoop::Client {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(what);
   }
+  void watch_broken(int fd) {
+    shared_.run([&] { loop_.watch(fd, EPOLLIN, broken_); });
+  }
+  void add_broken_timer() {
+    shared_.run([&] { loop_.add_timed(broken_); });
+  }
   std::vector<std::string> failures() {
     const std::lock_guard lock(mutex_);
     return failures_;
   }
 
  private:
+  // Its cause stays: it would be called in every turn.
+  struct Broken final : ReadyHandler, Timed {
+    void on_ready(std::uint32_t, Time) override { throw std::runtime_error("a handler has thrown"); }
+    Time deadline() const override { return 0; }
+    void expire(Time) override { throw std::runtime_error("a timer has thrown"); }
+  };
+
   static void with_gil(const Task& task) {
     const nb::gil_scoped_acquire acquire;
     task();
@@ -86,6 +99,7 @@ class Counter final : private SharedLoop::Client {
   bool busy() const override { return false; }
 
   const Task on_failure_;
+  Broken broken_;
   EventLoop loop_;
   std::mutex mutex_;
   int value_ = 0;
@@ -112,6 +126,8 @@ void bind_loop(nb::module_& m) {
       .def("turn_until", &Counter::turn_until, "until"_a, "timeout_s"_a, Release(), "From inside of a task")
       .def("set", &Counter::set, "value"_a, Release())
       .def("fail_next", &Counter::fail_next, "what"_a, Release(), "Let what comes before the next turn throw")
+      .def("watch_broken", &Counter::watch_broken, "fd"_a, Release(), "Let its handler throw")
+      .def("add_broken_timer", &Counter::add_broken_timer, Release(), "One that is due at once and throws")
       .def("failures", &Counter::failures, Release(), "What turns have thrown");
 }
 

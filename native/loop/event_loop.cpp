@@ -45,11 +45,13 @@ void EventLoop::watch(int fd, std::uint32_t events, ReadyHandler& handler) {
 }
 
 void EventLoop::rewatch(int fd, std::uint32_t events, ReadyHandler& handler) {
-  watches_.at(fd).handler = &handler;
+  if (watches_.at(fd).handler == nullptr) return;
+  watches_[fd].handler = &handler;
   control(EPOLL_CTL_MOD, fd, events);
 }
 
 void EventLoop::unwatch(int fd) {
+  if (watches_.at(fd).handler == nullptr) return;
   control(EPOLL_CTL_DEL, fd, 0);
   watches_[fd].handler = nullptr;
   ++watches_[fd].generation;  // events that are fetched already carry the old one
@@ -116,9 +118,15 @@ void EventLoop::dispatch(const epoll_event& event, Time now) {
     woken_ = false;
     return;
   }
-  const Watch& watch = watches_[event.data.u64 & 0xffffffff];
-  if (watch.handler != nullptr && watch.generation == event.data.u64 >> 32)
-    watch.handler->on_ready(event.events, now);
+  const auto fd = static_cast<int>(event.data.u64 & 0xffffffff);
+  const auto [handler, generation] = watches_[fd];
+  if (handler == nullptr || generation != event.data.u64 >> 32) return;
+  try {
+    handler->on_ready(event.events, now);
+  } catch (...) {
+    if (watches_[fd].generation == generation) unwatch(fd);
+    throw;
+  }
 }
 
 Time EventLoop::next_deadline() const {
@@ -131,7 +139,13 @@ Time EventLoop::next_deadline() const {
 
 void EventLoop::expire_due(Time now) {
   for (std::size_t i = 0; i < timed_.size(); ++i) {  // by index: `expire` may add
-    if (timed_[i] != nullptr && timed_[i]->deadline() <= now) timed_[i]->expire(now);
+    if (timed_[i] == nullptr || timed_[i]->deadline() > now) continue;
+    try {
+      timed_[i]->expire(now);
+    } catch (...) {
+      timed_[i] = nullptr;
+      throw;
+    }
   }
   std::erase(timed_, nullptr);
 }

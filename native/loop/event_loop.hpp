@@ -42,9 +42,9 @@ class EventLoop {
   static Time now();  // CLOCK_MONOTONIC
 
   void watch(int fd, std::uint32_t events, ReadyHandler& handler);
+  // Without effect where `fd` is not watched; safe inside a handler, also for events already fetched.
   void rewatch(int fd, std::uint32_t events, ReadyHandler& handler);
-  void unwatch(
-      int fd);  // before the descriptor is closed; safe inside a handler, also for events already fetched
+  void unwatch(int fd);  // before the descriptor is closed
 
   void add_timed(Timed& timed);
   void remove_timed(Timed& timed);  // safe inside `expire`
@@ -55,7 +55,8 @@ class EventLoop {
 
   void run();  // until stop()
   /// Sleeps until something happens, at most until `latest`, and handles it. True if a signal cut the sleep
-  /// short.
+  /// short. What a handler throws comes out of here, and that handler is not called again: what it could not
+  /// handle would wake the loop for ever.
   bool run_once(Time latest);
 
  private:

@@ -37,5 +37,11 @@ class Counter:
     def fail_next(self, what: str) -> None:
         """Let what comes before the next turn throw"""
 
+    def watch_broken(self, fd: int) -> None:
+        """Let its handler throw"""
+
+    def add_broken_timer(self) -> None:
+        """One that is due at once and throws"""
+
     def failures(self) -> list[str]:
         """What turns have thrown"""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -82,6 +83,24 @@ def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads() -> None:
         assert failed.wait(DEADLINE_S)
         failed.clear()
     assert counter.failures() == ["a rail has thrown"] * 2
+
+
+def test_what_has_thrown_is_not_called_again() -> None:
+    thrown: list[None] = []
+    counter = Counter(lambda: thrown.append(None))
+    reading, writing = os.pipe()
+    os.write(writing, b"nobody reads this")
+    counter.watch_broken(reading)
+    counter.add_broken_timer()
+
+    def turn() -> None:
+        while len(thrown) < 2:
+            counter.turn_until(1, 0.01)
+
+    counter.close(turn)
+    assert sorted(counter.failures()) == ["a handler has thrown", "a timer has thrown"]
+    os.close(reading)
+    os.close(writing)
 
 
 def test_nobody_leads_between_the_steps_of_closing(pool: ThreadPoolExecutor) -> None:
