@@ -12,8 +12,6 @@
 namespace railweave {
 namespace {
 
-namespace timing = recovery::timing;
-
 constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is given back
 
 std::string milliseconds(Duration duration) { return std::to_string(duration / kMillisecond) + " ms"; }
@@ -79,7 +77,6 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
     sockets_[rail]->introduce(members[rail]);
   }
   alive_ = recovery::all_of(rails.size());
-  last_turn_ = awake_since_ = now;
   loop_.add_timed(*this);
   links_changed(now);
 }
@@ -172,10 +169,15 @@ void RecoveryDriver::stalled(std::size_t rail, const Stall& stall, Time now) {
 
 void RecoveryDriver::suspect_laggards(Time now) {
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
-    if (mains_[rail].state != MainState::kInUse) continue;
-    const auto laggard = owner_.laggard(rail);
+    auto& lag = mains_[rail].lag;
+    const auto laggard = mains_[rail].state == MainState::kInUse ? owner_.laggard(rail) : std::nullopt;
+    if (!laggard) lag.reset();
     if (!laggard) continue;
-    const Duration waited = recovery_->all_ran_until(now) - std::max(laggard->since, awake_since_);
+    if (!lag || lag->op_index != laggard->op_index) {
+      const Time since = std::max(laggard->since, recovery_->stood_still_until());
+      lag = {.op_index = laggard->op_index, .since = recovery_->ran() - std::max<Duration>(now - since, 0)};
+    }
+    const Duration waited = recovery_->ran() - lag->since;
     if (waited <= patience(*laggard) + recovery_->leeway(now)) continue;
     recovery_->suspect(rail,
                        "call #" + std::to_string(laggard->op_index) + " has waited " + milliseconds(waited) +
@@ -191,19 +193,17 @@ void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing
   const std::uint64_t progress = rail.progress();
   const bool waits = front && front->op_index < all_submitted_;
   if (!waits || front->id != standing.id || progress != standing.progress) {
-    standing = {.id = front ? front->id : 0, .progress = progress, .since = now};
+    standing = {.id = front ? front->id : 0, .progress = progress, .since = recovery_->ran()};
     return;
   }
-  const Time until = recovery_->all_ran_until(now);
-  if (until - std::max(standing.since, awake_since_) <=
-      timing::kStuck + recovery_->leeway(now) + front->expected)
-    return;
-  recovery_->suspect(
-      channel.rail,
-      "call #" + std::to_string(front->op_index) + ", which all ranks have made, has stood still on " +
-          (channel.repair ? "its repair channel" : "it") + " for " + milliseconds(now - standing.since),
-      now);
-  standing.since = now;
+  const Duration stood = recovery_->ran() - standing.since;
+  if (stood <= timing::kStuck + recovery_->leeway(now) + front->expected) return;
+  recovery_->suspect(channel.rail,
+                     "call #" + std::to_string(front->op_index) +
+                         ", which all ranks have made, has stood still on " +
+                         (channel.repair ? "its repair channel" : "it") + " for " + milliseconds(stood),
+                     now);
+  standing.since = recovery_->ran();
 }
 
 void RecoveryDriver::leave(Time now) {
@@ -224,12 +224,9 @@ Time RecoveryDriver::deadline() const { return ended_ ? kNever : recovery_->dead
 void RecoveryDriver::expire(Time now) {
   // What lies unread is no silence: a loop that was held up finds its sockets full.
   for (const auto& socket : sockets_) socket->drain(now);
-  if (now - last_turn_ > timing::kStandstill) awake_since_ = now;
-  last_turn_ = now;
   recovery_->submitted(owner_.submitted());
   recovery_->completed(completed_);
   recovery_->expire(now);
-  if (!recovery_->all_awake(now)) awake_since_ = now;
   suspect_laggards(now);
   suspect_broken_repairs(now);
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {

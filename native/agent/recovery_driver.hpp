@@ -89,11 +89,16 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
 
  private:
   enum class MainState { kInUse, kHalted, kTrial, kReady };
-  // What a channel was at when it was last seen to move.
+  // What a channel was at when it was last seen to move; `since` by Recovery::ran.
   struct Standing {
     std::uint64_t id = 0;
     std::uint64_t progress = 0;
-    Time since = 0;
+    Duration since = 0;
+  };
+  // The call that waits for this rail alone, since when by Recovery::ran.
+  struct Lag {
+    std::uint32_t op_index;
+    Duration since;
   };
   struct Main {
     Rail* rail;
@@ -103,6 +108,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     std::string obstacle{};  // as the owner said
     std::string carrier{};   // seen here
     Standing standing{};
+    std::optional<Lag> lag{};
     std::optional<RailStats> trial_from{};  // counts when the trial that runs began
     SentBytes trials{};                     // sent in trials, by what the rail took it for
     SentBytes agreement{};                  // datagrams of the control socket
@@ -161,8 +167,6 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
   bool changed_ = false;             // something that the machine has not been asked about since
   bool ended_ = false;
-  Time last_turn_ = 0;
-  Time awake_since_ = 0;  // no rank's process has stood still since
 };
 
 }  // namespace railweave

@@ -96,6 +96,7 @@ void bind_options(nb::module_& m) {
       .def_rw("most_silence", &Options::most_silence)
       .def_rw("most_leeway", &Options::most_leeway)
       .def_rw("memory", &Options::memory)
+      .def_rw("settling", &Options::settling)
       .def_rw("hold", &Options::hold)
       .def_rw("most_hold", &Options::most_hold)
       .def_rw("health", &Options::health)
@@ -323,7 +324,6 @@ void bind_machine(nb::module_& m) {
       .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)
       .def("completed", &Recovery::completed, "op"_a)
       .def("submitted", &Recovery::submitted, "op"_a)
-      .def("all_awake", &Recovery::all_awake, "now"_a)
       .def("prepared", &Recovery::prepared, "prepare"_a, "position"_a, "now"_a)
       .def("halted", &Recovery::halted, "rail"_a, "next_chunks"_a, "now"_a)
       .def("restarted", &Recovery::restarted, "rail"_a, "incarnation"_a, "passed"_a, "now"_a)
@@ -334,6 +334,7 @@ void bind_machine(nb::module_& m) {
       .def("poll", &Recovery::poll, "The next event, or None.")
       .def_prop_ro("epoch", &Recovery::epoch)
       .def_prop_ro("alive", &Recovery::alive)
+      .def_prop_ro("ran", &Recovery::ran, "How long all ranks have run, as far as is known.")
       .def("stats", &counts);
 }
 

@@ -4,15 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/timing.hpp"
+
 namespace railweave {
-namespace {
-
-constexpr Duration kShowTime = kSecond;  // then what the rail alone has found must do
-// A peer that leaves in good order has the results of all its calls. If this rank's do not come in so long,
-// they are of calls that the peer has not made.
-constexpr Duration kLeftGrace = kSecond;
-
-}  // namespace
 
 void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control) {
   rail_ = std::move(rail);
@@ -23,7 +17,9 @@ void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> c
 void GuardedRail::start(const Slice& slice, Time now) {
   if (ended_ || show_until_ != kNever) return;
   slices_.push_back({.id = slice.id, .label = {.call = slice.call, .slice_count = slice.count}});
-  if (left_ >= 0) grace_until_ = std::min(grace_until_, now + kLeftGrace);
+  // A peer that leaves in good order has the results of all its calls. If this rank's do not come in so long,
+  // they are of calls that the peer has not made.
+  if (left_ >= 0) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
   rail_->start(slice, now);
 }
 
@@ -43,7 +39,7 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
 void GuardedRail::show_labels(const Failure& failure, Time now) {
   if (show_until_ != kNever) return;
   mismatch_ = failure;
-  show_until_ = now + kShowTime;
+  show_until_ = now + timing::kShowTime;
   rail_->abort();
   const int ranks = control_->world_size();
   unseen_ = ranks - 1;
@@ -69,7 +65,7 @@ void GuardedRail::received(int, Time now) {
 
 void GuardedRail::left(int peer, Time now) {
   if (left_ < 0) left_ = peer;
-  if (!slices_.empty()) grace_until_ = std::min(grace_until_, now + kLeftGrace);
+  if (!slices_.empty()) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
 }
 
 void GuardedRail::failed(const Failure& failure, Time now) {

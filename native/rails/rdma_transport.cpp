@@ -11,14 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include "core/timing.hpp"
+
 namespace railweave {
 namespace {
 
-constexpr Duration kRepetition = 250 * kMillisecond;  // between retransmissions, after the first few
-constexpr int kQuickRepetitions = 6;                  // at growing intervals, together about one of the above
-// Until the peer has answered once: ranks do not all come to this rail at the same time.
-constexpr Duration kFirstTimeout = 60 * kSecond;
-constexpr Duration kProbeInterval = 40 * kMillisecond;      // between two attempts at a peer, after a restart
+constexpr int kQuickRepetitions = 6;  // at growing intervals, together about one kRepetition
 constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
 constexpr Duration kInFlight =
     6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
@@ -60,7 +58,9 @@ RdmaEndpointOptions endpoint_options(const RdmaTransportOptions& options) {
 
 /// Retransmissions without an answer that take about `silence`; it is counted and not timed, so that a
 /// process that was not run for a while does not take that for silence.
-int retries_for(Duration silence) { return static_cast<int>(silence / kRepetition) + kQuickRepetitions; }
+int retries_for(Duration silence) {
+  return static_cast<int>(silence / timing::kRepetition) + kQuickRepetitions;
+}
 
 void add_counts(const RdmaPeer& peer, RailStats& stats) {
   const roce::QueuePairStats& counts = peer.queue_pair().stats();
@@ -182,10 +182,10 @@ void RdmaTransport::meet(std::size_t peer) {
   const std::uint32_t theirs = queue_pair_number(way.queue_pair, incarnation_);
   const bool first = incarnation_ == 0;
   const Duration timeout = options_.liveness.timeout;
-  const int patience = retries_for(std::max(kFirstTimeout, timeout));
+  const int patience = retries_for(std::max(timing::kFirstTimeout, timeout));
   roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
   options.window = window(options_);
-  options.max_timeout = first ? kRepetition : kProbeInterval;
+  options.max_timeout = first ? timing::kRepetition : timing::kProbeInterval;
   options.retries = first ? patience : kTireless;
   // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
   const roce::MacAddress mac = first ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
@@ -196,7 +196,7 @@ void RdmaTransport::meet(std::size_t peer) {
                                                  .rank = static_cast<int>(peer),
                                                  .name = way.name,
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
-                                                 .max_timeout = kRepetition},
+                                                 .max_timeout = timing::kRepetition},
                                  queue_pair, endpoint_.memory(), listener);
 }
 

@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "collectives/choose.hpp"
+#include "core/timing.hpp"
 
 namespace railweave {
 namespace {
 
 constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may connect at once
-constexpr Duration kFirstPause = 5 * kMillisecond, kMaxPause = 80 * kMillisecond;  // between two dials
-constexpr Duration kAcceptPause = 20 * kMillisecond;    // where no descriptor was left
-constexpr Duration kDialPatience = 250 * kMillisecond;  // with a dial that nobody answers
+constexpr Duration kFirstPause = 5 * kMillisecond;    // between two dials
+constexpr Duration kAcceptPause = 20 * kMillisecond;  // where no descriptor was left
 
 }  // namespace
 
@@ -110,7 +110,7 @@ std::vector<int> TcpTransport::missing() const {
 void TcpTransport::dial_peer(int peer, Time now) {
   redials_[peer].at = kNever;
   // The kernel's own second attempt comes after a second: too late for a rail that has just come back.
-  const Time deadline = patient() ? now + kDialPatience : kNever;
+  const Time deadline = patient() ? now + timing::kDialPatience : kNever;
   try {
     add_handshake(dial(options_.local, members_[peer]), peer, EPOLLOUT, deadline);
   } catch (const std::system_error& error) {
@@ -124,7 +124,7 @@ void TcpTransport::try_again(int peer, const std::string& message, Time now) {
     Redial& redial = redials_[peer];
     redial.at = now + redial.pause;
     bring_forward(redial.at);
-    redial.pause = std::min(2 * redial.pause, kMaxPause);
+    redial.pause = std::min(2 * redial.pause, timing::kMostDialPause);
     return;
   }
   failed({.kind = FailureKind::kPeerLost, .rank = peer, .message = message}, now);

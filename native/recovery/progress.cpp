@@ -2,8 +2,18 @@
 #include "recovery/progress.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace railweave::recovery {
+
+Progress::Progress(const Options& options, Time now)
+    : rank_(static_cast<std::size_t>(options.rank)),
+      ranks_(static_cast<std::size_t>(options.world_size), Rank{.standing = {}, .ticked = now}),
+      all_ran_until_(now),
+      stood_still_until_(now) {
+  const std::size_t windows = (ranks_.size() + window() - 1) / window();
+  step_ = timing::kStandstill + static_cast<Duration>(windows - 1) * options.heartbeat;
+}
 
 void Progress::raise(std::size_t index, const Standing& to, Time now) {
   Rank& rank = ranks_[index];
@@ -44,19 +54,13 @@ void Progress::fill(Heartbeat& heartbeat) {
     heartbeat.standings.push_back(ranks_[(first + i) % ranks_.size()].standing);
 }
 
-bool Progress::all_awake(Time now) const {
-  const std::size_t windows = (ranks_.size() + window() - 1) / window();
-  const Duration around = static_cast<Duration>(ranks_.size() * windows) * heartbeat_;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-    if (rank != rank_ && now - ranks_[rank].ticked > timing::kAwake + around) return false;
-  return true;
-}
-
-Time Progress::all_ran_until(Time now) const {
+void Progress::expire(Time now) {
   Time until = now;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     if (rank != rank_) until = std::min(until, ranks_[rank].ticked);
-  return until;
+  const Duration since = until - std::exchange(all_ran_until_, until);
+  if (since > step_) stood_still_until_ = until;
+  ran_ += std::min(since, step_);
 }
 
 }  // namespace railweave::recovery

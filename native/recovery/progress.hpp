@@ -14,10 +14,7 @@ namespace railweave::recovery {
 /// carries a window of them, and the next one the following ones.
 class Progress {
  public:
-  Progress(const Options& options, Time now)
-      : rank_(static_cast<std::size_t>(options.rank)),
-        heartbeat_(options.heartbeat),
-        ranks_(static_cast<std::size_t>(options.world_size), Rank{.standing = {}, .ticked = now}) {}
+  Progress(const Options& options, Time now);
 
   void completed(std::uint32_t op) { raise(rank_, {.completed = op}, kNever); }
   void submitted(std::uint32_t op) { raise(rank_, {.submitted = op}, kNever); }
@@ -27,11 +24,13 @@ class Progress {
 
   /// The least of all ranks.
   const Standing& least() const { return least_; }
-  /// Whether the ticks of all other ranks have gone on lately, as far as can be known here: their processes
-  /// run.
-  bool all_awake(Time now) const;
-  /// Up to when all ranks are known to have run.
-  Time all_ran_until(Time now) const;
+  /// To be called at each turn of the loop, when all that has come has been heard.
+  void expire(Time now);
+  /// How long all ranks, this one too, have run so far, as far as is known here. It stops while a process
+  /// stands still: a long time without news of a rank counts as one standstill.
+  Duration ran() const { return ran_; }
+  /// When the last standstill ended.
+  Time stood_still_until() const { return stood_still_until_; }
 
  private:
   struct Rank {
@@ -43,8 +42,11 @@ class Progress {
   std::size_t window() const;
 
   std::size_t rank_;
-  Duration heartbeat_;
+  Duration step_;  // at most that much counts as run between two signs of life of all
   std::vector<Rank> ranks_;
+  Time all_ran_until_;
+  Duration ran_ = 0;
+  Time stood_still_until_;
   Standing least_{};
 };
 

@@ -36,7 +36,6 @@ void Pulse::begin(std::uint32_t tick, Time now) {
   for (Rail& rail : rails_) {
     rail.tick = tick - 1;
     rail.heard = now;
-    rail.longest.add(options_.most_silence * timing::kGapDivisor / timing::kGapFactor, now);
   }
 }
 
@@ -49,6 +48,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
   // the greatest patience was an outage, from which nothing is to be learnt.
   const Duration own = std::min<Duration>(silence, rail.missed * options_.heartbeat);
+  rail.heard_for += std::min(silence, options_.heartbeat);
   if (own < most_silence(now)) rail.longest.add(own, now);
   rail.back = silence < patience ? rail.back + 1 : 1;
   if (rail.back >= kTicksBack) silent_ &= ~bit(index);
@@ -77,6 +77,7 @@ Duration Pulse::most_silence(Time now) const {
 }
 
 Duration Pulse::patience(std::size_t rail, Time now) const {
+  if (rails_[rail].heard_for < options_.settling) return most_silence(now);
   return std::clamp(rails_[rail].longest.get(now) * timing::kGapFactor / timing::kGapDivisor,
                     options_.least_silence + leeway(now), most_silence(now));
 }

@@ -31,7 +31,7 @@ class LongestLately {
 ///
 /// Where processes run late, so does a switch that is one, and it is silent on its own rail alone. Nothing
 /// that this rank hears tells it from a dead one, but how late ranks are says how late it may be: patience
-/// grows with that. A rail of which nothing is known yet gets the greatest patience of a quiet machine.
+/// grows with that. A rail of which little is known yet gets the greatest patience of a quiet machine.
 class Pulse {
  public:
   Pulse(const Options& options, Time now);
@@ -60,6 +60,7 @@ class Pulse {
     std::uint32_t tick = 0;    // the newest that came on this rail
     std::uint32_t missed = 0;  // newer ones that have come on other rails since this one was heard
     Time heard = 0;
+    Duration heard_for = 0;
     int back = 0;           // ticks since it was silent
     LongestLately longest;  // silence that was not a dead rail's
   };

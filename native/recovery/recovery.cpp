@@ -177,6 +177,7 @@ void Recovery::judge_rails(Time now) {
 
 void Recovery::expire(Time now) {
   if (lost_) return;
+  progress_.expire(now);
   if (now - next_heartbeat_ > options_.heartbeat) pulse_.slept(now - next_heartbeat_, now);
   if (!leaving_) {
     judge_rails(now);

@@ -58,11 +58,10 @@ class Recovery {
 
   std::uint32_t epoch() const { return member_.epoch(); }
   RailSet alive() const { return member_.alive(); }
-  /// Whether the heartbeats of all other ranks have gone on lately: no process stands still, as far as is
-  /// known.
-  bool all_awake(Time now) const { return progress_.all_awake(now); }
-  /// Up to when all ranks are known to have run; what they have not done since says nothing yet.
-  Time all_ran_until(Time now) const { return progress_.all_ran_until(now); }
+  /// How long all ranks have run, as far as is known: what takes long by this clock is not late because a
+  /// process stood still.
+  Duration ran() const { return progress_.ran(); }
+  Time stood_still_until() const { return progress_.stood_still_until(); }
   /// What every patience grows by since processes run late.
   Duration leeway(Time now) const { return pulse_.leeway(now); }
   /// What is wrong with a rail, as far as this rank knows, also with the last one that is left; empty if

@@ -11,7 +11,7 @@
 
 #include "core/bytes.hpp"
 #include "core/time.hpp"
-#include "recovery/timing.hpp"
+#include "core/timing.hpp"
 
 namespace railweave::recovery {
 
@@ -36,6 +36,7 @@ struct Options {
   Duration most_silence = timing::kMostSilence;
   Duration most_leeway = timing::kMostLeeway;
   Duration memory = timing::kMemory;
+  Duration settling = timing::kSettling;
   Duration hold = timing::kHold;
   Duration most_hold = timing::kMostHold;
   Duration health = timing::kHealth;

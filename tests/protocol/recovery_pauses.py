@@ -21,20 +21,14 @@ SHAPES = ((2, 2), (4, 2), (8, 3))  # ranks, rails
 class QuietNetwork(Schedule):
     """Nothing happens but one cut, of a host's link or of a whole rail, for good; agents answer at once."""
 
-    def __init__(self, seed: int, ranks: int, rails: int, memory: int = SECOND // 4) -> None:
-        """`memory`: of gaps; with little of it, a rail is well known before the cut."""
+    def __init__(self, seed: int, ranks: int, rails: int, known: int) -> None:
+        """Let the cut come within a second, once rails have been known for so long (ns)."""
         super().__init__(seed)
-        self.memory = memory
+        self.known = known
         self.ranks, self.rails, self.quiet = ranks, rails, True
         self.network = Network([Path()] * rails, seed)
         self.mended, self.down_since = [-1] * rails, [-SECOND] * rails
         self.applied_at: list[int] = []
-
-    def options(self, rank: int) -> recovery.Options:
-        """The machine's options."""
-        options = super().options(rank)
-        options.memory = self.memory
-        return options
 
     def repair(self, action: Callable[[], None], within: tuple[int, int]) -> None:
         """Nothing is repaired."""
@@ -54,15 +48,15 @@ class QuietNetwork(Schedule):
         for host in self.hosts:
             self.network.add(host)
             self.work(host)
-        cut_at = SECOND + self.random.randrange(SECOND)
+        cut_at = self.known + self.random.randrange(SECOND)
         self.network.at(cut_at, self.random.choice((self.cut_host, self.cut_rail)))
         self.network.run(cut_at + SECOND, lambda: len(self.applied_at) == self.ranks)
         return (self.applied_at[self.ranks - 1] - cut_at) / MILLISECOND
 
 
-def pauses_ms(ranks: int, rails: int, cuts: int, memory: int = SECOND // 4) -> list[float]:
+def pauses_ms(ranks: int, rails: int, cuts: int, known: int = 3 * SECOND // 2) -> list[float]:
     """Of that many cuts, in order of length."""
-    return sorted(QuietNetwork(seed, ranks, rails, memory).pause_ms() for seed in range(cuts))
+    return sorted(QuietNetwork(seed, ranks, rails, known).pause_ms() for seed in range(cuts))
 
 
 def report(cuts: int = 200) -> str:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rail whose beats pass while its calls do not move is found out."""
+"""A rail whose heartbeats pass while its calls do not move is noticed."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +43,7 @@ def sums(rank: Rank, calls: range) -> None:
         assert (rank.all_reduce(x) == sum(r + number for r in range(rank.size))).all()
 
 
-def test_a_rail_on_which_nothing_moves_is_left_although_its_beats_pass(job: Job) -> None:
+def excludes_a_rail_on_which_nothing_moves(job: Job) -> None:
     job.run(lambda rank: sums(rank, range(10)))
     drop_tcp([rank.ports[1] for rank in job.ranks])
     job.run(lambda rank: sums(rank, range(10, 30)))
@@ -48,3 +52,32 @@ def test_a_rail_on_which_nothing_moves_is_left_although_its_beats_pass(job: Job)
         assert state.failures == 1
         assert "stood still" in state.reason
         assert rank.agent.rail_states()[0].failures == 0
+
+
+def test_a_rail_on_which_nothing_moves_is_excluded_although_its_heartbeats_pass(job: Job) -> None:
+    excludes_a_rail_on_which_nothing_moves(job)
+
+
+CHILD = """
+from protocol.recovering import Job
+from system.test_stuck_rail import excludes_a_rail_on_which_nothing_moves
+with Job(2) as job:
+    excludes_a_rail_on_which_nothing_moves(job)
+"""
+
+
+def test_it_is_excluded_also_where_processes_stand_still_again_and_again() -> None:
+    with namespace() as alone, inside(alone):
+        ip("link", "set", "lo", "up")
+        child = subprocess.Popen([sys.executable, "-c", CHILD], cwd=Path(__file__).parents[1])
+        try:
+            for _ in range(500):
+                for number in (signal.SIGSTOP, signal.SIGCONT):
+                    child.send_signal(number)
+                    with suppress(subprocess.TimeoutExpired):
+                        child.wait(0.06)
+                if child.returncode is not None:
+                    break
+        finally:
+            child.kill()
+        assert child.wait() == 0

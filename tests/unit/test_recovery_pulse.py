@@ -13,12 +13,13 @@ MS = 1_000_000
 BEAT = 10 * MS
 RAILS = 3
 LEAST, MOST = 40 * MS, 150 * MS
-MEMORY = 80 * MS  # ticks 1 to 19 forget what a rail begins with
+MEMORY = 80 * MS  # and for so long a rail is little known
 
 
 def options(memory: int, most_leeway: int = 0) -> Options:
     made = Options(rank=1, world_size=2, rails=RAILS)
     made.least_silence, made.most_silence, made.memory, made.most_leeway = LEAST, MOST, memory, most_leeway
+    made.settling = MEMORY
     return made
 
 

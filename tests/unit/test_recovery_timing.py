@@ -12,7 +12,7 @@ CONSTANT = re.compile(r"constexpr Duration (k\w+) =\s*(?:(\d+) \* )?(kMillisecon
 
 
 def test_the_table_of_times_is_the_codes() -> None:
-    header = (ROOT / "native/recovery/timing.hpp").read_text()
+    header = (ROOT / "native/core/timing.hpp").read_text()
     code = {
         name: int(factor or 1) * MILLISECONDS[unit] // int(divisor or 1)
         for name, factor, unit, divisor in CONSTANT.findall(header)

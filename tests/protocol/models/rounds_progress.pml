@@ -11,7 +11,7 @@
 // until all hosts have halted it, unless it is the last one. One call after the other is made on all rails alive: each
 // host must take a step of it while it is not frozen and these rails work.
 //
-// About time one thing is assumed (kHold in recovery/timing.hpp): while a rail is held back, each host
+// About time one thing is assumed (kHold in core/timing.hpp): while a rail is held back, each host
 // that is able to takes a step. A round is much shorter.
 //
 // What is asserted: a decision comes when all hosts are frozen for that very proposal, and some rail is left.

@@ -4,7 +4,7 @@
 
 #include "core/time.hpp"
 
-namespace railweave::recovery::timing {
+namespace railweave::timing {
 
 // --- silence
 inline constexpr Duration kHeartbeat = 10 * kMillisecond;     // from each rank to its successor, on each rail
@@ -12,6 +12,7 @@ inline constexpr Duration kLeastSilence = 60 * kMillisecond;  // before a rail i
 inline constexpr Duration kMostSilence = 150 * kMillisecond;  // at most, while processes run in time
 inline constexpr Duration kMostLeeway = 450 * kMillisecond;   // more than that, while they do not
 inline constexpr Duration kMemory = 5 * kSecond;       // gaps and lateness count for so long, to twice that
+inline constexpr Duration kSettling = kSecond;         // of heartbeats, before a rail is known
 inline constexpr Duration kPeerTimeout = 5 * kSecond;  // silence on all rails after which a rank is dead
 
 // Patience is the longest gap seen lately times 5/2, and every patience grows by the longest lateness of a
@@ -21,9 +22,8 @@ inline constexpr Duration kGapDivisor = 2;
 inline constexpr Duration kLeewayFactor = 4;
 
 // --- what is slow or stands still
-inline constexpr Duration kAwake = 200 * kMillisecond;  // no newer tick of a rank: it may stand still
 inline constexpr Duration kStandstill =
-    50 * kMillisecond;                      // between two turns of the own loop: it stood still
+    50 * kMillisecond;  // without a turn of the own loop or a tick of a rank: the rest is no time that it ran
 inline constexpr Duration kSlowFactor = 3;  // times the expected time of a call, or
 inline constexpr Duration kSlowAllowance =
     100 * kMillisecond;                         // so much more: the last rail of a call is slow
@@ -39,6 +39,18 @@ inline constexpr Duration kMostHold = kSecond;         // doubles up to this wit
 inline constexpr Duration kTrial = 400 * kMillisecond;  // for a restart with its trial, on all ranks
 inline constexpr Duration kHealth = 3 * kSecond / 2;    // up for so long, a rail's failures are forgotten
 
+// --- within a rail
+inline constexpr Duration kDialPatience = 250 * kMillisecond;  // with a TCP dial that nobody answers
+inline constexpr Duration kMostDialPause = 80 * kMillisecond;  // between two dials, at most
+inline constexpr Duration kProbeInterval =
+    40 * kMillisecond;  // between two attempts at an RDMA peer, after a restart
+inline constexpr Duration kRepetition =
+    250 * kMillisecond;  // between RDMA retransmissions, after the first few
+inline constexpr Duration kFirstTimeout =
+    60 * kSecond;                                // for an RDMA peer's first answer: ranks come one by one
+inline constexpr Duration kShowTime = kSecond;   // for peers to say which calls they make, after a mismatch
+inline constexpr Duration kLeftGrace = kSecond;  // for results after a peer has left in good order
+
 // Two heartbeats may be lost, and one late, before patience ends.
 static_assert(4 * kHeartbeat <= kLeastSilence);
 static_assert(kLeastSilence < kMostSilence);
@@ -48,14 +60,20 @@ static_assert(kMostSilence + 3 * kHeartbeat < 200 * kMillisecond);
 // What is silent on one rail is suspected before it counts as stuck, and long before a rank counts as dead.
 static_assert(kMostSilence + kMostLeeway < kStuck);
 static_assert(kStuck < kPeerTimeout);
-// The own loop is known to have stood still before anybody's silence could be taken for a fault.
-static_assert(kStandstill < kLeastSilence && kHeartbeat < kStandstill);
+// A late tick is no standstill, and of a standstill less counts than any patience.
+static_assert(4 * kHeartbeat <= kStandstill && kStandstill < kSlowAllowance);
+static_assert(kSettling <= kMemory);
 // A decision is under way when a peer's halted channel is taken for a broken one.
 static_assert(kMostSilence < kPrepareDelay && kPrepareDelay < kStuck);
-static_assert(kMostSilence < kAwake && kAwake < kStuck);
 // A rail that flaps is down for longer each time, and one that holds is trusted again after its longest hold.
 static_assert(kHold < kMostHold && kMostHold < kHealth);
 static_assert(kMostSilence < kHold);
 static_assert(kMostHold < kPeerTimeout && kTrial < kMostHold);
+// A rail that is restarted tries its peers at least twice before its trial ends.
+static_assert(kDialPatience + kMostDialPause < kTrial && 2 * kProbeInterval < kTrial);
+// A retransmission that is lost is repeated several times before the peer counts as dead.
+static_assert(4 * kRepetition < kPeerTimeout && kPeerTimeout < kFirstTimeout);
+// A rank that makes other calls, or has left, is named before it could count as dead.
+static_assert(kShowTime < kPeerTimeout && kLeftGrace < kPeerTimeout);
 
-}  // namespace railweave::recovery::timing
+}  // namespace railweave::timing
