@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections import Counter
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,12 +18,31 @@ settings.load_profile("busy machine")
 
 TIERS = ("unit", "protocol", "dataplane", "system")
 ONE_AT_A_TIME = ("dataplane", "system")  # they load the links and switches of this machine
+DEADLINE_S = 60.0  # of a test that is a coroutine
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 
 def _tier(nodeid: str) -> str:
     parts = Path(nodeid.split("::", maxsplit=1)[0]).parts
     return next((tier for tier in TIERS if tier in parts), "unit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, within a deadline; fixtures that are to be entered are, in its loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def body() -> None:
+        given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+        async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as stack:
+            for name, value in given.items():
+                if isinstance(value, AbstractAsyncContextManager):
+                    given[name] = await stack.enter_async_context(value)
+            await pyfuncitem.obj(**given)
+
+    asyncio.run(body())
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

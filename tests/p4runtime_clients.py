@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import finsy
@@ -26,20 +26,28 @@ Config = p4r.SetForwardingPipelineConfigRequest
 A, B = 0x020000000001, 0x020000000002
 
 
-class Server:
+class Server(AbstractAsyncContextManager["Server"]):
     """A served device, restartable on its address; `pipelines` are those that packets went through."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.pipelines: list[Pipeline] = []
+        self.extras: Sequence[Extra] = ()
 
-    async def start(self, tls: Tls | None = None, extras: Sequence[Extra] = ()) -> None:
+    async def start(self, tls: Tls | None = None) -> None:
         service = Service(DEVICE, self.pipelines.append, cpu_port=CPU_PORT)
-        self._server = await listen(service, self.address, tls, extras)
+        self._server = await listen(service, self.address, tls, self.extras)
         await self._server.start()
 
     async def stop(self) -> None:
         await self._server.stop(None)
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     @asynccontextmanager
     async def finsy(self, program: str = ROUTER, **options: object) -> AsyncIterator[Switch]:

@@ -14,17 +14,18 @@ DEADLINE_S = 20
 
 
 @pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(f"unix:{tmp_path}/grpc")
+
+
+@pytest.fixture
 def served(tmp_path: Path) -> Callable[[Callable[[Server], Awaitable[None]]], None]:
     """Run a test's coroutine against a server, with a deadline."""
 
     def run(test: Callable[[Server], Awaitable[None]]) -> None:
         async def main() -> None:
-            server = Server(f"unix:{tmp_path}/grpc")
-            await server.start()
-            try:
-                await asyncio.wait_for(test(server), DEADLINE_S)
-            finally:
-                await server.stop()
+            async with asyncio.timeout(DEADLINE_S), Server(f"unix:{tmp_path}/grpc") as server:
+                await test(server)
 
         asyncio.run(main())
 

@@ -221,55 +221,45 @@ TOPOLOGIES = {
     ("topology", "seed"),
     [*(("leaf-spine", seed) for seed in range(12)), *(("fat-tree", seed) for seed in range(4))],
 )
-def test_no_order_of_updates_and_deaths_lets_a_broadcast_loop(topology: str, seed: int) -> None:
-    async def body() -> None:
-        network = Network(TOPOLOGIES[topology], seed)
-        await network.connect_all()
-        network.check_all_are_reached()
-        for _ in range(300):
-            await network.random_event()
-        await network.connect_all()
-        network.check_all_are_reached()
-        network.fabric.health.close()
-
-    asyncio.run(body())
+async def test_no_order_of_updates_and_deaths_lets_a_broadcast_loop(topology: str, seed: int) -> None:
+    network = Network(TOPOLOGIES[topology], seed)
+    await network.connect_all()
+    network.check_all_are_reached()
+    for _ in range(300):
+        await network.random_event()
+    await network.connect_all()
+    network.check_all_are_reached()
+    network.fabric.health.close()
 
 
-def test_a_dead_spine_that_still_forwards_is_left_before_another_one_is_taken() -> None:
+async def test_a_dead_spine_that_still_forwards_is_left_before_another_one_is_taken() -> None:
     """All hosts hear broadcasts again, and the dead one cannot make a loop of what it still does."""
-
-    async def body() -> None:
-        network = Network(TOPOLOGIES["leaf-spine"], 0)
-        await network.connect_all()
-        out = trunks_flooded(network.plane, network.held())
-        (spine,) = {
-            name for name, _ in out if name.startswith("spine") and len([e for e in out if e[0] == name]) > 1
-        }
-        network.lose(network.links[spine])
-        await network.drain()
-        other = ends(network.plane)
-        alive = {end for end in trunks_flooded(network.plane, network.held()) if end[0] != spine}
-        assert spine not in {other[end][0] for end in alive}
-        tree = nx.Graph((end[0], other[end][0]) for end in alive)
-        assert nx.is_tree(tree)
-        assert {f"leaf{rack}" for rack in (1, 2, 3)} <= set(tree)
-        network.fabric.health.close()
-
-    asyncio.run(body())
+    network = Network(TOPOLOGIES["leaf-spine"], 0)
+    await network.connect_all()
+    out = trunks_flooded(network.plane, network.held())
+    (spine,) = {
+        name for name, _ in out if name.startswith("spine") and len([e for e in out if e[0] == name]) > 1
+    }
+    network.lose(network.links[spine])
+    await network.drain()
+    other = ends(network.plane)
+    alive = {end for end in trunks_flooded(network.plane, network.held()) if end[0] != spine}
+    assert spine not in {other[end][0] for end in alive}
+    tree = nx.Graph((end[0], other[end][0]) for end in alive)
+    assert nx.is_tree(tree)
+    assert {f"leaf{rack}" for rack in (1, 2, 3)} <= set(tree)
+    network.fabric.health.close()
 
 
-def test_a_controller_that_is_restarted_leaves_the_flood_tree_as_it_is() -> None:
-    async def body() -> None:
-        first, second = (Network(TOPOLOGIES["fat-tree"], seed) for seed in (1, 2))
-        await first.connect_all()
-        for name, link in second.links.items():
-            link.state = first.links[name].state
-        states: list[dict[str, SwitchState]] = []
-        second.put = lambda link, state: states.append({link.name: state})  # type: ignore[method-assign]
-        await second.connect_all()
-        assert states == []
-
-    asyncio.run(body())
+async def test_a_controller_that_is_restarted_leaves_the_flood_tree_as_it_is() -> None:
+    first, second = (Network(TOPOLOGIES["fat-tree"], seed) for seed in (1, 2))
+    await first.connect_all()
+    for name, link in second.links.items():
+        link.state = first.links[name].state
+    states: list[dict[str, SwitchState]] = []
+    second.put = lambda link, state: states.append({link.name: state})  # type: ignore[method-assign]
+    await second.connect_all()
+    assert states == []
 
 
 def test_a_switch_event_in_a_fat_tree_of_k_8_costs_little() -> None:

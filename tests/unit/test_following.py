@@ -59,30 +59,21 @@ async def following(script: str, folder: Path) -> AsyncIterator[tuple[Numbers, a
 PRINT = """print('chatter'); print('{"event": "tick", "rank": 0, "number": 7}', flush=True)"""
 
 
-def test_a_rank_that_dies_ends_the_wait_at_once_with_its_error(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with following("raise SystemExit('no such interface')", tmp_path) as (numbers, _):
-            async with asyncio.timeout(LONG_S / 2):
-                with pytest.raises(LabError, match="worker ended with status 1: no such interface"):
-                    await numbers.until(lambda logs: bool(logs[0]), LONG_S)
-
-    asyncio.run(check())
+async def test_a_rank_that_dies_ends_the_wait_at_once_with_its_error(tmp_path: Path) -> None:
+    async with following("raise SystemExit('no such interface')", tmp_path) as (numbers, _):
+        async with asyncio.timeout(LONG_S / 2):
+            with pytest.raises(LabError, match="worker ended with status 1: no such interface"):
+                await numbers.until(lambda logs: bool(logs[0]), LONG_S)
 
 
-def test_what_came_before_the_end_counts(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with following(PRINT, tmp_path) as (numbers, reading):
-            await reading
-            assert await numbers.until(lambda logs: logs[0] == [7], LONG_S)
-            with pytest.raises(LabError, match="all ranks have ended"):
-                await numbers.until(lambda logs: len(logs[0]) > 1, LONG_S)
-
-    asyncio.run(check())
+async def test_what_came_before_the_end_counts(tmp_path: Path) -> None:
+    async with following(PRINT, tmp_path) as (numbers, reading):
+        await reading
+        assert await numbers.until(lambda logs: logs[0] == [7], LONG_S)
+        with pytest.raises(LabError, match="all ranks have ended"):
+            await numbers.until(lambda logs: len(logs[0]) > 1, LONG_S)
 
 
-def test_a_deadline_passes_while_the_rank_lives(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with following("import signal; signal.pause()", tmp_path) as (numbers, _):
-            assert not await numbers.until(lambda logs: bool(logs[0]), 0.01)
-
-    asyncio.run(check())
+async def test_a_deadline_passes_while_the_rank_lives(tmp_path: Path) -> None:
+    async with following("import signal; signal.pause()", tmp_path) as (numbers, _):
+        assert not await numbers.until(lambda logs: bool(logs[0]), 0.01)

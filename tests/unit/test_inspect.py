@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from p4runtime_clients import DEVICE, ENTITIES, Served, Server, client, files
+from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
 
@@ -68,54 +69,52 @@ async def told(server: Server, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def looked_into(served: Served, look: Callable[[Server], Awaitable[None]]) -> None:
-    """Let `look` run commands on a switch with one of everything, and one packet behind it."""
-
-    async def test(server: Server) -> None:
-        inspection = Inspection(FakePorts())  # type: ignore[arg-type]
-        await server.stop()
-        await server.start(extras=[inspection.extra()])
-        async with client(server, load=True, program=ENTITIES) as one:
-            inspection.use(server.pipelines[0])
-            await write(one, *(("INSERT", entity) for entity in WRITTEN))
-            await write(one, *(("MODIFY", entity) for entity in MODIFIED))
-            server.pipelines[0].inject(5, frame())
-            await look(server)
-
-    served(test)
+@asynccontextmanager
+async def with_one_of_everything(server: Server) -> AsyncIterator[Server]:
+    """Serve a switch that has one of everything, and one packet behind it."""
+    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    server.extras = [inspection.extra()]
+    async with server, client(server, load=True, program=ENTITIES) as one:
+        inspection.use(server.pipelines[0])
+        await write(one, *(("INSERT", entity) for entity in WRITTEN))
+        await write(one, *(("MODIFY", entity) for entity in MODIFIED))
+        server.pipelines[0].inject(5, frame())
+        yield server
 
 
-def test_as_json(served: Served) -> None:
-    async def look(server: Server) -> None:
-        stats = await told(server, "stats", "--interval", "0")
-        assert [port["rx_packets"] for port in stats["ports"]] == [1234, 1234]
-        assert stats["pipeline"]["program"] == "entities.p4"
-        assert stats["actions"] == [
-            {"table": "hosts", "action": "host_port", "entries": 1, "packets": 1, "bytes": 64}
-        ]
-        [hosts] = (await told(server, "tables", "hosts"))["tables"]
-        [entry] = hosts["entries"]
-        assert entry["match"]["hdr.ethernet.destination"] == {"kind": "exact", "value": 0x020000000001}
-        assert (entry["action"], entry["params"], entry["packets"]) == ("host_port", {"port": 3}, 1)
-        assert entry["idle_timeout_s"] == 60
-        assert entry["idle_s"] >= 0
-        sizes = await told(server, "registers", "sizes", "5:8")
-        assert (sizes["first"], sizes["values"]) == (5, [64, 0, 0x01020304])
-        assert (await told(server, "registers"))["registers"] == [
-            {"name": "sizes", "size": 8, "cells": "32 bits"}
-        ]
-        arrivals = await told(server, "counters", "arrivals", "1")
-        assert arrivals["values"] == [{"packets": 5, "bytes": 0}]
-        rates = await told(server, "meters", "rates", "2:4")
-        assert rates["values"] == [{"cir": 10, "cburst": 20, "pir": 30, "pburst": 40}, None]
-        groups = await told(server, "groups")
-        assert groups["multicast"] == [
-            {"group": 4, "replicas": [{"port": 1, "instance": 1}, {"port": 2, "instance": 2}]}
-        ]
-        assert groups["clone_sessions"][0]["packet_length"] == 64
-        assert [len(profile["members"]) for profile in groups["profiles"]] == [3, 1]
+@pytest.fixture
+def inspected(server: Server) -> AbstractAsyncContextManager[Server]:
+    return with_one_of_everything(server)
 
-    looked_into(served, look)
+
+async def test_as_json(inspected: Server) -> None:
+    stats = await told(inspected, "stats", "--interval", "0")
+    assert [port["rx_packets"] for port in stats["ports"]] == [1234, 1234]
+    assert stats["pipeline"]["program"] == "entities.p4"
+    assert stats["actions"] == [
+        {"table": "hosts", "action": "host_port", "entries": 1, "packets": 1, "bytes": 64}
+    ]
+    [hosts] = (await told(inspected, "tables", "hosts"))["tables"]
+    [entry] = hosts["entries"]
+    assert entry["match"]["hdr.ethernet.destination"] == {"kind": "exact", "value": 0x020000000001}
+    assert (entry["action"], entry["params"], entry["packets"]) == ("host_port", {"port": 3}, 1)
+    assert entry["idle_timeout_s"] == 60
+    assert entry["idle_s"] >= 0
+    sizes = await told(inspected, "registers", "sizes", "5:8")
+    assert (sizes["first"], sizes["values"]) == (5, [64, 0, 0x01020304])
+    assert (await told(inspected, "registers"))["registers"] == [
+        {"name": "sizes", "size": 8, "cells": "32 bits"}
+    ]
+    arrivals = await told(inspected, "counters", "arrivals", "1")
+    assert arrivals["values"] == [{"packets": 5, "bytes": 0}]
+    rates = await told(inspected, "meters", "rates", "2:4")
+    assert rates["values"] == [{"cir": 10, "cburst": 20, "pir": 30, "pburst": 40}, None]
+    groups = await told(inspected, "groups")
+    assert groups["multicast"] == [
+        {"group": 4, "replicas": [{"port": 1, "instance": 1}, {"port": 2, "instance": 2}]}
+    ]
+    assert groups["clone_sessions"][0]["packet_length"] == 64
+    assert [len(profile["members"]) for profile in groups["profiles"]] == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -131,38 +130,33 @@ def test_as_json(served: Served) -> None:
         (("groups",), ["1:1, 2:2", "next_hops: 3 members, 1 groups", "2x 1, 3x 2", "classify(class=9)"]),
     ],
 )
-def test_as_text(served: Served, arguments: tuple[str, ...], words: list[str]) -> None:
-    async def look(server: Server) -> None:
-        done = await command(server, *arguments)
-        assert done.exit_code == 0, done.output
-        for word in words:
-            assert word in done.output
-
-    looked_into(served, look)
+async def test_as_text(inspected: Server, arguments: tuple[str, ...], words: list[str]) -> None:
+    done = await command(inspected, *arguments)
+    assert done.exit_code == 0, done.output
+    for word in words:
+        assert word in done.output
 
 
-def test_links_are_made_bad_and_good_again(served: Served) -> None:
-    async def test(server: Server) -> None:
-        ports = FakePorts()
-        await server.stop()
-        await server.start(extras=[Inspection(ports).extra()])  # type: ignore[arg-type]
+async def test_links_are_made_bad_and_good_again(server: Server) -> None:
+    ports = FakePorts()
+    await server.stop()
+    server.extras = [Inspection(ports).extra()]  # type: ignore[arg-type]
+    await server.start()
 
-        async def impair(*arguments: str) -> Result:
-            return await asyncio.to_thread(
-                CliRunner().invoke, app, ["impair", "--grpc", server.address, *arguments]
-            )
+    async def impair(*arguments: str) -> Result:
+        return await asyncio.to_thread(
+            CliRunner().invoke, app, ["impair", "--grpc", server.address, *arguments]
+        )
 
-        assert (await impair("1/in:loss=0.5", "2:delay=2ms")).exit_code == 0
-        assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
-        assert (await impair("--clear", "*/both", "2:loss=1")).exit_code == 0
-        assert ports.bad == {(2, "out"): Impairment(loss=1)}
-        for wrong, word in (("3:loss=1", "no port 3"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
-            done = await impair(wrong)
-            assert done.exit_code == 1
-            assert word in done.stderr
-        assert ports.bad == {(2, "out"): Impairment(loss=1)}
-
-    served(test)
+    assert (await impair("1/in:loss=0.5", "2:delay=2ms")).exit_code == 0
+    assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
+    assert (await impair("--clear", "*/both", "2:loss=1")).exit_code == 0
+    assert ports.bad == {(2, "out"): Impairment(loss=1)}
+    for wrong, word in (("3:loss=1", "no port 3"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
+        done = await impair(wrong)
+        assert done.exit_code == 1
+        assert word in done.stderr
+    assert ports.bad == {(2, "out"): Impairment(loss=1)}
 
 
 def test_groups_leave_out_members_whose_link_is_down() -> None:
@@ -183,17 +177,14 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
     assert leaves() == {2}
 
 
-def test_packets_are_traced(served: Served) -> None:
-    async def look(server: Server) -> None:
-        running = asyncio.ensure_future(command(server, "trace", "--port", "5", "--timeout", "60"))
-        while not running.done():
-            server.pipelines[0].inject(5, frame())
-            await asyncio.sleep(0)
-        output = (await running).output
-        assert "received on port 5" in output
-        assert "EntitiesIngress.hosts" in output
-
-    looked_into(served, look)
+async def test_packets_are_traced(inspected: Server) -> None:
+    running = asyncio.ensure_future(command(inspected, "trace", "--port", "5", "--timeout", "60"))
+    while not running.done():
+        inspected.pipelines[0].inject(5, frame())
+        await asyncio.sleep(0)
+    output = (await running).output
+    assert "received on port 5" in output
+    assert "EntitiesIngress.hosts" in output
 
 
 @pytest.mark.parametrize(
@@ -209,30 +200,24 @@ def test_packets_are_traced(served: Served) -> None:
         (("tables", "--tls-ca", "/nowhere.pem"), ["/nowhere.pem"]),
     ],
 )
-def test_mistakes_are_named(served: Served, arguments: tuple[str, ...], words: list[str]) -> None:
-    async def look(server: Server) -> None:
-        done = await command(server, *arguments)
+async def test_mistakes_are_named(inspected: Server, arguments: tuple[str, ...], words: list[str]) -> None:
+    done = await command(inspected, *arguments)
+    assert done.exit_code == 1
+    for word in words:
+        assert word in done.stderr
+
+
+async def test_a_switch_that_is_another_or_none_is_named(server: Server, tmp_path: Path) -> None:
+    absent = Server(f"unix:{tmp_path}/nobody")
+    for where, device, words in (
+        (absent, DEVICE, ["no switch answers", "nobody", "--grpc"]),
+        (server, 9, [f"device {DEVICE}, not 9", "--device-id"]),
+        (server, DEVICE, [f"device {DEVICE}", "no program yet", "--program"]),
+    ):
+        done = await command(where, "tables", device=device)
         assert done.exit_code == 1
         for word in words:
             assert word in done.stderr
-
-    looked_into(served, look)
-
-
-def test_a_switch_that_is_another_or_none_is_named(served: Served, tmp_path: Path) -> None:
-    async def test(server: Server) -> None:
-        absent = Server(f"unix:{tmp_path}/nobody")
-        for where, device, words in (
-            (absent, DEVICE, ["no switch answers", "nobody", "--grpc"]),
-            (server, 9, [f"device {DEVICE}, not 9", "--device-id"]),
-            (server, DEVICE, [f"device {DEVICE}", "no program yet", "--program"]),
-        ):
-            done = await command(where, "tables", device=device)
-            assert done.exit_code == 1
-            for word in words:
-                assert word in done.stderr
-
-    served(test)
 
 
 def test_values_as_people_write_them() -> None:

@@ -24,7 +24,7 @@ from finsy import (
 )
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4r
-from p4runtime_clients import ENTITIES, SCHEMAS, B, Served, Server, client, codes, update
+from p4runtime_clients import ENTITIES, SCHEMAS, B, Server, client, codes, update
 from p4runtime_entities import (
     EVERYTHING,
     GROUP,
@@ -41,44 +41,38 @@ from p4runtime_entities import (
 )
 
 
-def test_what_is_written_is_read_back(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with server.finsy(ENTITIES) as switch:
-            await switch.write([*(+entity for entity in WRITTEN), *(~entity for entity in MODIFIED)])
-            found = [str(e.encode(SCHEMAS[ENTITIES])) async for e in switch.read(EVERYTHING)]
-            expected = [str(entity.encode(SCHEMAS[ENTITIES])) for entity in WRITTEN]
-            assert sorted(found) == sorted(expected)
-            for entity in MODIFIED:
-                [read] = [e async for e in switch.read([entity])]
-                assert str(read.encode(SCHEMAS[ENTITIES])) == str(entity.encode(SCHEMAS[ENTITIES]))
-            await switch.delete(list(reversed(WRITTEN)))
-            assert [e async for e in switch.read(EVERYTHING)] == []
-
-    served(test)
+async def test_what_is_written_is_read_back(server: Server) -> None:
+    async with server.finsy(ENTITIES) as switch:
+        await switch.write([*(+entity for entity in WRITTEN), *(~entity for entity in MODIFIED)])
+        found = [str(e.encode(SCHEMAS[ENTITIES])) async for e in switch.read(EVERYTHING)]
+        expected = [str(entity.encode(SCHEMAS[ENTITIES])) for entity in WRITTEN]
+        assert sorted(found) == sorted(expected)
+        for entity in MODIFIED:
+            [read] = [e async for e in switch.read([entity])]
+            assert str(read.encode(SCHEMAS[ENTITIES])) == str(entity.encode(SCHEMAS[ENTITIES]))
+        await switch.delete(list(reversed(WRITTEN)))
+        assert [e async for e in switch.read(EVERYTHING)] == []
 
 
-def test_groups_and_one_shot_sets_spread_packets(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            [pipeline] = server.pipelines
+async def test_groups_and_one_shot_sets_spread_packets(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        [pipeline] = server.pipelines
 
-            def leaves() -> set[int]:
-                return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
+        def leaves() -> set[int]:
+            return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
 
-            group = spread(P4IndirectAction(group_id=1))
-            await write(one, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
-            assert leaves() == {1, 2}
-            shot = P4IndirectAction([(1, port(3)), (2, port(4))])
-            assert await write(one, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
-            clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
-            assert await write(one, *clear) == []
-            assert await write(one, ("INSERT", spread(shot))) == []
-            assert leaves() == {3, 4}
-            assert await write(one, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
-            assert await one.read(P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
-            assert await write(one, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
-
-    served(test)
+        group = spread(P4IndirectAction(group_id=1))
+        await write(one, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
+        assert leaves() == {1, 2}
+        shot = P4IndirectAction([(1, port(3)), (2, port(4))])
+        assert await write(one, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
+        clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
+        assert await write(one, *clear) == []
+        assert await write(one, ("INSERT", spread(shot))) == []
+        assert leaves() == {3, 4}
+        assert await write(one, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
+        assert await one.read(P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
+        assert await write(one, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
 
 
 def raw_group(weight: int = 1, **fields: object) -> p4r.Entity:
@@ -174,97 +168,83 @@ PROFILE_CASES = {
 }
 
 
-def test_what_the_specification_forbids_is_refused_and_changes_nothing(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            await write(one, *(("INSERT", entity) for entity in WRITTEN))
-            before = await one.read(*EVERYTHING)
-            for name, (kind, entity, code) in PROFILE_CASES.items():
-                assert (name, codes(await one.write(update(kind, entity, ENTITIES)))) == (name, [code])
-            assert await one.read(*EVERYTHING) == before
-
-    served(test)
+async def test_what_the_specification_forbids_is_refused_and_changes_nothing(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        await write(one, *(("INSERT", entity) for entity in WRITTEN))
+        before = await one.read(*EVERYTHING)
+        for name, (kind, entity, code) in PROFILE_CASES.items():
+            assert (name, codes(await one.write(update(kind, entity, ENTITIES)))) == (name, [code])
+        assert await one.read(*EVERYTHING) == before
 
 
-def test_meters_come_with_entries_and_turn_green_again(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            [pipeline] = server.pipelines
-            wish = P4TableEntry(
-                "hosts",
-                meter_config=P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
-                counter_data=finsy.P4CounterData(),
-            )
-            await write(
-                one, ("INSERT", host(3, meter_config=RATES, counter_data=finsy.P4CounterData(packet_count=8)))
-            )
-            for _ in range(2):
-                assert pipeline.inject(1, frame()) == [(3, frame())]
-            [entry] = await one.read(wish)
-            assert entry.table_entry.meter_config == RATES.encode()
-            assert entry.table_entry.counter_data.packet_count == 10
-            meter = P4DirectMeterEntry(table_entry=host(3))
-            [direct] = await one.read(meter)
-            assert direct.direct_meter_entry.config == RATES.encode()
-            await write(
-                one, ("MODIFY", host(4))
-            )  # as the specification says: the counter stays, the meter not
-            [entry] = await one.read(wish)
-            assert not entry.table_entry.HasField("meter_config")
-            assert entry.table_entry.counter_data.packet_count == 10
-            await write(one, ("MODIFY", P4DirectMeterEntry(table_entry=host(4), config=RATES)))
-            await write(
-                one,
-                (
-                    "MODIFY",
-                    P4DirectCounterEntry(table_entry=host(4), data=finsy.P4CounterData(packet_count=1)),
-                ),
-            )
-            [entry] = await one.read(wish)
-            assert entry.table_entry.meter_config == RATES.encode()
-            assert entry.table_entry.counter_data.packet_count == 1
-
-    served(test)
+async def test_meters_come_with_entries_and_turn_green_again(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        [pipeline] = server.pipelines
+        wish = P4TableEntry(
+            "hosts",
+            meter_config=P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
+            counter_data=finsy.P4CounterData(),
+        )
+        await write(
+            one, ("INSERT", host(3, meter_config=RATES, counter_data=finsy.P4CounterData(packet_count=8)))
+        )
+        for _ in range(2):
+            assert pipeline.inject(1, frame()) == [(3, frame())]
+        [entry] = await one.read(wish)
+        assert entry.table_entry.meter_config == RATES.encode()
+        assert entry.table_entry.counter_data.packet_count == 10
+        meter = P4DirectMeterEntry(table_entry=host(3))
+        [direct] = await one.read(meter)
+        assert direct.direct_meter_entry.config == RATES.encode()
+        await write(one, ("MODIFY", host(4)))  # as the specification says: the counter stays, the meter not
+        [entry] = await one.read(wish)
+        assert not entry.table_entry.HasField("meter_config")
+        assert entry.table_entry.counter_data.packet_count == 10
+        await write(one, ("MODIFY", P4DirectMeterEntry(table_entry=host(4), config=RATES)))
+        await write(
+            one,
+            (
+                "MODIFY",
+                P4DirectCounterEntry(table_entry=host(4), data=finsy.P4CounterData(packet_count=1)),
+            ),
+        )
+        [entry] = await one.read(wish)
+        assert entry.table_entry.meter_config == RATES.encode()
+        assert entry.table_entry.counter_data.packet_count == 1
 
 
-def test_value_sets_steer_the_parser(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            [pipeline] = server.pipelines
-            marked = P4TableEntry("policy", match=P4TableMatch(marked=1), action=port(6), priority=1)
-            await write(one, ("INSERT", marked))
-            assert pipeline.inject(1, frame(kind=0x88B5)) == []
-            assert await write(one, ("MODIFY", MODIFIED[-1])) == []
-            assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
-            assert await write(one, ("MODIFY", P4ValueSetEntry("marked_types", members=[]))) == []
-            assert pipeline.inject(1, frame(kind=0x88B5)) == []
-
-    served(test)
+async def test_value_sets_steer_the_parser(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        [pipeline] = server.pipelines
+        marked = P4TableEntry("policy", match=P4TableMatch(marked=1), action=port(6), priority=1)
+        await write(one, ("INSERT", marked))
+        assert pipeline.inject(1, frame(kind=0x88B5)) == []
+        assert await write(one, ("MODIFY", MODIFIED[-1])) == []
+        assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
+        assert await write(one, ("MODIFY", P4ValueSetEntry("marked_types", members=[]))) == []
+        assert pipeline.inject(1, frame(kind=0x88B5)) == []
 
 
 @pytest.mark.parametrize("atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC])
-def test_a_batch_is_done_as_a_whole_or_not_at_all(served: Served, atomicity: int) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            await write(one, *(("INSERT", entity) for entity in WRITTEN))
-            await write(one, *(("MODIFY", entity) for entity in MODIFIED))
-            counters = (P4CounterEntry(), P4RegisterEntry(), P4MeterEntry(), P4DirectCounterEntry())
-            before = await one.read(*EVERYTHING, *counters)
-            changes = [
-                ("MODIFY", host(9, counter_data=finsy.P4CounterData(packet_count=77))),
-                ("DELETE", WRITTEN[6]),
-                ("DELETE", GROUP),
-                ("DELETE", MEMBERS[0]),
-                ("INSERT", P4MulticastGroupEntry(9, replicas=[1])),
-                ("MODIFY", P4RegisterEntry("sizes", data=6)),
-                ("MODIFY", P4TableEntry("policy", action=port(3), is_default_action=True)),
-                ("DELETE", WRITTEN[-1]),
-            ]
-            failed = await write(one, *changes, ("DELETE", P4MulticastGroupEntry(99)), atomicity=atomicity)
-            assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
-            after = await one.read(*EVERYTHING, *counters)
-            assert sorted(map(str, after)) == sorted(map(str, before))
-            assert await write(one, *changes, atomicity=atomicity) == []
-            assert len(await one.read(P4MulticastGroupEntry())) == 2
-
-    served(test)
+async def test_a_batch_is_done_as_a_whole_or_not_at_all(server: Server, atomicity: int) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        await write(one, *(("INSERT", entity) for entity in WRITTEN))
+        await write(one, *(("MODIFY", entity) for entity in MODIFIED))
+        counters = (P4CounterEntry(), P4RegisterEntry(), P4MeterEntry(), P4DirectCounterEntry())
+        before = await one.read(*EVERYTHING, *counters)
+        changes = [
+            ("MODIFY", host(9, counter_data=finsy.P4CounterData(packet_count=77))),
+            ("DELETE", WRITTEN[6]),
+            ("DELETE", GROUP),
+            ("DELETE", MEMBERS[0]),
+            ("INSERT", P4MulticastGroupEntry(9, replicas=[1])),
+            ("MODIFY", P4RegisterEntry("sizes", data=6)),
+            ("MODIFY", P4TableEntry("policy", action=port(3), is_default_action=True)),
+            ("DELETE", WRITTEN[-1]),
+        ]
+        failed = await write(one, *changes, ("DELETE", P4MulticastGroupEntry(99)), atomicity=atomicity)
+        assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
+        after = await one.read(*EVERYTHING, *counters)
+        assert sorted(map(str, after)) == sorted(map(str, before))
+        assert await write(one, *changes, atomicity=atomicity) == []
+        assert len(await one.read(P4MulticastGroupEntry())) == 2

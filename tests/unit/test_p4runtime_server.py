@@ -20,7 +20,6 @@ from p4runtime_clients import (
     ENTITIES,
     JSON,
     P4INFO,
-    Served,
     Server,
     client,
     codes,
@@ -61,120 +60,97 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mutual", [False, True])
-def test_tls_shows_the_switch_and_may_want_to_see_the_client(
-    served: Served, certificates: Path, *, mutual: bool
+async def test_tls_shows_the_switch_and_may_want_to_see_the_client(
+    server: Server, certificates: Path, *, mutual: bool
 ) -> None:
     ca, own, key = (certificates / name for name in ("ca.pem", "own.pem", "own.key"))
 
-    async def version(server: Server, *credentials: bytes | None) -> str:
+    async def version(*credentials: bytes | None) -> str:
         options = [("grpc.ssl_target_name_override", NAME)]
         ssl = grpc.ssl_channel_credentials(*credentials)
         async with grpc.aio.secure_channel(server.address, ssl, options) as channel:
-            return (
-                await p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
-            ).p4runtime_api_version
+            answer = await p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
+            return answer.p4runtime_api_version
 
-    async def test(server: Server) -> None:
-        await server.stop()
-        server.address = f"unix:{certificates}/grpc-{mutual}"
-        await server.start(Tls(own, key, ca if mutual else None))
-        assert await version(server, ca.read_bytes(), key.read_bytes(), own.read_bytes()) == API_VERSION
-        if mutual:
-            with pytest.raises(grpc.aio.AioRpcError):
-                await version(server, ca.read_bytes())
+    await server.stop()
+    server.address = f"unix:{certificates}/grpc-{mutual}"
+    await server.start(Tls(own, key, ca if mutual else None))
+    assert await version(ca.read_bytes(), key.read_bytes(), own.read_bytes()) == API_VERSION
+    if mutual:
         with pytest.raises(grpc.aio.AioRpcError):
-            async with client(server) as plain:
-                await plain.stub.Capabilities(p4r.CapabilitiesRequest())
-
-    served(test)
-
-
-def test_tls_files_that_are_none_are_named(served: Served, tmp_path: Path) -> None:
-    async def test(server: Server) -> None:
-        missing = Tls(tmp_path / "no.pem", tmp_path / "no.key")
-        with pytest.raises(SwitchError, match=r"--tls-key .*no\.key"):
-            await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", missing)
-        rubbish = tmp_path / "rubbish.pem"
-        rubbish.write_text("rubbish")
-        with pytest.raises(OSError, match="TLS"):
-            await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", Tls(rubbish, rubbish))
-
-    served(test)
+            await version(ca.read_bytes())
+    with pytest.raises(grpc.aio.AioRpcError):
+        async with client(server) as plain:
+            await plain.stub.Capabilities(p4r.CapabilitiesRequest())
 
 
-def test_reflection_tells_the_services_and_health_that_they_serve(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with grpc.aio.insecure_channel(server.address) as channel:
-            ask = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
-            requests = [
-                reflection_pb2.ServerReflectionRequest(list_services=""),
-                reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE),
-            ]
-            listed, found = [answer async for answer in ask(iter(requests))]
-            assert SERVICE in {service.name for service in listed.list_services_response.service}
-            files = [
-                FileDescriptorProto.FromString(data)
-                for data in found.file_descriptor_response.file_descriptor_proto
-            ]
-            assert any(method.name == "Write" for file in files for s in file.service for method in s.method)
-            health = health_pb2_grpc.HealthStub(channel)
-            for name in ("", SERVICE):
-                answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
-                assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-    served(test)
+async def test_tls_files_that_are_none_are_named(server: Server, tmp_path: Path) -> None:
+    missing = Tls(tmp_path / "no.pem", tmp_path / "no.key")
+    with pytest.raises(SwitchError, match=r"--tls-key .*no\.key"):
+        await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", missing)
+    rubbish = tmp_path / "rubbish.pem"
+    rubbish.write_text("rubbish")
+    with pytest.raises(OSError, match="TLS"):
+        await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", Tls(rubbish, rubbish))
 
 
-def test_a_role_has_a_limit_of_streams(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reflection_tells_the_services_and_health_that_they_serve(server: Server) -> None:
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        ask = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        requests = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE),
+        ]
+        listed, found = [answer async for answer in ask(iter(requests))]
+        assert SERVICE in {service.name for service in listed.list_services_response.service}
+        files = [
+            FileDescriptorProto.FromString(data)
+            for data in found.file_descriptor_response.file_descriptor_proto
+        ]
+        assert any(method.name == "Write" for file in files for s in file.service for method in s.method)
+        health = health_pb2_grpc.HealthStub(channel)
+        for name in ("", SERVICE):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_role_has_a_limit_of_streams(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arbitration, "MAX_STREAMS", 2)
-
-    async def test(server: Server) -> None:
-        async with client(server, 1) as one, client(server, 2) as two, client(server, 3) as three:
-            assert (await one.arbitrate()).status.code == 0
-            assert (await two.arbitrate()).status.code == 0
-            with pytest.raises(grpc.aio.AioRpcError, match="limit") as refused:
-                await three.arbitrate()
-            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-
-    served(test)
+    async with client(server, 1) as one, client(server, 2) as two, client(server, 3) as three:
+        assert (await one.arbitrate()).status.code == 0
+        assert (await two.arbitrate()).status.code == 0
+        with pytest.raises(grpc.aio.AioRpcError, match="limit") as refused:
+            await three.arbitrate()
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_an_answer_to_a_read_comes_in_messages_of_bounded_size(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            patterns = [encode(P4RegisterEntry("sizes"), ENTITIES)] * 100
-            request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
-            sizes = [len(reply.entities) async for reply in one.stub.Read(request)]
-            assert sizes == [256, 256, 256, 32]
-
-    served(test)
+async def test_an_answer_to_a_read_comes_in_messages_of_bounded_size(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        patterns = [encode(P4RegisterEntry("sizes"), ENTITIES)] * 100
+        request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
+        sizes = [len(reply.entities) async for reply in one.stub.Read(request)]
+        assert sizes == [256, 256, 256, 32]
 
 
-def test_errors_of_a_large_batch_fit_into_what_clients_take(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True) as one:
-            batch = [update("DELETE", to_port(1, destination=number)) for number in range(100)]
-            assert codes(await one.write(*batch)) == ["NOT_FOUND"] * 100
-            few = await one.write(*batch[:3])
-            assert all("bridge" in error.message for error in few)
-
-    served(test)
+async def test_errors_of_a_large_batch_fit_into_what_clients_take(server: Server) -> None:
+    async with client(server, load=True) as one:
+        batch = [update("DELETE", to_port(1, destination=number)) for number in range(100)]
+        assert codes(await one.write(*batch)) == ["NOT_FOUND"] * 100
+        few = await one.write(*batch[:3])
+        assert all("bridge" in error.message for error in few)
 
 
-def test_capabilities_are_those_of_the_device(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server) as one:
-            for device in (0, DEVICE):
-                answer = await one.stub.Capabilities(p4r.CapabilitiesRequest(device_id=device))
-                assert answer.p4runtime_api_version == API_VERSION
-            with pytest.raises(grpc.aio.AioRpcError, match=f"this is device {DEVICE}"):
-                await one.stub.Capabilities(p4r.CapabilitiesRequest(device_id=99))
-            unknown = p4r.ReadRequest(device_id=DEVICE, role="nobody", entities=[encode(P4TableEntry())])
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                [_ async for _ in one.stub.Read(unknown)]
-            assert refused.value.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
-
-    served(test)
+async def test_capabilities_are_those_of_the_device(server: Server) -> None:
+    async with client(server) as one:
+        for device in (0, DEVICE):
+            answer = await one.stub.Capabilities(p4r.CapabilitiesRequest(device_id=device))
+            assert answer.p4runtime_api_version == API_VERSION
+        with pytest.raises(grpc.aio.AioRpcError, match=f"this is device {DEVICE}"):
+            await one.stub.Capabilities(p4r.CapabilitiesRequest(device_id=99))
+        unknown = p4r.ReadRequest(device_id=DEVICE, role="nobody", entities=[encode(P4TableEntry())])
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            [_ async for _ in one.stub.Read(unknown)]
+        assert refused.value.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 @pytest.mark.parametrize("cpu_port", [None, 77])

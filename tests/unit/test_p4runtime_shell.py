@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from p4runtime_clients import DEVICE, ENTITIES, Served, Server, files
+from p4runtime_clients import DEVICE, ENTITIES, Server, files
 from typer.testing import CliRunner
 
 from railweave import shell_environment
@@ -25,32 +25,29 @@ if shell_environment.python() is None:
     )
 
 
-def test_a_session_uses_every_entity(served: Served) -> None:
-    async def test(server: Server) -> None:
-        session = await asyncio.create_subprocess_exec(
-            str(shell_environment.python()),
-            SESSION,
-            server.address,
-            str(DEVICE),
-            *files(ENTITIES),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert session.stdout is not None
-        assert session.stderr is not None
-        sent: list[tuple[int, bytes]] = []
-        lines: list[str] = []
-        async for line in session.stdout:
-            lines.append(line.decode().strip())
-            if lines[-1] == "send":
-                _connect(server.pipelines[0], sent)
-                assert server.pipelines[0].inject(5, FRAME) == []
-        problem = (await session.stderr.read()).decode()
-        assert (await session.wait(), problem) == (0, "")
-        assert [line for line in lines if line in PARTS] == PARTS
-        assert sent == [(6, b"to the wire".rjust(60, b"."))]
-
-    served(test)
+async def test_a_session_uses_every_entity(server: Server) -> None:
+    session = await asyncio.create_subprocess_exec(
+        str(shell_environment.python()),
+        SESSION,
+        server.address,
+        str(DEVICE),
+        *files(ENTITIES),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert session.stdout is not None
+    assert session.stderr is not None
+    sent: list[tuple[int, bytes]] = []
+    lines: list[str] = []
+    async for line in session.stdout:
+        lines.append(line.decode().strip())
+        if lines[-1] == "send":
+            _connect(server.pipelines[0], sent)
+            assert server.pipelines[0].inject(5, FRAME) == []
+    problem = (await session.stderr.read()).decode()
+    assert (await session.wait(), problem) == (0, "")
+    assert [line for line in lines if line in PARTS] == PARTS
+    assert sent == [(6, b"to the wire".rjust(60, b"."))]
 
 
 def _connect(pipeline: Pipeline, sent: list[tuple[int, bytes]]) -> None:
@@ -74,19 +71,16 @@ def test_the_command_names_mistakes(tmp_path: Path, arguments: tuple[str, ...], 
         assert word in done.stderr
 
 
-def test_the_command_becomes_a_shell_that_reads_where_there_is_a_controller(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with server.finsy(ENTITIES):
-            shell = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "railweave", "shell"),
-                *("--grpc", server.address, "--device-id", str(DEVICE)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            output, _ = await shell.communicate(b"print([t.name for t in tables])\n")
-            assert "not the primary" in output.decode()
-            assert "EntitiesIngress.hosts" in output.decode()
-            assert shell.returncode == 0
-
-    served(test)
+async def test_the_command_becomes_a_shell_that_reads_where_there_is_a_controller(server: Server) -> None:
+    async with server.finsy(ENTITIES):
+        shell = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "railweave", "shell"),
+            *("--grpc", server.address, "--device-id", str(DEVICE)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await shell.communicate(b"print([t.name for t in tables])\n")
+        assert "not the primary" in output.decode()
+        assert "EntitiesIngress.hosts" in output.decode()
+        assert shell.returncode == 0

@@ -17,7 +17,7 @@ from finsy import (
 )
 from finsy.proto import U128, p4r, stratum
 from google.protobuf.any_pb2 import Any
-from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Served, Server, client, codes, update
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
 
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.schema import Schema
@@ -44,69 +44,60 @@ async def hear(one: Client, kind: str) -> p4r.StreamMessageResponse:
     return response
 
 
-def test_packets_go_to_the_controller_and_come_from_it(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with server.finsy(ENTITIES) as switch:
-            [pipeline] = server.pipelines
-            sent: list[tuple[int, bytes]] = []
-            pipeline.connect(lambda port, packet: sent.extend(pipeline.inject(port, packet)))
-            await switch.insert([TO_CONTROLLER])
-            heard = asyncio.ensure_future(anext(switch.read_packets()))
-            await asyncio.sleep(0)
-            assert pipeline.inject(5, FRAME) == []
-            packet = await heard
-            assert (packet.payload, dict(packet.metadata)) == (FRAME, {"ingress_port": 5, "reason": 9})
-            await switch.write([P4PacketOut(FRAME, egress_port=6, color=0)])
-            await until(lambda: bool(sent))
-            assert sent == [(6, FRAME)]
-
-    served(test)
+async def test_packets_go_to_the_controller_and_come_from_it(server: Server) -> None:
+    async with server.finsy(ENTITIES) as switch:
+        [pipeline] = server.pipelines
+        sent: list[tuple[int, bytes]] = []
+        pipeline.connect(lambda port, packet: sent.extend(pipeline.inject(port, packet)))
+        await switch.insert([TO_CONTROLLER])
+        heard = asyncio.ensure_future(anext(switch.read_packets()))
+        await asyncio.sleep(0)
+        assert pipeline.inject(5, FRAME) == []
+        packet = await heard
+        assert (packet.payload, dict(packet.metadata)) == (FRAME, {"ingress_port": 5, "reason": 9})
+        await switch.write([P4PacketOut(FRAME, egress_port=6, color=0)])
+        await until(lambda: bool(sent))
+        assert sent == [(6, FRAME)]
 
 
-def test_packets_out_that_do_not_fit_the_p4info_are_answered(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, load=True, program=ENTITIES) as one:
-            port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
-            wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
-            for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
-                packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
-                await one.stream.write(p4r.StreamMessageRequest(packet=packet))
-                error = (await hear(one, "error")).error
-                assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
-            ack = p4r.DigestListAck(digest_id=7)
-            await one.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
+async def test_packets_out_that_do_not_fit_the_p4info_are_answered(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
+        wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
+        for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
+            packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
+            await one.stream.write(p4r.StreamMessageRequest(packet=packet))
             error = (await hear(one, "error")).error
-            assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
-            await one.stream.write(p4r.StreamMessageRequest())
-            assert (await hear(one, "error")).error.HasField("other")
+            assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
+        ack = p4r.DigestListAck(digest_id=7)
+        await one.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
+        error = (await hear(one, "error")).error
+        assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
+        await one.stream.write(p4r.StreamMessageRequest())
+        assert (await hear(one, "error")).error.HasField("other")
 
-    served(test)
 
-
-def test_digests_come_in_lists_and_are_acknowledged(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with server.finsy(ENTITIES) as switch:
-            [pipeline] = server.pipelines
-            digest = P4DigestEntry("learned_t", max_list_size=2, max_timeout_ns=10**15, ack_timeout_ns=10**15)
-            await switch.write([+digest, ~LEARN])
-            lists = switch.read_digests("learned_t")
-            heard = asyncio.ensure_future(anext(lists))
-            await asyncio.sleep(0)
-            for _ in range(3):  # what waits already is not repeated
-                pipeline.inject(1, FRAME)
+async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> None:
+    async with server.finsy(ENTITIES) as switch:
+        [pipeline] = server.pipelines
+        digest = P4DigestEntry("learned_t", max_list_size=2, max_timeout_ns=10**15, ack_timeout_ns=10**15)
+        await switch.write([+digest, ~LEARN])
+        lists = switch.read_digests("learned_t")
+        heard = asyncio.ensure_future(anext(lists))
+        await asyncio.sleep(0)
+        for _ in range(3):  # what waits already is not repeated
+            pipeline.inject(1, FRAME)
+        pipeline.inject(2, FRAME)
+        first = await heard
+        expected = [{"source": B, "port": 1}, {"source": B, "port": 2}]
+        assert (list(first.data), first.list_id) == (expected, 1)
+        await switch.write([P4DigestListAck("learned_t", first.list_id)])
+        heard = asyncio.ensure_future(anext(lists))
+        while not heard.done():  # after the acknowledgement they may come again
+            pipeline.inject(1, FRAME)
             pipeline.inject(2, FRAME)
-            first = await heard
-            expected = [{"source": B, "port": 1}, {"source": B, "port": 2}]
-            assert (list(first.data), first.list_id) == (expected, 1)
-            await switch.write([P4DigestListAck("learned_t", first.list_id)])
-            heard = asyncio.ensure_future(anext(lists))
-            while not heard.done():  # after the acknowledgement they may come again
-                pipeline.inject(1, FRAME)
-                pipeline.inject(2, FRAME)
-                await asyncio.sleep(0)
-            assert list((await heard).data) == expected
-
-    served(test)
+            await asyncio.sleep(0)
+        assert list((await heard).data) == expected
 
 
 def learner(**config: int) -> tuple[Digests, int]:
@@ -148,24 +139,21 @@ def test_what_is_not_acknowledged_is_not_repeated_until_its_time_is_over() -> No
     assert eager.take(told(1), 0) is not None  # no acknowledgements asked for, nothing remembered
 
 
-def test_idle_entries_are_told_of(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with server.finsy(ENTITIES) as switch:
-            idle = asyncio.ensure_future(anext(switch.read_idle_timeouts()))
-            await asyncio.sleep(0)
-            await switch.insert([HOST])
-            [entry] = (await idle).table_entry
-            assert (entry.table_id, entry.match, entry.idle_timeout_ns) == ("hosts", HOST.match, 1)
-        async with client(server, 99, program=ENTITIES) as one:
-            pattern = p4r.Entity(table_entry=p4r.TableEntry(table_id=SCHEMA.tables["hosts"].id))
-            [plain] = await one.read(pattern)
-            assert not plain.table_entry.HasField("time_since_last_hit")
-            pattern.table_entry.time_since_last_hit.SetInParent()
-            [timed] = await one.read(pattern)
-            assert timed.table_entry.time_since_last_hit.elapsed_ns > 0
-            assert timed.table_entry.idle_timeout_ns == 1
-
-    served(test)
+async def test_idle_entries_are_told_of(server: Server) -> None:
+    async with server.finsy(ENTITIES) as switch:
+        idle = asyncio.ensure_future(anext(switch.read_idle_timeouts()))
+        await asyncio.sleep(0)
+        await switch.insert([HOST])
+        [entry] = (await idle).table_entry
+        assert (entry.table_id, entry.match, entry.idle_timeout_ns) == ("hosts", HOST.match, 1)
+    async with client(server, 99, program=ENTITIES) as one:
+        pattern = p4r.Entity(table_entry=p4r.TableEntry(table_id=SCHEMA.tables["hosts"].id))
+        [plain] = await one.read(pattern)
+        assert not plain.table_entry.HasField("time_since_last_hit")
+        pattern.table_entry.time_since_last_hit.SetInParent()
+        [timed] = await one.read(pattern)
+        assert timed.table_entry.time_since_last_hit.elapsed_ns > 0
+        assert timed.table_entry.idle_timeout_ns == 1
 
 
 def role(name: str, *exclusive: str, **rights: bool) -> p4r.Role:
@@ -181,60 +169,50 @@ async def take_role(one: Client, wanted: p4r.Role) -> p4r.MasterArbitrationUpdat
     return (await hear(one, "arbitration")).arbitration
 
 
-def test_roles_divide_the_switch(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with (
-            client(server, load=True, program=ENTITIES) as _,
-            client(server, 1, program=ENTITIES) as routes,
-        ):
-            wanted = role("routes", "hosts", "spread")
-            answer = await take_role(routes, wanted)
-            assert (answer.status.code, answer.role) == (0, wanted)
-            errors = await routes.write(
-                update("INSERT", HOST, ENTITIES), update("INSERT", TO_CONTROLLER, ENTITIES), role="routes"
+async def test_roles_divide_the_switch(server: Server) -> None:
+    async with (
+        client(server, load=True, program=ENTITIES) as _,
+        client(server, 1, program=ENTITIES) as routes,
+    ):
+        wanted = role("routes", "hosts", "spread")
+        answer = await take_role(routes, wanted)
+        assert (answer.status.code, answer.role) == (0, wanted)
+        errors = await routes.write(
+            update("INSERT", HOST, ENTITIES), update("INSERT", TO_CONTROLLER, ENTITIES), role="routes"
+        )
+        assert codes(errors) == ["OK", "PERMISSION_DENIED"]
+        request = p4r.ReadRequest(device_id=DEVICE, role="routes", entities=[P4TableEntry().encode(SCHEMA)])
+        [reply] = [r async for r in routes.stub.Read(request)]
+        assert [e.table_entry.table_id for e in reply.entities] == [SCHEMA.tables["hosts"].id]
+        async with client(server, 1, program=ENTITIES) as taps:
+            assert (await take_role(taps, role("taps", "policy", receives_packet_ins=True))).status.code == 0
+            assert await taps.write(update("INSERT", TO_CONTROLLER, ENTITIES), role="taps") == []
+            server.pipelines[0].inject(5, FRAME[:5] + b"\0" + FRAME[6:])
+            assert (await hear(taps, "packet")).packet.payload[:5] == FRAME[:5]
+        assert (await hear(routes, "idle_timeout_notification")).HasField("idle_timeout_notification")
+
+
+async def test_a_second_controller_takes_over_while_packets_flow(server: Server) -> None:
+    async with client(server, 1, load=True, program=ENTITIES) as first:
+        assert await first.write(update("INSERT", HOST, ENTITIES)) == []
+        flow = Flow(server.pipelines[0])
+        async with client(server, 2, program=ENTITIES) as second:
+            assert (await second.arbitrate()).status.code == 0
+            assert (await first.hear()).status.code == 6
+            stale = update("DELETE", HOST, ENTITIES)
+            assert await refused(first, stale)
+            marked = P4TableEntry(
+                "policy", match=P4TableMatch(marked=1), action=P4TableAction("drop"), priority=1
             )
-            assert codes(errors) == ["OK", "PERMISSION_DENIED"]
-            request = p4r.ReadRequest(
-                device_id=DEVICE, role="routes", entities=[P4TableEntry().encode(SCHEMA)]
-            )
-            [reply] = [r async for r in routes.stub.Read(request)]
-            assert [e.table_entry.table_id for e in reply.entities] == [SCHEMA.tables["hosts"].id]
-            async with client(server, 1, program=ENTITIES) as taps:
-                assert (
-                    await take_role(taps, role("taps", "policy", receives_packet_ins=True))
-                ).status.code == 0
-                assert await taps.write(update("INSERT", TO_CONTROLLER, ENTITIES), role="taps") == []
-                server.pipelines[0].inject(5, FRAME[:5] + b"\0" + FRAME[6:])
-                assert (await hear(taps, "packet")).packet.payload[:5] == FRAME[:5]
-            assert (await hear(routes, "idle_timeout_notification")).HasField("idle_timeout_notification")
-
-    served(test)
-
-
-def test_a_second_controller_takes_over_while_packets_flow(served: Served) -> None:
-    async def test(server: Server) -> None:
-        async with client(server, 1, load=True, program=ENTITIES) as first:
-            assert await first.write(update("INSERT", HOST, ENTITIES)) == []
-            flow = Flow(server.pipelines[0])
-            async with client(server, 2, program=ENTITIES) as second:
-                assert (await second.arbitrate()).status.code == 0
-                assert (await first.hear()).status.code == 6
-                stale = update("DELETE", HOST, ENTITIES)
-                assert await refused(first, stale)
-                marked = P4TableEntry(
-                    "policy", match=P4TableMatch(marked=1), action=P4TableAction("drop"), priority=1
-                )
-                assert await second.write(update("INSERT", marked, ENTITIES)) == []
-                first.stream.cancel()
-                async with client(server, 1, program=ENTITIES) as again:
-                    back = await again.arbitrate()
-                    assert (back.status.code, U128.decode(back.election_id)) == (6, 2)
-                    assert await refused(again, stale)
-                flow.stop()
-        assert flow.lost == 0
-        assert flow.forwarded > 0
-
-    served(test)
+            assert await second.write(update("INSERT", marked, ENTITIES)) == []
+            first.stream.cancel()
+            async with client(server, 1, program=ENTITIES) as again:
+                back = await again.arbitrate()
+                assert (back.status.code, U128.decode(back.election_id)) == (6, 2)
+                assert await refused(again, stale)
+            flow.stop()
+    assert flow.lost == 0
+    assert flow.forwarded > 0
 
 
 async def refused(one: Client, change: p4r.Update) -> bool:

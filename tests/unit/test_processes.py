@@ -23,53 +23,39 @@ async def start(script: str, folder: Path) -> tuple[Child, asyncio.Queue[Event]]
     return await Child.start("child", python(script), folder / "child.log", events), events
 
 
-def test_lines_and_the_end_come_in_order(tmp_path: Path) -> None:
-    async def check() -> None:
-        child, events = await start("print('ready port=1'); print('two')", tmp_path)
-        assert await child.ready(20) == "ready port=1"
-        assert [await events.get() for _ in range(3)] == [
-            Line(child, "ready port=1"),
-            Line(child, "two"),
-            Exit(child, 0),
-        ]
-        assert not child.running
-        assert child.log.read_text() == "ready port=1\ntwo\n"
-
-    asyncio.run(check())
+async def test_lines_and_the_end_come_in_order(tmp_path: Path) -> None:
+    child, events = await start("print('ready port=1'); print('two')", tmp_path)
+    assert await child.ready(20) == "ready port=1"
+    assert [await events.get() for _ in range(3)] == [
+        Line(child, "ready port=1"),
+        Line(child, "two"),
+        Exit(child, 0),
+    ]
+    assert not child.running
+    assert child.log.read_text() == "ready port=1\ntwo\n"
 
 
-def test_a_line_may_be_of_any_length(tmp_path: Path) -> None:
-    async def check() -> None:
-        child, events = await start("print('x' * (3 << 20)); print('ä'); print('end', end='')", tmp_path)
-        lines = [await asyncio.wait_for(events.get(), 60) for _ in range(4)]
-        assert lines == [Line(child, "x" * (3 << 20)), Line(child, "ä"), Line(child, "end"), Exit(child, 0)]
-
-    asyncio.run(check())
+async def test_a_line_may_be_of_any_length(tmp_path: Path) -> None:
+    child, events = await start("print('x' * (3 << 20)); print('ä'); print('end', end='')", tmp_path)
+    lines = [await asyncio.wait_for(events.get(), 60) for _ in range(4)]
+    assert lines == [Line(child, "x" * (3 << 20)), Line(child, "ä"), Line(child, "end"), Exit(child, 0)]
 
 
-def test_a_child_whose_output_cannot_be_kept_is_ended_and_says_so(tmp_path: Path) -> None:
-    async def check() -> None:
-        (tmp_path / "child.log").symlink_to("/dev/full")
-        child, events = await start("print('one'); import signal; signal.pause()", tmp_path)
-        end = await asyncio.wait_for(events.get(), 60)
-        assert isinstance(end, Exit)
-        assert "its output cannot be kept: [Errno 28]" in child.failure_notice(end.code)
-        with pytest.raises(LabError, match="its output cannot be kept"):
-            await child.ready(20)
-        await child.stop()
-
-    asyncio.run(check())
+async def test_a_child_whose_output_cannot_be_kept_is_ended_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "child.log").symlink_to("/dev/full")
+    child, events = await start("print('one'); import signal; signal.pause()", tmp_path)
+    end = await asyncio.wait_for(events.get(), 60)
+    assert isinstance(end, Exit)
+    assert "its output cannot be kept: [Errno 28]" in child.failure_notice(end.code)
+    with pytest.raises(LabError, match="its output cannot be kept"):
+        await child.ready(20)
+    await child.stop()
 
 
-def test_an_end_before_ready_says_why(tmp_path: Path) -> None:
-    async def check() -> None:
-        child, _ = await start("raise SystemExit('address in use')", tmp_path)
-        with pytest.raises(
-            LabError, match=r"child ended with status 1: address in use \(log: .*child\.log\)"
-        ):
-            await child.ready(20)
-
-    asyncio.run(check())
+async def test_an_end_before_ready_says_why(tmp_path: Path) -> None:
+    child, _ = await start("raise SystemExit('address in use')", tmp_path)
+    with pytest.raises(LabError, match=r"child ended with status 1: address in use \(log: .*child\.log\)"):
+        await child.ready(20)
 
 
 def test_the_last_error_of_a_log_is_found(tmp_path: Path) -> None:
@@ -83,58 +69,49 @@ def test_the_last_error_of_a_log_is_found(tmp_path: Path) -> None:
     assert last_line(log) == "last"
 
 
-def test_a_deadline_passes(tmp_path: Path) -> None:
-    async def check() -> None:
-        child, _ = await start("import signal; signal.pause()", tmp_path)
-        with pytest.raises(LabError, match="not ready within"):
-            await child.ready(0.01)
-        await child.stop()
-
-    asyncio.run(check())
+async def test_a_deadline_passes(tmp_path: Path) -> None:
+    child, _ = await start("import signal; signal.pause()", tmp_path)
+    with pytest.raises(LabError, match="not ready within"):
+        await child.ready(0.01)
+    await child.stop()
 
 
-def test_a_child_that_will_not_go_is_killed(tmp_path: Path) -> None:
-    async def check() -> None:
-        stubborn = """
+async def test_a_child_that_will_not_go_is_killed(tmp_path: Path) -> None:
+    stubborn = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready")
 while True:
     signal.pause()
 """
-        child, events = await start(stubborn, tmp_path)
-        await child.ready(20)
-        await child.stop(grace_s=0.05)
-        assert not child.running
-        await events.get()
-        end = await events.get()
-        assert isinstance(end, Exit)
-        assert "killed by SIGKILL" in child.failure_notice(end.code)
-
-    asyncio.run(check())
+    child, events = await start(stubborn, tmp_path)
+    await child.ready(20)
+    await child.stop(grace_s=0.05)
+    assert not child.running
+    await events.get()
+    end = await events.get()
+    assert isinstance(end, Exit)
+    assert "killed by SIGKILL" in child.failure_notice(end.code)
 
 
-def test_a_frozen_child_stands_still_and_ends_in_good_order(tmp_path: Path) -> None:
-    async def check() -> None:
-        polite = """
+async def test_a_frozen_child_stands_still_and_ends_in_good_order(tmp_path: Path) -> None:
+    polite = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("ready")
 while True:
     signal.pause()
 """
-        child, events = await start(polite, tmp_path)
-        await child.ready(20)
-        child.freeze()
-        assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        await child.stop(grace_s=20)
-        await events.get()
-        assert await events.get() == Exit(child, 7)
-
-    asyncio.run(check())
+    child, events = await start(polite, tmp_path)
+    await child.ready(20)
+    child.freeze()
+    assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    await child.stop(grace_s=20)
+    await events.get()
+    assert await events.get() == Exit(child, 7)
 
 
-def test_children_die_with_their_parent(tmp_path: Path) -> None:
+async def test_children_die_with_their_parent(tmp_path: Path) -> None:
     """The parent is killed in a way that gives it no chance to clean up."""
     grandchild = python("print('ready'); import signal; signal.pause()")
     script = f"""
@@ -149,19 +126,15 @@ async def main():
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
-
-    async def check() -> None:
-        parent = await asyncio.create_subprocess_exec(*python(script), stdout=asyncio.subprocess.PIPE)
-        assert parent.stdout is not None
-        pid = int(await parent.stdout.readline())
-        gone = asyncio.get_running_loop().create_future()
-        descriptor = pidfd(pid)
-        if descriptor is not None:
-            asyncio.get_running_loop().add_reader(descriptor, gone.set_result, None)
-            await asyncio.wait_for(gone, 20)
-        assert await parent.wait() == -9
-
-    asyncio.run(check())
+    parent = await asyncio.create_subprocess_exec(*python(script), stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    gone = asyncio.get_running_loop().create_future()
+    descriptor = pidfd(pid)
+    if descriptor is not None:
+        asyncio.get_running_loop().add_reader(descriptor, gone.set_result, None)
+        await asyncio.wait_for(gone, 20)
+    assert await parent.wait() == -9
 
 
 def pidfd(pid: int) -> int | None:

@@ -54,45 +54,38 @@ async def leave_all(memberships: list[Membership]) -> None:
         await asyncio.to_thread(membership.leave)
 
 
-def test_join_tells_members_groups_and_refusals(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=3) as world:
-            events: Events = queue.Queue()
-            first, second, third = memberships = await join_all(world, 3, events)
-            assert [m.rank for m in memberships] == [0, 1, 2]
-            assert first.members == second.members == third.members
-            assert first.members[1] == tuple(offers(1))
-            (place,) = second.groups["ina"]
-            assert (place.child, place.lanes, place.tree) == (1, 64, 0)
-            assert first.token == second.token == third.token != 0
-            assert not first.refusals
-            await leave_all(memberships)
-            await leave_all(memberships)  # harmless
-            await world.settled(lambda: set(world.switch.multicasts()) == {1})
-
-    run(body())
+async def test_join_tells_members_groups_and_refusals() -> None:
+    async with new_world(hosts=3) as world:
+        events: Events = queue.Queue()
+        first, second, third = memberships = await join_all(world, 3, events)
+        assert [m.rank for m in memberships] == [0, 1, 2]
+        assert first.members == second.members == third.members
+        assert first.members[1] == tuple(offers(1))
+        (place,) = second.groups["ina"]
+        assert (place.child, place.lanes, place.tree) == (1, 64, 0)
+        assert first.token == second.token == third.token != 0
+        assert not first.refusals
+        await leave_all(memberships)
+        await leave_all(memberships)  # harmless
+        await world.settled(lambda: set(world.switch.multicasts()) == {1})
 
 
-def test_a_rank_that_has_decided_thousands_of_things_is_not_lost(run) -> None:
+async def test_a_rank_that_has_decided_thousands_of_things_is_not_lost() -> None:
     """It tells as many as the controller takes in a message."""
     many = [Decision("tcp", "all_reduce", "int32", "sum", 1, True, "", "x" * 90, n) for n in range(5000)]
-
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            memberships = await join_all(world, 2, queue.Queue(), decisions=lambda: many)
-            async with asyncio.timeout(20):
-                told: list[int] = []
-                while not told:
-                    await asyncio.sleep(0.005)
-                    (job,) = (await world.stub.Explain(pb.ExplainRequest())).jobs
-                    told = [decision.calls for decision in job.ranks[1].decisions]
-            assert told == list(range(len(told)))
-            await leave_all(memberships)
-
-    run(body())
+    async with new_world(hosts=2) as world:
+        memberships = await join_all(world, 2, queue.Queue(), decisions=lambda: many)
+        async with asyncio.timeout(20):
+            told: list[int] = []
+            while not told:
+                await asyncio.sleep(0.005)
+                (job,) = (await world.stub.Explain(pb.ExplainRequest())).jobs
+                told = [decision.calls for decision in job.ranks[1].decisions]
+        assert told == list(range(len(told)))
+        await leave_all(memberships)
 
 
-def test_a_process_that_dies_is_named_to_its_peers(run) -> None:
+async def test_a_process_that_dies_is_named_to_its_peers() -> None:
     """A real process: only the kernel closes its connection."""
     program = (
         "import sys; from railweave.hosts import bootstrap as b\n"
@@ -100,28 +93,24 @@ def test_a_process_that_dies_is_named_to_its_peers(run) -> None:
         "b.join(sys.argv[1], job='job', rank=1, size=2, rails=[rail])\n"
         "print('in', flush=True); sys.stdin.read()\n"
     )
-
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            address = f"127.0.0.1:{world.running.port}"
-            peer = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", program, address, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            events: Events = queue.Queue()
-            join = joiner(world.running.port, events, rails=offers(0, "tcp"))
-            membership = await asyncio.to_thread(join, 0)
-            assert await peer.stdout.readline() == b"in\n"
-            await world.watched("job", 0, 1)
-            began = time.monotonic()
-            peer.kill()
-            rank, event = await asyncio.to_thread(events.get, timeout=10)
-            assert (rank, event.rank) == (0, 1)
-            assert isinstance(event, bootstrap.MemberLost)
-            assert time.monotonic() - began < 5
-            await peer.wait()
-            await leave_all([membership])
-
-    run(body())
+    async with new_world(hosts=2) as world:
+        address = f"127.0.0.1:{world.running.port}"
+        peer = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, address, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        events: Events = queue.Queue()
+        join = joiner(world.running.port, events, rails=offers(0, "tcp"))
+        membership = await asyncio.to_thread(join, 0)
+        assert await peer.stdout.readline() == b"in\n"
+        await world.watched("job", 0, 1)
+        began = time.monotonic()
+        peer.kill()
+        rank, event = await asyncio.to_thread(events.get, timeout=10)
+        assert (rank, event.rank) == (0, 1)
+        assert isinstance(event, bootstrap.MemberLost)
+        assert time.monotonic() - began < 5
+        await peer.wait()
+        await leave_all([membership])
 
 
 @pytest.mark.parametrize(
@@ -133,26 +122,20 @@ def test_a_process_that_dies_is_named_to_its_peers(run) -> None:
         ({"rails": [RailOffer("a", "ina", "ina", "10.1.0.1", port=-1)]}, errors.InvalidOption, "port"),
     ],
 )
-def test_errors_are_of_the_agents_own_kind(
-    run, changes: dict[str, object], error: type[Exception], text: str
+async def test_errors_are_of_the_agents_own_kind(
+    changes: dict[str, object], error: type[Exception], text: str
 ) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            with pytest.raises(error, match=text):
-                await asyncio.to_thread(joiner(world.running.port, queue.Queue(), **changes), 0)
-
-    run(body())
+    async with new_world(hosts=2) as world:
+        with pytest.raises(error, match=text):
+            await asyncio.to_thread(joiner(world.running.port, queue.Queue(), **changes), 0)
 
 
-def test_a_job_that_runs_is_refused_a_second_time(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            memberships = await join_all(world, 2, queue.Queue())
-            with pytest.raises(errors.GroupRefused, match="runs already with 2 ranks"):
-                await asyncio.to_thread(joiner(world.running.port, queue.Queue()), 0)
-            await leave_all(memberships)
-
-    run(body())
+async def test_a_job_that_runs_is_refused_a_second_time() -> None:
+    async with new_world(hosts=2) as world:
+        memberships = await join_all(world, 2, queue.Queue())
+        with pytest.raises(errors.GroupRefused, match="runs already with 2 ranks"):
+            await asyncio.to_thread(joiner(world.running.port, queue.Queue()), 0)
+        await leave_all(memberships)
 
 
 def test_nobody_at_the_address_is_said_within_the_deadline() -> None:
@@ -164,43 +147,36 @@ def test_nobody_at_the_address_is_said_within_the_deadline() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_leaving_is_not_dying(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            events: Events = queue.Queue()
-            first, second = await join_all(world, 2, events)
-            await world.watched("job", 0, 1)
-            await leave_all([second])
-            assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
-            await leave_all([first])
-            assert events.empty()
-
-    run(body())
+async def test_leaving_is_not_dying() -> None:
+    async with new_world(hosts=2) as world:
+        events: Events = queue.Queue()
+        first, second = await join_all(world, 2, events)
+        await world.watched("job", 0, 1)
+        await leave_all([second])
+        assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
+        await leave_all([first])
+        assert events.empty()
 
 
-def test_memberships_outlive_ten_controllers(run) -> None:
+async def test_memberships_outlive_ten_controllers() -> None:
     """The same listening port each time; agents present their leases again and hear nothing of it."""
-
-    async def body() -> None:
-        switch, events = FakeSwitch(), queue.Queue()
-        await switch.start()
-        async with controller_for(switch, hosts=2) as world:
-            port = world.running.port
-            memberships = await join_all(world, 2, events)
-            before = switch.snapshot()
-        for _ in range(10):
-            async with controller_for(switch, hosts=2, listen=f"127.0.0.1:{port}") as world:
-                await world.watched("job", 0, 1)
-                assert switch.snapshot() == before
+    switch, events = FakeSwitch(), queue.Queue()
+    await switch.start()
+    async with controller_for(switch, hosts=2) as world:
+        port = world.running.port
+        memberships = await join_all(world, 2, events)
+        before = switch.snapshot()
+    for _ in range(10):
         async with controller_for(switch, hosts=2, listen=f"127.0.0.1:{port}") as world:
             await world.watched("job", 0, 1)
-            await leave_all(memberships)
-            await world.settled(lambda: set(switch.multicasts()) == {1})
-        await switch.stop()
-        lost = [event for _, event in list(events.queue) if not isinstance(event, bootstrap.MemberLeft)]
-        assert lost == []
-
-    run(body())
+            assert switch.snapshot() == before
+    async with controller_for(switch, hosts=2, listen=f"127.0.0.1:{port}") as world:
+        await world.watched("job", 0, 1)
+        await leave_all(memberships)
+        await world.settled(lambda: set(switch.multicasts()) == {1})
+    await switch.stop()
+    lost = [event for _, event in list(events.queue) if not isinstance(event, bootstrap.MemberLeft)]
+    assert lost == []
 
 
 class Relay:
@@ -239,43 +215,37 @@ class Relay:
             self._agents.pop().close()
 
 
-def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_next_one(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            relay, events = Relay(world.running.port), queue.Queue()
-            ports = [await relay.start(), world.running.port]
-            joins = [asyncio.to_thread(joiner(port, events), rank) for rank, port in enumerate(ports)]
-            memberships = await asyncio.gather(*joins)
-            await world.watched("job", 0, 1)
-            relay.lossy = True
-            await world.switch.restart(lose_state=True)
-            rank, event = await asyncio.to_thread(events.get, timeout=10)
-            assert rank == 1
-            assert isinstance(event, bootstrap.GroupPaused)
-            memberships[1].report_position(event.group, 7)
-            lease = world.running.groups.lease(memberships[0]._lease)
-            await world.settled(lease.events.empty)  # what was to be said has been said, into a void
-            relay.lossy = False
-            relay.hang_up()
-            assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0
-            memberships[0].report_position(event.group, 5)
-            moved = 0
-            while moved < 2:
-                _, event = await asyncio.to_thread(events.get, timeout=10)
-                moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
-            await leave_all(list(memberships))
-            relay.hang_up()
-
-    run(body())
+async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_next_one() -> None:
+    async with new_world(hosts=2) as world:
+        relay, events = Relay(world.running.port), queue.Queue()
+        ports = [await relay.start(), world.running.port]
+        joins = [asyncio.to_thread(joiner(port, events), rank) for rank, port in enumerate(ports)]
+        memberships = await asyncio.gather(*joins)
+        await world.watched("job", 0, 1)
+        relay.lossy = True
+        await world.switch.restart(lose_state=True)
+        rank, event = await asyncio.to_thread(events.get, timeout=10)
+        assert rank == 1
+        assert isinstance(event, bootstrap.GroupPaused)
+        memberships[1].report_position(event.group, 7)
+        lease = world.running.groups.lease(memberships[0]._lease)
+        await world.settled(lease.events.empty)  # what was to be said has been said, into a void
+        relay.lossy = False
+        relay.hang_up()
+        assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0
+        memberships[0].report_position(event.group, 5)
+        moved = 0
+        while moved < 2:
+            _, event = await asyncio.to_thread(events.get, timeout=10)
+            moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
+        await leave_all(list(memberships))
+        relay.hang_up()
 
 
-def test_leaving_a_controller_that_is_gone_is_quick_and_leaves_no_thread(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=1) as world:
-            memberships = await join_all(world, 1, queue.Queue())
-        began = time.monotonic()
-        await leave_all(memberships)
-        assert time.monotonic() - began < 5
-        assert not [t for t in threading.enumerate() if t.name.startswith("railweave watch")]
-
-    run(body())
+async def test_leaving_a_controller_that_is_gone_is_quick_and_leaves_no_thread() -> None:
+    async with new_world(hosts=1) as world:
+        memberships = await join_all(world, 1, queue.Queue())
+    began = time.monotonic()
+    await leave_all(memberships)
+    assert time.monotonic() - began < 5
+    assert not [t for t in threading.enumerate() if t.name.startswith("railweave watch")]

@@ -34,38 +34,32 @@ async def topology_file(folder: Path, port: int) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_when_it_is_ready_and_ends_cleanly(run, tmp_path: Path, number: signal.Signals) -> None:
-    async def body() -> None:
-        switch = FakeSwitch()
-        await switch.start()
-        topology = await topology_file(tmp_path, switch.port)
-        process = await start("--topology", topology, "--listen", "127.0.0.1:0", "--lanes", 64)
-        line = await process.stdout.readline()
-        assert line.startswith(b"ready listen=127.0.0.1:")
-        assert int(line.rpartition(b":")[2]) > 0
-        assert len(switch.table("mac_table")) == 2
-        process.send_signal(number)
-        out, err = await process.communicate()
-        assert (process.returncode, out, err) == (0, b"", b"")
-        await switch.stop()
-
-    run(body())
+async def test_it_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    switch = FakeSwitch()
+    await switch.start()
+    topology = await topology_file(tmp_path, switch.port)
+    process = await start("--topology", topology, "--listen", "127.0.0.1:0", "--lanes", 64)
+    line = await process.stdout.readline()
+    assert line.startswith(b"ready listen=127.0.0.1:")
+    assert int(line.rpartition(b":")[2]) > 0
+    assert len(switch.table("mac_table")) == 2
+    process.send_signal(number)
+    out, err = await process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+    await switch.stop()
 
 
-def test_device_id_and_loss_are_options(run, tmp_path: Path) -> None:
-    async def body() -> None:
-        switch = FakeSwitch(device_id=0)
-        await switch.start()
-        topology = await topology_file(tmp_path, switch.port)
-        options = ("--device-id", 0, "--loss", "ina=0.25:egress", "--listen", "127.0.0.1:0")
-        process = await start("--topology", topology, *options)
-        assert (await process.stdout.readline()).startswith(b"ready")
-        assert len(switch.table("injector_egress")) == 2
-        process.terminate()
-        await process.wait()
-        await switch.stop()
-
-    run(body())
+async def test_device_id_and_loss_are_options(tmp_path: Path) -> None:
+    switch = FakeSwitch(device_id=0)
+    await switch.start()
+    topology = await topology_file(tmp_path, switch.port)
+    options = ("--device-id", 0, "--loss", "ina=0.25:egress", "--listen", "127.0.0.1:0")
+    process = await start("--topology", topology, *options)
+    assert (await process.stdout.readline()).startswith(b"ready")
+    assert len(switch.table("injector_egress")) == 2
+    process.terminate()
+    await process.wait()
+    await switch.stop()
 
 
 async def fails(text: str, *arguments: object) -> None:
@@ -76,28 +70,25 @@ async def fails(text: str, *arguments: object) -> None:
     assert "Traceback" not in err.decode()
 
 
-def test_errors_are_named(run, tmp_path: Path) -> None:
-    async def body() -> None:
-        good = await topology_file(tmp_path, 1)
-        (bad := tmp_path / "bad.yaml").write_text("name: [")
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            busy = f"127.0.0.1:{taken.getsockname()[1]}"
-            await asyncio.gather(
-                fails("none.yaml: ", "--topology", tmp_path / "none.yaml"),
-                fails("bad.yaml: not YAML", "--topology", bad),
-                fails(f"cannot listen on {busy}", "--topology", good, "--listen", busy),
-                fails(
-                    "s-ina at 127.0.0.1:1 (",
-                    "--topology",
-                    good,
-                    "--switch-deadline",
-                    0.3,
-                    "--listen",
-                    "127.0.0.1:0",
-                ),
-                fails("lanes", "--topology", good, "--lanes", 7),
-                fails("--slots 100", "--topology", good, "--slots", 100),
-                fails("--loss 'ina'", "--topology", good, "--loss", "ina"),
-            )
-
-    run(body())
+async def test_errors_are_named(tmp_path: Path) -> None:
+    good = await topology_file(tmp_path, 1)
+    (bad := tmp_path / "bad.yaml").write_text("name: [")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = f"127.0.0.1:{taken.getsockname()[1]}"
+        await asyncio.gather(
+            fails("none.yaml: ", "--topology", tmp_path / "none.yaml"),
+            fails("bad.yaml: not YAML", "--topology", bad),
+            fails(f"cannot listen on {busy}", "--topology", good, "--listen", busy),
+            fails(
+                "s-ina at 127.0.0.1:1 (",
+                "--topology",
+                good,
+                "--switch-deadline",
+                0.3,
+                "--listen",
+                "127.0.0.1:0",
+            ),
+            fails("lanes", "--topology", good, "--lanes", 7),
+            fails("--slots 100", "--topology", good, "--slots", 100),
+            fails("--loss 'ina'", "--topology", good, "--loss", "ina"),
+        )

@@ -36,204 +36,164 @@ def members(world: World) -> int:
     return sum(any(m.field_id == group and m.exact.value != b"\0" for m in e.match) for e in entries)
 
 
-def test_a_group_gets_its_entries_and_leaves_none_behind(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=4) as world:
-            answers = await world.join(4)
-            assert [answer.ina[0].child for answer in answers] == [0, 1, 2, 3]
-            assert {len(answer.members) for answer in answers} == {4}
-            assert [m.rails[0].address for m in answers[0].members] == [f"10.1.0.{i}" for i in (1, 2, 3, 4)]
-            (ina,) = answers[1].ina
-            assert (ina.rail, ina.slots, ina.lanes, ina.depth, ina.udp_port) == ("ina", 512, 64, 1, 5257)
-            assert len({answer.lease for answer in answers}) == 4
-            assert members(world) == 4
-            assert world.switch.multicasts()[2] == {(1, 1), (2, 2), (3, 3), (4, 4)}
+async def test_a_group_gets_its_entries_and_leaves_none_behind() -> None:
+    async with new_world(hosts=4) as world:
+        answers = await world.join(4)
+        assert [answer.ina[0].child for answer in answers] == [0, 1, 2, 3]
+        assert {len(answer.members) for answer in answers} == {4}
+        assert [m.rails[0].address for m in answers[0].members] == [f"10.1.0.{i}" for i in (1, 2, 3, 4)]
+        (ina,) = answers[1].ina
+        assert (ina.rail, ina.slots, ina.lanes, ina.depth, ina.udp_port) == ("ina", 512, 64, 1, 5257)
+        assert len({answer.lease for answer in answers}) == 4
+        assert members(world) == 4
+        assert world.switch.multicasts()[2] == {(1, 1), (2, 2), (3, 3), (4, 4)}
+        await leave(world, answers)
+        await world.settled(lambda: set(world.switch.multicasts()) == {1})
+        assert members(world) == 0
+        assert not world.switch.table("replicas")
+        assert len(world.switch.table("virtual_addresses")) == 1
+
+
+async def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know() -> None:
+    async with new_world(hosts=2) as world:
+        tokens = []
+        for _ in range(5):  # the same job, ranks, addresses and ports
+            answers = await world.join(2)
+            (token,) = {answer.token for answer in answers}
+            tokens.append(token)
             await leave(world, answers)
-            await world.settled(lambda: set(world.switch.multicasts()) == {1})
-            assert members(world) == 0
-            assert not world.switch.table("replicas")
-            assert len(world.switch.table("virtual_addresses")) == 1
-
-    run(body())
+        assert len(set(tokens)) == 5
+        assert max(tokens) >= 2**32
 
 
-def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            tokens = []
-            for _ in range(5):  # the same job, ranks, addresses and ports
-                answers = await world.join(2)
-                (token,) = {answer.token for answer in answers}
-                tokens.append(token)
-                await leave(world, answers)
-            assert len(set(tokens)) == 5
-            assert max(tokens) >= 2**32
-
-    run(body())
-
-
-def test_the_same_job_can_be_formed_again_at_once_with_another_number(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2, slots=8192) as world:  # one group fills the switch
-            numbers = []
-            for _ in range(5):
-                answers = await world.join(2)
-                assert not answers[0].refusals
-                numbers.append(answers[0].ina[0].group)
-                await leave(world, answers)
-            assert len(set(numbers)) == 5
-
-    run(body())
-
-
-def test_ranks_that_are_missing_are_named(run) -> None:
-    async def body() -> None:
-        async with new_world() as world:
-            calls = [world.stub.JoinGroup(world.request(rank, 4, deadline_s=0.2)) for rank in (0, 2)]
-            for call in calls:
-                await refused(call, Status.DEADLINE_EXCEEDED, "missing ranks [")
-            answers = await world.join(4)
-            assert answers[0].ina
-
-    run(body())
-
-
-def test_a_rank_joins_once(run) -> None:
-    async def body() -> None:
-        async with new_world() as world:
-            first = world.stub.JoinGroup(world.request(0, 2))
-            await world.waits("job", 0)
-            again = world.stub.JoinGroup(world.request(0, 2))
-            await refused(again, Status.ALREADY_EXISTS, "rank 0 of job 'job' has joined before")
-            answers = [await world.stub.JoinGroup(world.request(1, 2)), await first]
-            late = world.stub.JoinGroup(world.request(1, 2))
-            await refused(late, Status.ALREADY_EXISTS, "job 'job' runs already with 2 ranks")
+async def test_the_same_job_can_be_formed_again_at_once_with_another_number() -> None:
+    async with new_world(hosts=2, slots=8192) as world:  # one group fills the switch
+        numbers = []
+        for _ in range(5):
+            answers = await world.join(2)
+            assert not answers[0].refusals
+            numbers.append(answers[0].ina[0].group)
             await leave(world, answers)
+        assert len(set(numbers)) == 5
 
-    run(body())
+
+async def test_ranks_that_are_missing_are_named() -> None:
+    async with new_world() as world:
+        calls = [world.stub.JoinGroup(world.request(rank, 4, deadline_s=0.2)) for rank in (0, 2)]
+        for call in calls:
+            await refused(call, Status.DEADLINE_EXCEEDED, "missing ranks [")
+        answers = await world.join(4)
+        assert answers[0].ina
 
 
-def test_ranks_that_disagree_are_all_told_what_each_said(run) -> None:
-    async def body() -> None:
-        async with new_world() as world:
-            waiting = [world.stub.JoinGroup(world.request(rank, 4)) for rank in (0, 1)]
+async def test_a_rank_joins_once() -> None:
+    async with new_world() as world:
+        first = world.stub.JoinGroup(world.request(0, 2))
+        await world.waits("job", 0)
+        again = world.stub.JoinGroup(world.request(0, 2))
+        await refused(again, Status.ALREADY_EXISTS, "rank 0 of job 'job' has joined before")
+        answers = [await world.stub.JoinGroup(world.request(1, 2)), await first]
+        late = world.stub.JoinGroup(world.request(1, 2))
+        await refused(late, Status.ALREADY_EXISTS, "job 'job' runs already with 2 ranks")
+        await leave(world, answers)
+
+
+async def test_ranks_that_disagree_are_all_told_what_each_said() -> None:
+    async with new_world() as world:
+        waiting = [world.stub.JoinGroup(world.request(rank, 4)) for rank in (0, 1)]
+        await world.waits("job", 0, 1)
+        odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
+        for call in (*waiting, odd):
+            await refused(call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5; start all ranks")
+        assert len(await world.join(4)) == 4
+
+
+async def test_a_rank_that_goes_away_while_waiting_can_come_again() -> None:
+    async with new_world(hosts=2) as world:
+        first = world.stub.JoinGroup(world.request(0, 2))
+        await world.waits("job", 0)
+        first.cancel()
+        await world.waits("job")
+        assert len(await world.join(2)) == 2
+
+
+async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again() -> None:
+    async with new_world(hosts=2) as world:
+        (switch,) = world.running.fabric.switches()
+        async with switch._lock:  # so that the group is not made yet
+            first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
             await world.waits("job", 0, 1)
-            odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
-            for call in (*waiting, odd):
-                await refused(call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5; start all ranks")
-            assert len(await world.join(4)) == 4
-
-    run(body())
-
-
-def test_a_rank_that_goes_away_while_waiting_can_come_again(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            first = world.stub.JoinGroup(world.request(0, 2))
-            await world.waits("job", 0)
-            first.cancel()
-            await world.waits("job")
-            assert len(await world.join(2)) == 2
-
-    run(body())
+            second.cancel()
+            await refused(first, Status.DEADLINE_EXCEEDED, "rank 1 went away while the group was forming")
+            again = world.stub.JoinGroup(world.request(1, 2))
+            await world.waits("job", 1)
+        answers = [await world.stub.JoinGroup(world.request(0, 2)), await again]
+        assert {len(answer.ina) for answer in answers} == {1}
 
 
-def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            (switch,) = world.running.fabric.switches()
-            async with switch._lock:  # so that the group is not made yet
-                first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
-                await world.waits("job", 0, 1)
-                second.cancel()
-                await refused(first, Status.DEADLINE_EXCEEDED, "rank 1 went away while the group was forming")
-                again = world.stub.JoinGroup(world.request(1, 2))
-                await world.waits("job", 1)
-            answers = [await world.stub.JoinGroup(world.request(0, 2)), await again]
-            assert {len(answer.ina) for answer in answers} == {1}
-
-    run(body())
-
-
-def test_hostile_requests_hurt_nobody(run) -> None:
-    async def body() -> None:
-        async with new_world() as world:
-            waiting = world.stub.JoinGroup(world.request(0, 2))
-            await world.waits("job", 0)
-            for rank, size, changes in (
-                (9, 2, {}),
-                (1, 0, {}),
-                (1, 2, {"rails": []}),
-                (1, 2, {"job": "\0"}),
-                (1, 2, {"deadline_s": -1}),
-            ):
-                bad = world.stub.JoinGroup(world.request(rank, size, **changes))
-                await refused(bad, Status.INVALID_ARGUMENT, "expected")
-            stranger = world.stub.JoinGroup(
-                world.request(1, 2, rails=[world.offer(2, mac="02:00:00:01:00:01")])
-            )
-            await refused(stranger, Status.INVALID_ARGUMENT, "in the topology")
-            huge = world.stub.JoinGroup(world.request(1, 2, job="x" * 10**6))
-            await refused(huge, Status.RESOURCE_EXHAUSTED, "larger than max")
-            for lease in (0, 7, 2**63, 2**64 - 1):
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=lease))
-                assert caught.value.code() == Status.NOT_FOUND
-            await world.stub.JoinGroup(world.request(1, 2))
-            assert (await waiting).ina
-
-    run(body())
+async def test_hostile_requests_hurt_nobody() -> None:
+    async with new_world() as world:
+        waiting = world.stub.JoinGroup(world.request(0, 2))
+        await world.waits("job", 0)
+        for rank, size, changes in (
+            (9, 2, {}),
+            (1, 0, {}),
+            (1, 2, {"rails": []}),
+            (1, 2, {"job": "\0"}),
+            (1, 2, {"deadline_s": -1}),
+        ):
+            bad = world.stub.JoinGroup(world.request(rank, size, **changes))
+            await refused(bad, Status.INVALID_ARGUMENT, "expected")
+        stranger = world.stub.JoinGroup(world.request(1, 2, rails=[world.offer(2, mac="02:00:00:01:00:01")]))
+        await refused(stranger, Status.INVALID_ARGUMENT, "in the topology")
+        huge = world.stub.JoinGroup(world.request(1, 2, job="x" * 10**6))
+        await refused(huge, Status.RESOURCE_EXHAUSTED, "larger than max")
+        for lease in (0, 7, 2**63, 2**64 - 1):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=lease))
+            assert caught.value.code() == Status.NOT_FOUND
+        await world.stub.JoinGroup(world.request(1, 2))
+        assert (await waiting).ina
 
 
-def test_what_does_not_fit_is_refused_by_the_limits_name_and_runs_on_other_rails(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2, slots=4096) as world:
-            first, second = await world.join(2, "a"), await world.join(2, "b")
-            third = await world.join(2, "c")
-            assert not first[0].refusals
-            assert not second[0].refusals
-            assert not third[0].ina
-            (refusal,) = third[1].refusals
-            assert refusal.rail == "ina"
-            assert (
-                "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192 of its 8192"
-                in refusal.reason
-            )
-            calls = [
-                world.stub.JoinGroup(world.request(r, 2, "d", rails=[world.offer(r + 1)])) for r in (0, 1)
-            ]
-            for call in calls:
-                await refused(call, Status.RESOURCE_EXHAUSTED, "job 'd' has no rail left: ina: no 4096 slots")
-            await leave(world, first)
-            assert (await world.join(2, "d"))[0].ina
-
-    run(body())
+async def test_what_does_not_fit_is_refused_by_the_limits_name_and_runs_on_other_rails() -> None:
+    async with new_world(hosts=2, slots=4096) as world:
+        first, second = await world.join(2, "a"), await world.join(2, "b")
+        third = await world.join(2, "c")
+        assert not first[0].refusals
+        assert not second[0].refusals
+        assert not third[0].ina
+        (refusal,) = third[1].refusals
+        assert refusal.rail == "ina"
+        assert (
+            "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192 of its 8192"
+            in refusal.reason
+        )
+        calls = [world.stub.JoinGroup(world.request(r, 2, "d", rails=[world.offer(r + 1)])) for r in (0, 1)]
+        for call in calls:
+            await refused(call, Status.RESOURCE_EXHAUSTED, "job 'd' has no rail left: ina: no 4096 slots")
+        await leave(world, first)
+        assert (await world.join(2, "d"))[0].ina
 
 
-def test_two_jobs_share_a_switch_without_a_common_slot_or_number(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=4) as world:
-            a, b = await world.join(4, "a"), await world.join(4, "b")
-            assert a[0].ina[0].group != b[0].ina[0].group
-            assert a[0].ina[0].virtual_address != b[0].ina[0].virtual_address
-            taken = list(world.running.fabric.switches()[0].slots.taken.values())
-            assert taken[0].base + taken[0].size <= taken[1].base
-
-    run(body())
+async def test_two_jobs_share_a_switch_without_a_common_slot_or_number() -> None:
+    async with new_world(hosts=4) as world:
+        a, b = await world.join(4, "a"), await world.join(4, "b")
+        assert a[0].ina[0].group != b[0].ina[0].group
+        assert a[0].ina[0].virtual_address != b[0].ina[0].virtual_address
+        taken = list(world.running.fabric.switches()[0].slots.taken.values())
+        assert taken[0].base + taken[0].size <= taken[1].base
 
 
-def test_a_switch_that_is_gone_or_full_costs_the_rail_only(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            world.switch.room = 0
-            answers = await world.join(2, "a")
-            assert "table full" in answers[0].refusals[0].reason
-            world.switch.room = None
-            assert (await world.join(2, "b"))[0].ina
-            await world.switch.stop()
-            await world.settled(lambda: not world.running.fabric.switches()[0].link.up)
-            answers = await world.join(2, "c")
-            assert "s-ina at 127.0.0.1" in answers[0].refusals[0].reason
-            assert not answers[0].ina
-
-    run(body())
+async def test_a_switch_that_is_gone_or_full_costs_the_rail_only() -> None:
+    async with new_world(hosts=2) as world:
+        world.switch.room = 0
+        answers = await world.join(2, "a")
+        assert "table full" in answers[0].refusals[0].reason
+        world.switch.room = None
+        assert (await world.join(2, "b"))[0].ina
+        await world.switch.stop()
+        await world.settled(lambda: not world.running.fabric.switches()[0].link.up)
+        answers = await world.join(2, "c")
+        assert "s-ina at 127.0.0.1" in answers[0].refusals[0].reason
+        assert not answers[0].ina

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -50,244 +50,203 @@ async def move(watchers: list[Watcher], *positions: int) -> list[pb.GroupMoved]:
     return [await watcher.moved() for watcher in watchers]
 
 
-def test_a_job_gets_a_tree_per_spine(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network() as world:
-            answers = await world.join(RANKS)
-            assert roots(world) == ["spine1", "spine2"]
-            for rank, answer in enumerate(answers):
-                assert [(place.tree, place.slots, place.depth) for place in answer.ina] == [
-                    (0, 256, 2),
-                    (1, 256, 2),
-                ]
-                assert {place.child for place in answer.ina} == {rank % 2}
-            one, two = (place.group for place in answers[0].ina)
-            assert [groups_in(world, f"spine{i}") for i in (1, 2)] == [{one}, {two}]
-            assert groups_in(world, "leaf1") == {one, two}
-
-    run(body())
+async def test_a_job_gets_a_tree_per_spine() -> None:
+    async with network() as world:
+        answers = await world.join(RANKS)
+        assert roots(world) == ["spine1", "spine2"]
+        for rank, answer in enumerate(answers):
+            assert [(place.tree, place.slots, place.depth) for place in answer.ina] == [
+                (0, 256, 2),
+                (1, 256, 2),
+            ]
+            assert {place.child for place in answer.ina} == {rank % 2}
+        one, two = (place.group for place in answers[0].ina)
+        assert [groups_in(world, f"spine{i}") for i in (1, 2)] == [{one}, {two}]
+        assert groups_in(world, "leaf1") == {one, two}
 
 
-def test_a_dead_spines_tree_moves_to_the_other_spine(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network() as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            moved = await move(watchers, 30, 10, 20, 40)
-            assert {(m.resume_from, m.place.tree, m.place.rail) for m in moved} == {(10, 0, "ina")}
-            assert roots(world) == ["spine2", "spine2"]
-            await world.running.fabric.settled()
-            assert groups_in(world, "leaf1") == groups_in(world, "spine2") == {2, moved[0].place.group}
-            watchers[0].call.cancel()
-            assert (await watchers[1].event()).member_lost.rank == 0  # and no event of the other tree before
-
-    run(body())
+async def test_a_dead_spines_tree_moves_to_the_other_spine() -> None:
+    async with network() as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        moved = await move(watchers, 30, 10, 20, 40)
+        assert {(m.resume_from, m.place.tree, m.place.rail) for m in moved} == {(10, 0, "ina")}
+        assert roots(world) == ["spine2", "spine2"]
+        await world.running.fabric.settled()
+        assert groups_in(world, "leaf1") == groups_in(world, "spine2") == {2, moved[0].place.group}
+        watchers[0].call.cancel()
+        assert (await watchers[1].event()).member_lost.rank == 0  # and no event of the other tree before
 
 
-def test_a_spine_that_comes_back_is_used_again_and_cleaned(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network() as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            await move(watchers, 0, 0, 0, 0)
-            await world.switches["spine1"].start()
-            await world.settled(lambda: not groups_in(world, "spine1"))
-            await world.join(RANKS, "later")
-            assert roots(world, "later") == ["spine1", "spine2"]
-
-    run(body())
+async def test_a_spine_that_comes_back_is_used_again_and_cleaned() -> None:
+    async with network() as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        await move(watchers, 0, 0, 0, 0)
+        await world.switches["spine1"].start()
+        await world.settled(lambda: not groups_in(world, "spine1"))
+        await world.join(RANKS, "later")
+        assert roots(world, "later") == ["spine1", "spine2"]
 
 
-def test_without_another_tree_a_silent_switch_is_waited_for(run: Callable[..., None]) -> None:
+async def test_without_another_tree_a_silent_switch_is_waited_for() -> None:
     """Its management may be all that is dead: ranks go on until they find no results."""
+    async with network(ONE_SPINE) as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        await world.settled(lambda: "spine1" in world.running.fabric.health.dead)
+        await world.stub.ReportStall(
+            pb.ReportStallRequest(lease=watchers[1].lease, group=1, first_switch_ok=True)
+        )
+        for position, watcher in enumerate(watchers):
+            paused = await watcher.paused(position)
+            assert paused.reason == "rank 1 (h2) gets no answer from its root"
+        for watcher in watchers:
+            down = (await watcher.event()).plane_down
+            assert (down.plane, "reaches all of leaf1, leaf2" in down.reason) == ("ina", True)
+        await world.switches["spine1"].restart(lose_state=True)
+        for watcher in watchers:
+            assert (await watcher.moved()).resume_from == 0
+            assert (await watcher.event()).plane_up.plane == "ina"
+        assert roots(world) == ["spine1"]
 
-    async def body() -> None:
-        async with network(ONE_SPINE) as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            await world.settled(lambda: "spine1" in world.running.fabric.health.dead)
-            await world.stub.ReportStall(
-                pb.ReportStallRequest(lease=watchers[1].lease, group=1, first_switch_ok=True)
-            )
-            for position, watcher in enumerate(watchers):
-                paused = await watcher.paused(position)
-                assert paused.reason == "rank 1 (h2) gets no answer from its root"
+
+async def test_a_link_that_a_rank_reports_is_kept_off() -> None:
+    async with network(suspect_s=3600) as world:
+        watchers = await watched(world, RANKS)
+        stall = pb.ReportStallRequest(lease=watchers[3].lease, group=2, first_switch_ok=True)
+        await world.stub.ReportStall(stall)
+        moved = await move(watchers, 5, 5, 5, 5)
+        assert {m.place.tree for m in moved} == {1}
+        assert roots(world) == ["spine1", "spine1"]
+        await world.join(RANKS, "other")
+        assert roots(world, "other") == ["spine1"]
+        await world.running.fabric.settled()
+        flood = {name: switch.multicasts()[1] for name, switch in world.switches.items()}
+        joined = [flood["leaf2"] & {(4, 0)}, flood["spine2"] & {(2, 0)}]
+        assert joined == [set(), set()]  # broadcasts keep off it as well
+
+
+async def test_a_suspicion_is_forgotten_and_the_plane_tried_again() -> None:
+    async with network(ONE_SPINE, suspect_s=0.2) as world:
+        watchers = await watched(world, RANKS)
+        await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=1))
+        for watcher in watchers:
+            paused = await watcher.paused(9)
+            assert paused.reason == "rank 0 (h1) gets no answer from switch leaf1"
+        for watcher in watchers:
+            assert "h1 and leaf1" in (await watcher.event()).plane_down.reason
+            assert (await watcher.moved()).resume_from == 9
+            assert (await watcher.event()).WhichOneof("event") == "plane_up"
+
+
+async def test_where_no_other_link_is_left_a_suspected_one_is_tried_again_soon() -> None:
+    async with network(ONE_SPINE, suspect_s=3600) as world:
+        watchers = await watched(world, RANKS)
+        group = 1
+        for position in (4, 7):
+            await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group))
             for watcher in watchers:
-                down = (await watcher.event()).plane_down
-                assert (down.plane, "reaches all of leaf1, leaf2" in down.reason) == ("ina", True)
-            await world.switches["spine1"].restart(lose_state=True)
-            for watcher in watchers:
-                assert (await watcher.moved()).resume_from == 0
-                assert (await watcher.event()).plane_up.plane == "ina"
-            assert roots(world) == ["spine1"]
-
-    run(body())
-
-
-def test_a_link_that_a_rank_reports_is_kept_off(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network(suspect_s=3600) as world:
-            watchers = await watched(world, RANKS)
-            stall = pb.ReportStallRequest(lease=watchers[3].lease, group=2, first_switch_ok=True)
-            await world.stub.ReportStall(stall)
-            moved = await move(watchers, 5, 5, 5, 5)
-            assert {m.place.tree for m in moved} == {1}
-            assert roots(world) == ["spine1", "spine1"]
-            await world.join(RANKS, "other")
-            assert roots(world, "other") == ["spine1"]
-            await world.running.fabric.settled()
-            flood = {name: switch.multicasts()[1] for name, switch in world.switches.items()}
-            joined = [flood["leaf2"] & {(4, 0)}, flood["spine2"] & {(2, 0)}]
-            assert joined == [set(), set()]  # broadcasts keep off it as well
-
-    run(body())
-
-
-def test_a_suspicion_is_forgotten_and_the_plane_tried_again(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network(ONE_SPINE, suspect_s=0.2) as world:
-            watchers = await watched(world, RANKS)
-            await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=1))
-            for watcher in watchers:
-                paused = await watcher.paused(9)
-                assert paused.reason == "rank 0 (h1) gets no answer from switch leaf1"
+                await watcher.paused(position)
             for watcher in watchers:
                 assert "h1 and leaf1" in (await watcher.event()).plane_down.reason
-                assert (await watcher.moved()).resume_from == 9
+                moved = await watcher.moved()
+                assert moved.resume_from == position
                 assert (await watcher.event()).WhichOneof("event") == "plane_up"
-
-    run(body())
-
-
-def test_where_no_other_link_is_left_a_suspected_one_is_tried_again_soon(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network(ONE_SPINE, suspect_s=3600) as world:
-            watchers = await watched(world, RANKS)
-            group = 1
-            for position in (4, 7):
-                await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group))
-                for watcher in watchers:
-                    await watcher.paused(position)
-                for watcher in watchers:
-                    assert "h1 and leaf1" in (await watcher.event()).plane_down.reason
-                    moved = await watcher.moved()
-                    assert moved.resume_from == position
-                    assert (await watcher.event()).WhichOneof("event") == "plane_up"
-                group = moved.place.group
-
-    run(body())
+            group = moved.place.group
 
 
-def test_a_suspicion_alone_refuses_no_job(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network(suspect_s=3600) as world:
-            watchers = await watched(world, RANKS)
-            await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=1))
-            await watchers[0].paused(1)
-            watchers[0].call.cancel()
-            await world.settled(lambda: not world.running.groups.running())
-            assert world.running.fabric.health.suspects("ina") == {frozenset({"h1", "leaf1"})}
-            await world.join(RANKS, "later")
-            assert roots(world, "later") == ["spine1", "spine2"]
-
-    run(body())
+async def test_a_suspicion_alone_refuses_no_job() -> None:
+    async with network(suspect_s=3600) as world:
+        watchers = await watched(world, RANKS)
+        await world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=1))
+        await watchers[0].paused(1)
+        watchers[0].call.cancel()
+        await world.settled(lambda: not world.running.groups.running())
+        assert world.running.fabric.health.suspects("ina") == {frozenset({"h1", "leaf1"})}
+        await world.join(RANKS, "later")
+        assert roots(world, "later") == ["spine1", "spine2"]
 
 
-def test_a_tree_without_room_moves_when_another_job_ends(run: Callable[..., None]) -> None:
+async def test_a_tree_without_room_moves_when_another_job_ends() -> None:
     """Two jobs on two racks each, with a spine for each; one of the spines dies."""
+    topology = leaf_spine(racks=4, hosts=1, spines=2, rails=("ina", "tcp"))
+    async with network(topology, quotas=Quotas(Quota(slots=8192, trees=1))) as world:
 
-    async def body() -> None:
-        topology = leaf_spine(racks=4, hosts=1, spines=2, rails=("ina", "tcp"))
-        async with network(topology, quotas=Quotas(Quota(slots=8192, trees=1))) as world:
+        async def begin(job: str, *hosts: int) -> list[Watcher]:
+            requests = [
+                world.request(rank, 2, job, rails=[world.offer(host)]) for rank, host in enumerate(hosts)
+            ]
+            answers = await asyncio.gather(*map(world.stub.JoinGroup, requests))
+            return [Watcher(world, answer) for answer in answers]
 
-            async def begin(job: str, *hosts: int) -> list[Watcher]:
-                requests = [
-                    world.request(rank, 2, job, rails=[world.offer(host)]) for rank, host in enumerate(hosts)
-                ]
-                answers = await asyncio.gather(*map(world.stub.JoinGroup, requests))
-                return [Watcher(world, answer) for answer in answers]
-
-            stays, leaves = await begin("stays", 1, 2), await begin("leaves", 3, 4)
-            assert [roots(world, job) for job in ("stays", "leaves")] == [["spine1"], ["spine2"]]
-            await world.switches["spine1"].stop()
-            for watcher in stays:
-                await watcher.paused(8)
-            for watcher in stays:
-                assert (
-                    "no 8192 slots in a row are free on switch spine2"
-                    in (await watcher.event()).plane_down.reason
-                )
-            for watcher in leaves:
-                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=watcher.lease))
-            assert {(await watcher.moved()).resume_from for watcher in stays} == {8}
-            assert roots(world, "stays") == ["spine2"]
-
-    run(body())
+        stays, leaves = await begin("stays", 1, 2), await begin("leaves", 3, 4)
+        assert [roots(world, job) for job in ("stays", "leaves")] == [["spine1"], ["spine2"]]
+        await world.switches["spine1"].stop()
+        for watcher in stays:
+            await watcher.paused(8)
+        for watcher in stays:
+            assert (
+                "no 8192 slots in a row are free on switch spine2"
+                in (await watcher.event()).plane_down.reason
+            )
+        for watcher in leaves:
+            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=watcher.lease))
+        assert {(await watcher.moved()).resume_from for watcher in stays} == {8}
+        assert roots(world, "stays") == ["spine2"]
 
 
-def test_a_late_rank_is_no_dead_path(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network() as world:
-            watchers = await watched(world, RANKS)
-            for group in (1, 2):
-                answered = pb.ReportStallRequest(
-                    lease=watchers[0].lease, group=group, first_switch_ok=True, root_ok=True
-                )
-                await world.stub.ReportStall(answered)
-            watchers[0].call.cancel()
-            assert (await watchers[1].event()).member_lost.rank == 0  # and no pause before
-
-    run(body())
+async def test_a_late_rank_is_no_dead_path() -> None:
+    async with network() as world:
+        watchers = await watched(world, RANKS)
+        for group in (1, 2):
+            answered = pb.ReportStallRequest(
+                lease=watchers[0].lease, group=group, first_switch_ok=True, root_ok=True
+            )
+            await world.stub.ReportStall(answered)
+        watchers[0].call.cancel()
+        assert (await watchers[1].event()).member_lost.rank == 0  # and no pause before
 
 
-def test_a_rank_that_does_not_answer_is_lost(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network(lease_s=0.5) as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            for watcher in watchers[:3]:
-                await watcher.paused(1)
-                watcher.beat()
-            lost = (await watchers[0].event()).member_lost
-            assert lost.rank == 3
-
-    run(body())
+async def test_a_rank_that_does_not_answer_is_lost() -> None:
+    async with network(lease_s=0.5) as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        for watcher in watchers[:3]:
+            await watcher.paused(1)
+            watcher.beat()
+        lost = (await watchers[0].event()).member_lost
+        assert lost.rank == 3
 
 
-def test_a_rank_that_dies_in_the_middle_of_a_move_ends_the_job(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with network() as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            await watchers[0].paused(1)
-            watchers[2].call.cancel()
-            assert (await watchers[0].event()).member_lost.rank == 2
-            await world.settled(lambda: not groups_in(world, "leaf1") and not groups_in(world, "spine2"))
-            assert (await world.join(RANKS))[0].ina
-
-    run(body())
+async def test_a_rank_that_dies_in_the_middle_of_a_move_ends_the_job() -> None:
+    async with network() as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        await watchers[0].paused(1)
+        watchers[2].call.cancel()
+        assert (await watchers[0].event()).member_lost.rank == 2
+        await world.settled(lambda: not groups_in(world, "leaf1") and not groups_in(world, "spine2"))
+        assert (await world.join(RANKS))[0].ina
 
 
-def test_a_second_death_during_a_move_moves_again(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        topology = leaf_spine(racks=2, hosts=2, spines=3, rails=("ina", "tcp"))
-        async with network(topology) as world:
-            watchers = await watched(world, RANKS)
-            await world.switches["spine1"].stop()
-            for watcher in watchers:
-                await watcher.paused(3)
-            await world.switches["spine2"].stop()
-            for watcher in watchers:
-                events = [await watcher.event() for _ in range(2)]
-                kinds = {event.WhichOneof("event") for event in events}
-                assert kinds == {"group_moved", "group_paused"}
-                paused = next(e.group_paused for e in events if e.HasField("group_paused"))
-                await watcher.reports(paused.group, 4)
-            for watcher in watchers:
-                assert (await watcher.moved()).resume_from in (3, 4)
-            await world.settled(lambda: roots(world) == ["spine3"] * 3)
-
-    run(body())
+async def test_a_second_death_during_a_move_moves_again() -> None:
+    topology = leaf_spine(racks=2, hosts=2, spines=3, rails=("ina", "tcp"))
+    async with network(topology) as world:
+        watchers = await watched(world, RANKS)
+        await world.switches["spine1"].stop()
+        for watcher in watchers:
+            await watcher.paused(3)
+        await world.switches["spine2"].stop()
+        for watcher in watchers:
+            events = [await watcher.event() for _ in range(2)]
+            kinds = {event.WhichOneof("event") for event in events}
+            assert kinds == {"group_moved", "group_paused"}
+            paused = next(e.group_paused for e in events if e.HasField("group_paused"))
+            await watcher.reports(paused.group, 4)
+        for watcher in watchers:
+            assert (await watcher.moved()).resume_from in (3, 4)
+        await world.settled(lambda: roots(world) == ["spine3"] * 3)
 
 
 def resume(world: World, rank: int, answer: pb.JoinGroupResponse, *paused: int) -> pb.Resume:
@@ -296,79 +255,67 @@ def resume(world: World, rank: int, answer: pb.JoinGroupResponse, *paused: int) 
     return pb.Resume(job="job", rank=rank, size=RANKS, rails=rails, ina=answer.ina, paused=paused)
 
 
-def test_a_controller_that_dies_in_the_middle_of_a_move_is_followed_by_one_that_ends_it(
-    run: Callable[..., None],
-) -> None:
+async def test_a_controller_that_dies_in_the_middle_of_a_move_is_followed_by_one_that_ends_it() -> None:
     """Two ranks have been moved, two have not: the next controller pauses all and moves them together."""
+    async with running_switches(LEAF_SPINE) as switches:
+        async with controller_of(LEAF_SPINE, switches) as world:
+            watchers = await watched(world, RANKS)
+            answers = [watcher.answer for watcher in watchers]
+            await switches["spine1"].stop()
+            moved = await move(watchers, 6, 6, 6, 6)
+        for rank in (0, 1):
+            answers[rank].ina[0].CopyFrom(moved[rank].place)
+        await switches["spine1"].start()
+        async with controller_of(LEAF_SPINE, switches, lease_s=3) as world:
+            watchers = [
+                Watcher(world, a, resume(world, rank, a, *([1] if rank > 1 else [])))
+                for rank, a in enumerate(answers)
+            ]
+            for rank, watcher in enumerate(watchers):
+                paused = await watcher.paused(10 + rank)
+                assert paused.group == (1 if rank > 1 else moved[rank].place.group)
+                assert "restarted while the group was being moved" in paused.reason
+            last = [await watcher.moved() for watcher in watchers]
+            assert {m.resume_from for m in last} == {10}
+            (number,) = {m.place.group for m in last}
+            assert number > moved[0].place.group
 
-    async def body() -> None:
-        async with running_switches(LEAF_SPINE) as switches:
-            async with controller_of(LEAF_SPINE, switches) as world:
-                watchers = await watched(world, RANKS)
-                answers = [watcher.answer for watcher in watchers]
-                await switches["spine1"].stop()
-                moved = await move(watchers, 6, 6, 6, 6)
-            for rank in (0, 1):
-                answers[rank].ina[0].CopyFrom(moved[rank].place)
-            await switches["spine1"].start()
-            async with controller_of(LEAF_SPINE, switches, lease_s=3) as world:
-                watchers = [
-                    Watcher(world, a, resume(world, rank, a, *([1] if rank > 1 else [])))
-                    for rank, a in enumerate(answers)
-                ]
-                for rank, watcher in enumerate(watchers):
-                    paused = await watcher.paused(10 + rank)
-                    assert paused.group == (1 if rank > 1 else moved[rank].place.group)
-                    assert "restarted while the group was being moved" in paused.reason
-                last = [await watcher.moved() for watcher in watchers]
-                assert {m.resume_from for m in last} == {10}
-                (number,) = {m.place.group for m in last}
-                assert number > moved[0].place.group
+            def swept() -> bool:
+                for watcher in watchers:
+                    watcher.beat()  # the claims close when a lease ends, which these must outlive
+                return groups_in(world, "leaf1") == {2, number}
 
-                def swept() -> bool:
-                    for watcher in watchers:
-                        watcher.beat()  # the claims close when a lease ends, which these must outlive
-                    return groups_in(world, "leaf1") == {2, number}
-
-                await world.settled(swept)
-
-    run(body())
+            await world.settled(swept)
 
 
-def test_ten_controllers_leave_the_trees_of_three_levels_as_they_are(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        topology = fat_tree(pods=2, edges=2, aggs=2, cores=2, hosts=1, rails=("ina", "tcp"))
-        async with running_switches(topology) as switches:
+async def test_ten_controllers_leave_the_trees_of_three_levels_as_they_are() -> None:
+    topology = fat_tree(pods=2, edges=2, aggs=2, cores=2, hosts=1, rails=("ina", "tcp"))
+    async with running_switches(topology) as switches:
+        async with controller_of(topology, switches) as world:
+            answers = await world.join(RANKS)
+            assert {place.depth for answer in answers for place in answer.ina} == {3}
+            await world.running.fabric.settled()
+            before = {name: switch.snapshot() for name, switch in switches.items()}
+        written = {name: len(switch.updates) for name, switch in switches.items()}
+        for _ in range(10):
             async with controller_of(topology, switches) as world:
-                answers = await world.join(RANKS)
-                assert {place.depth for answer in answers for place in answer.ina} == {3}
-                await world.running.fabric.settled()
-                before = {name: switch.snapshot() for name, switch in switches.items()}
-            written = {name: len(switch.updates) for name, switch in switches.items()}
-            for _ in range(10):
-                async with controller_of(topology, switches) as world:
-                    watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in enumerate(answers)]
-                    await world.watched("job", *range(RANKS))
-                    assert world.running.fabric.groups.keys() == {p.group for p in answers[0].ina}
-                    assert all(not watcher.call.done() for watcher in watchers)
-            assert {name: switch.snapshot() for name, switch in switches.items()} == before
-            assert {name: len(switch.updates) for name, switch in switches.items()} == written
-
-    run(body())
+                watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in enumerate(answers)]
+                await world.watched("job", *range(RANKS))
+                assert world.running.fabric.groups.keys() == {p.group for p in answers[0].ina}
+                assert all(not watcher.call.done() for watcher in watchers)
+        assert {name: switch.snapshot() for name, switch in switches.items()} == before
+        assert {name: len(switch.updates) for name, switch in switches.items()} == written
 
 
 @pytest.mark.parametrize("group", [0, 3, 99])
-def test_reports_of_groups_that_a_rank_is_not_in_are_refused(run: Callable[..., None], group: int) -> None:
-    async def body() -> None:
-        async with network() as world:
-            watchers = await watched(world, RANKS)
-            for call in (
-                world.stub.ReportPosition(pb.ReportPositionRequest(lease=watchers[0].lease, group=group)),
-                world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group)),
-                world.stub.ReportPosition(pb.ReportPositionRequest(lease=77, group=1)),
-            ):
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await call
-                assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-
-    run(body())
+async def test_reports_of_groups_that_a_rank_is_not_in_are_refused(group: int) -> None:
+    async with network() as world:
+        watchers = await watched(world, RANKS)
+        for call in (
+            world.stub.ReportPosition(pb.ReportPositionRequest(lease=watchers[0].lease, group=group)),
+            world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group)),
+            world.stub.ReportPosition(pb.ReportPositionRequest(lease=77, group=1)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert caught.value.code() == grpc.StatusCode.NOT_FOUND

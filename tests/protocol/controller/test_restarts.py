@@ -36,112 +36,94 @@ def resume(world: World, rank: int, answer: pb.JoinGroupResponse, job: str = "jo
     return pb.Resume(job=job, rank=rank, size=2, rails=request.rails, ina=answer.ina)
 
 
-def test_reconciling_twice_writes_nothing(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=3) as world:
-            await world.join(3)
-            (switch,) = world.running.fabric.switches()
-            written = len(world.switch.updates)
-            assert await switch.reconcile() == []
-            assert len(world.switch.updates) == written
-
-    run(body())
+async def test_reconciling_twice_writes_nothing() -> None:
+    async with new_world(hosts=3) as world:
+        await world.join(3)
+        (switch,) = world.running.fabric.switches()
+        written = len(world.switch.updates)
+        assert await switch.reconcile() == []
+        assert len(world.switch.updates) == written
 
 
-def test_what_others_have_changed_is_set_right(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            await world.join(2)
-            before = world.switch.snapshot()
-            gone = next(iter(world.switch.entities))
-            del world.switch.entities[gone]
-            (switch,) = world.running.fabric.switches()
-            assert len(await switch.reconcile()) == 1
-            assert world.switch.snapshot() == before
-
-    run(body())
+async def test_what_others_have_changed_is_set_right() -> None:
+    async with new_world(hosts=2) as world:
+        await world.join(2)
+        before = world.switch.snapshot()
+        gone = next(iter(world.switch.entities))
+        del world.switch.entities[gone]
+        (switch,) = world.running.fabric.switches()
+        assert len(await switch.reconcile()) == 1
+        assert world.switch.snapshot() == before
 
 
-def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
+async def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are() -> None:
+    async with running_switch() as switch:
+        async with controller_for(switch, hosts=2) as world:
+            answers = await world.join(2)
+            before = switch.snapshot()
+        written, pushes = len(switch.updates), switch.pushes
+        for _ in range(10):
             async with controller_for(switch, hosts=2) as world:
-                answers = await world.join(2)
-                before = switch.snapshot()
-            written, pushes = len(switch.updates), switch.pushes
-            for _ in range(10):
-                async with controller_for(switch, hosts=2) as world:
-                    ranks = enumerate(answers)
-                    watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in ranks]
-                    await world.watched("job", 0, 1)
-                    assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
-                    assert switch.snapshot() == before
-                    assert all(not watcher.call.done() for watcher in watchers)
-            assert (len(switch.updates), switch.pushes) == (written, pushes)
-
-    run(body())
-
-
-def test_a_resumed_group_ends_as_any_other(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
-            async with controller_for(switch, hosts=2) as world:
-                answers = await world.join(2)
-            async with controller_for(switch, hosts=2) as world:
-                watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+                ranks = enumerate(answers)
+                watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in ranks]
                 await world.watched("job", 0, 1)
-                other = await world.join(2, "other")
-                assert other[0].ina[0].group not in (0, answers[0].ina[0].group)
-                watchers[0].call.cancel()
-                assert (await watchers[1].event()).member_lost.rank == 0
-                await world.settled(lambda: len(switch.multicasts()) == 2)
-
-    run(body())
-
-
-def test_ranks_that_do_not_come_back_are_lost_and_their_entries_removed(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
-            async with controller_for(switch, hosts=2) as world:
-                answers = await world.join(2)
-                await world.join(2, "gone")
-                assert len(switch.multicasts()) == 3
-            async with controller_for(switch, hosts=2, lease_s=0.5) as world:
-                watcher = Watcher(world, answers[0], resume(world, 0, answers[0]))
-                await world.watched("job", 0)
-                watcher.beat()
-                lost = (await watcher.event()).member_lost
-                assert (lost.rank, lost.reason) == (1, "it has not come back to the restarted controller")
-                await world.settled(lambda: set(switch.multicasts()) == {1})
-                late = Watcher(world, answers[1], resume(world, 1, answers[1]))
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await late.event()
-                assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-
-    run(body())
-
-
-def test_a_claim_that_the_switch_does_not_confirm_is_not_believed(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
-            async with controller_for(switch, hosts=2) as world:
-                answers = await world.join(2)
-                before = switch.snapshot()
-            async with controller_for(switch, hosts=2) as world:
-                for answer in answers:
-                    answer.ina[0].virtual_address = "10.1.255.77"
-                watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
-                paused = await watchers[0].paused(5)
-                assert "switch s-ina holds something else for group 1" in paused.reason
+                assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
                 assert switch.snapshot() == before
-                assert not world.running.fabric.groups
-                await watchers[1].paused(7)
-                moved = await watchers[1].moved()
-                assert (moved.group, moved.resume_from) == (1, 5)
-                assert world.running.fabric.groups.keys() == {moved.place.group}
-                assert moved.place.group not in (0, 1)
+                assert all(not watcher.call.done() for watcher in watchers)
+        assert (len(switch.updates), switch.pushes) == (written, pushes)
 
-    run(body())
+
+async def test_a_resumed_group_ends_as_any_other() -> None:
+    async with running_switch() as switch:
+        async with controller_for(switch, hosts=2) as world:
+            answers = await world.join(2)
+        async with controller_for(switch, hosts=2) as world:
+            watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+            await world.watched("job", 0, 1)
+            other = await world.join(2, "other")
+            assert other[0].ina[0].group not in (0, answers[0].ina[0].group)
+            watchers[0].call.cancel()
+            assert (await watchers[1].event()).member_lost.rank == 0
+            await world.settled(lambda: len(switch.multicasts()) == 2)
+
+
+async def test_ranks_that_do_not_come_back_are_lost_and_their_entries_removed() -> None:
+    async with running_switch() as switch:
+        async with controller_for(switch, hosts=2) as world:
+            answers = await world.join(2)
+            await world.join(2, "gone")
+            assert len(switch.multicasts()) == 3
+        async with controller_for(switch, hosts=2, lease_s=0.5) as world:
+            watcher = Watcher(world, answers[0], resume(world, 0, answers[0]))
+            await world.watched("job", 0)
+            watcher.beat()
+            lost = (await watcher.event()).member_lost
+            assert (lost.rank, lost.reason) == (1, "it has not come back to the restarted controller")
+            await world.settled(lambda: set(switch.multicasts()) == {1})
+            late = Watcher(world, answers[1], resume(world, 1, answers[1]))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await late.event()
+            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_claim_that_the_switch_does_not_confirm_is_not_believed() -> None:
+    async with running_switch() as switch:
+        async with controller_for(switch, hosts=2) as world:
+            answers = await world.join(2)
+            before = switch.snapshot()
+        async with controller_for(switch, hosts=2) as world:
+            for answer in answers:
+                answer.ina[0].virtual_address = "10.1.255.77"
+            watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+            paused = await watchers[0].paused(5)
+            assert "switch s-ina holds something else for group 1" in paused.reason
+            assert switch.snapshot() == before
+            assert not world.running.fabric.groups
+            await watchers[1].paused(7)
+            moved = await watchers[1].moved()
+            assert (moved.group, moved.resume_from) == (1, 5)
+            assert world.running.fabric.groups.keys() == {moved.place.group}
+            assert moved.place.group not in (0, 1)
 
 
 def serial_starts(switch: FakeSwitch) -> list[int]:
@@ -159,202 +141,163 @@ def serial_starts(switch: FakeSwitch) -> list[int]:
     ]
 
 
-def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
-            async with controller_for(switch, hosts=2, slots=8192) as world:
-                answers = await world.join(2)
-                assert serial_starts(switch) == [1, 1]
-                switch.count("members", packets=16384 * 1000)
-                for answer in answers:
-                    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-                await world.settled(lambda: serial_starts(switch) == [])
-            async with controller_for(switch, hosts=2, slots=8192) as world:
-                await world.join(2)
-                assert serial_starts(switch) == [1 + 1000 + ROUNDS_MARGIN] * 2
-
-    run(body())
+async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart() -> None:
+    async with running_switch() as switch:
+        async with controller_for(switch, hosts=2, slots=8192) as world:
+            answers = await world.join(2)
+            assert serial_starts(switch) == [1, 1]
+            switch.count("members", packets=16384 * 1000)
+            for answer in answers:
+                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+            await world.settled(lambda: serial_starts(switch) == [])
+        async with controller_for(switch, hosts=2, slots=8192) as world:
+            await world.join(2)
+            assert serial_starts(switch) == [1 + 1000 + ROUNDS_MARGIN] * 2
 
 
-def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too(run) -> None:
+async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too() -> None:
     """Else its slots' next user would begin at serial numbers that registers have seen: stale for ever."""
+    async with new_world(hosts=2, slots=512) as world:
+        one, two = [await world.join(2, job) for job in ("one", "two")]
+        world.switch.count("members", packets=1024 * 1000)
 
-    async def body() -> None:
-        async with new_world(hosts=2, slots=512) as world:
-            one, two = [await world.join(2, job) for job in ("one", "two")]
-            world.switch.count("members", packets=1024 * 1000)
+        async def leave(answers: list[pb.JoinGroupResponse]) -> None:
+            for answer in answers:
+                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
 
-            async def leave(answers: list[pb.JoinGroupResponse]) -> None:
-                for answer in answers:
-                    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-
-            world.switch.before_counting = lambda: leave(two)
-            await leave(one)
-            await world.settled(lambda: serial_starts(world.switch) == [])
-            for job in ("three", "four"):
-                await world.join(2, job)
-            assert serial_starts(world.switch) == [1 + 1000 + ROUNDS_MARGIN] * 4
-
-    run(body())
+        world.switch.before_counting = lambda: leave(two)
+        await leave(one)
+        await world.settled(lambda: serial_starts(world.switch) == [])
+        for job in ("three", "four"):
+            await world.join(2, job)
+        assert serial_starts(world.switch) == [1 + 1000 + ROUNDS_MARGIN] * 4
 
 
-def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            watchers = await watched(world, 2)
-            entries, pushes = len(world.switch.entities), world.switch.pushes
-            await world.switch.restart(lose_state=True)
-            for position, watcher in enumerate(watchers, start=70):
-                paused = await watcher.paused(position)
-                assert (paused.rail, paused.tree, paused.group) == ("ina", 0, 1)
-                assert paused.reason == "switch s-ina was restarted and lost its state"
-            for watcher in watchers:
-                moved = await watcher.moved()
-                assert (moved.group, moved.resume_from, moved.place.group) == (1, 70, 2)
-            await world.running.fabric.settled()
-            assert set(world.switch.multicasts()) == {1, 3}
-            assert len(world.switch.entities) == entries
-            assert serial_starts(world.switch) == [FIRST_START] * 2
-            assert world.switch.pushes == pushes + 1
-
-    run(body())
+async def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were() -> None:
+    async with new_world(hosts=2) as world:
+        watchers = await watched(world, 2)
+        entries, pushes = len(world.switch.entities), world.switch.pushes
+        await world.switch.restart(lose_state=True)
+        for position, watcher in enumerate(watchers, start=70):
+            paused = await watcher.paused(position)
+            assert (paused.rail, paused.tree, paused.group) == ("ina", 0, 1)
+            assert paused.reason == "switch s-ina was restarted and lost its state"
+        for watcher in watchers:
+            moved = await watcher.moved()
+            assert (moved.group, moved.resume_from, moved.place.group) == (1, 70, 2)
+        await world.running.fabric.settled()
+        assert set(world.switch.multicasts()) == {1, 3}
+        assert len(world.switch.entities) == entries
+        assert serial_starts(world.switch) == [FIRST_START] * 2
+        assert world.switch.pushes == pushes + 1
 
 
 @pytest.mark.parametrize("room", [0, 2])
-def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_first(run, room: int) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            watchers = await watched(world, 2)
-            world.switch.room = room
-            await world.switch.restart(lose_state=True)
-            await world.settled(lambda: world.switch.refused > 0)
-            world.switch.room = None
-            for watcher in watchers:
-                assert "was restarted and lost its state" in (await watcher.paused(3)).reason
-            assert {(await watcher.moved()).resume_from for watcher in watchers} == {3}
-
-    run(body())
+async def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_first(room: int) -> None:
+    async with new_world(hosts=2) as world:
+        watchers = await watched(world, 2)
+        world.switch.room = room
+        await world.switch.restart(lose_state=True)
+        await world.settled(lambda: world.switch.refused > 0)
+        world.switch.room = None
+        for watcher in watchers:
+            assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+        assert {(await watcher.moved()).resume_from for watcher in watchers} == {3}
 
 
-def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss(run) -> None:
+async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss() -> None:
     """Entries that are there again do not bring back what the registers held."""
-
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            watchers = await watched(world, 2)
-            (switch,) = world.running.fabric.switches()
-            async with switch._lock:
-                early = asyncio.create_task(switch.reconcile())
-                await world.switch.restart(lose_state=True)
-                await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
-            assert await early
-            for watcher in watchers:
-                assert "was restarted and lost its state" in (await watcher.paused(3)).reason
-            assert {(await watcher.moved()).place.group for watcher in watchers} == {2}
-
-    run(body())
+    async with new_world(hosts=2) as world:
+        watchers = await watched(world, 2)
+        (switch,) = world.running.fabric.switches()
+        async with switch._lock:
+            early = asyncio.create_task(switch.reconcile())
+            await world.switch.restart(lose_state=True)
+            await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
+        assert await early
+        for watcher in watchers:
+            assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+        assert {(await watcher.moved()).place.group for watcher in watchers} == {2}
 
 
-def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            watchers = await watched(world, 2)
-            before, written = world.switch.snapshot(), len(world.switch.updates)
-            (switch,) = world.running.fabric.switches()
-            await world.switch.restart(lose_state=False)
-            await world.settled(lambda: switch.link.sessions == 2)
-            await switch.reconcile()
-            assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
-            watchers[0].call.cancel()
-            assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
-
-    run(body())
+async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody() -> None:
+    async with new_world(hosts=2) as world:
+        watchers = await watched(world, 2)
+        before, written = world.switch.snapshot(), len(world.switch.updates)
+        (switch,) = world.running.fabric.switches()
+        await world.switch.restart(lose_state=False)
+        await world.settled(lambda: switch.link.sessions == 2)
+        await switch.reconcile()
+        assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
+        watchers[0].call.cancel()
+        assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
 
 
-def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(run) -> None:
+async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again() -> None:
     """finsy asks for them by gNMI, and has other errors there."""
-
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            (switch,) = world.running.fabric.switches()
-            world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
-            await world.switch.restart(lose_state=False)
-            await world.settled(lambda: switch.link.sessions == 2)
-            assert len(world.switch.gnmi) == 1
-
-    run(body())
+    async with new_world(hosts=2) as world:
+        (switch,) = world.running.fabric.switches()
+        world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
+        await world.switch.restart(lose_state=False)
+        await world.settled(lambda: switch.link.sessions == 2)
+        assert len(world.switch.gnmi) == 1
 
 
-def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            watchers = await watched(world, 2)
-            (switch,) = world.running.fabric.switches()
-            await world.switch.stop()
-            watchers[0].call.cancel()
-            assert (await watchers[1].event()).member_lost.rank == 0
-            assert len(world.switch.multicasts()) == 2
-            await world.switch.start()
-            await world.settled(lambda: set(world.switch.multicasts()) == {1})
-            await world.settled(lambda: not switch.slots.taken)
-
-    run(body())
+async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later() -> None:
+    async with new_world(hosts=2) as world:
+        watchers = await watched(world, 2)
+        (switch,) = world.running.fabric.switches()
+        await world.switch.stop()
+        watchers[0].call.cancel()
+        assert (await watchers[1].event()).member_lost.rank == 0
+        assert len(world.switch.multicasts()) == 2
+        await world.switch.start()
+        await world.settled(lambda: set(world.switch.multicasts()) == {1})
+        await world.settled(lambda: not switch.slots.taken)
 
 
-def test_a_program_that_the_switch_refuses_is_named(run) -> None:
-    async def body() -> None:
-        async with running_switch() as switch:
-            switch.refusal = "no such extern"
-            with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ \(.*no such extern\)"):
-                async with controller_for(switch, switch_deadline_s=3):
-                    pass
-            switch.refusal = ""
-            async with controller_for(switch):
-                assert switch.pushes == 1
-
-    run(body())
+async def test_a_program_that_the_switch_refuses_is_named() -> None:
+    async with running_switch() as switch:
+        switch.refusal = "no such extern"
+        with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ \(.*no such extern\)"):
+            async with controller_for(switch, switch_deadline_s=3):
+                pass
+        switch.refusal = ""
+        async with controller_for(switch):
+            assert switch.pushes == 1
 
 
-def test_loss_is_injected_and_taken_back(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2) as world:
-            tables = [f"injector_{way}" for way in ("ingress", "egress")]
-            half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
-            await world.stub.SetLoss(half)
-            assert [len(world.switch.table(table)) for table in tables] == [2, 2]
-            threshold = world.switch.table(tables[0])[0].action.action.params[0].value
-            assert int.from_bytes(threshold, "big") == 2**31
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
-            assert [len(world.switch.table(table)) for table in tables] == [2, 1]
-            for bad, text in (
-                ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
-                ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
-                ({"plane": "ina", "port": 9}, "no port 9"),
-                ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
-                ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
-                ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
-            ):
-                with pytest.raises(grpc.aio.AioRpcError, match=text):
-                    await world.stub.SetLoss(pb.SetLossRequest(**bad))
-
-    run(body())
+async def test_loss_is_injected_and_taken_back() -> None:
+    async with new_world(hosts=2) as world:
+        tables = [f"injector_{way}" for way in ("ingress", "egress")]
+        half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
+        await world.stub.SetLoss(half)
+        assert [len(world.switch.table(table)) for table in tables] == [2, 2]
+        threshold = world.switch.table(tables[0])[0].action.action.params[0].value
+        assert int.from_bytes(threshold, "big") == 2**31
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
+        assert [len(world.switch.table(table)) for table in tables] == [2, 1]
+        for bad, text in (
+            ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
+            ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
+            ({"plane": "ina", "port": 9}, "no port 9"),
+            ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
+            ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
+            ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match=text):
+                await world.stub.SetLoss(pb.SetLossRequest(**bad))
 
 
-def test_losses_of_the_options_are_there_from_the_start(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=2, losses=(PlaneLoss("ina", 0.01, "ingress"),)) as world:
-            assert len(world.switch.table("injector_ingress")) == 2
-            assert not world.switch.table("injector_egress")
-
-    run(body())
+async def test_losses_of_the_options_are_there_from_the_start() -> None:
+    async with new_world(hosts=2, losses=(PlaneLoss("ina", 0.01, "ingress"),)) as world:
+        assert len(world.switch.table("injector_ingress")) == 2
+        assert not world.switch.table("injector_egress")
 
 
-def test_many_jobs_at_once(run) -> None:
-    async def body() -> None:
-        async with new_world(hosts=4, slots=64) as world:
-            answers = await asyncio.gather(*(world.join(4, f"job{i}") for i in range(20)))
-            assert all(len(job[0].ina) == 1 for job in answers)
-            assert len({job[0].ina[0].group for job in answers}) == 20
-            assert len(world.switch.table("replicas")) == 80
-
-    run(body())
+async def test_many_jobs_at_once() -> None:
+    async with new_world(hosts=4, slots=64) as world:
+        answers = await asyncio.gather(*(world.join(4, f"job{i}") for i in range(20)))
+        assert all(len(job[0].ina) == 1 for job in answers)
+        assert len({job[0].ina[0].group for job in answers}) == 20
+        assert len(world.switch.table("replicas")) == 80

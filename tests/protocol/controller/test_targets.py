@@ -108,126 +108,107 @@ async def started(target: Target) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("lanes", PROFILES)
-def test_what_is_written_is_read_back_and_taken_away(run, target: Target, lanes: int) -> None:
-    async def body() -> None:
-        async with started(target), controlled(target, lanes) as world:
-            (switch,) = world.running.fabric.switches()
-            empty = await switch.link.read()
-            assert empty == switch.wanted()
-            answers = await world.join(HOSTS)
-            assert not answers[0].refusals
-            assert await switch.link.read() == switch.wanted()
-            assert await switch.reconcile() == []
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
-            assert await switch.reconcile() == []
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0))
-            for answer in answers:
-                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-            await world.running.fabric.settled()
-            left = await switch.link.read()
-            assert left.multicasts == empty.multicasts
-            assert {entry.table for entry in left.entries - empty.entries} == {"members"}  # the note
-
-    run(body())
+async def test_what_is_written_is_read_back_and_taken_away(target: Target, lanes: int) -> None:
+    async with started(target), controlled(target, lanes) as world:
+        (switch,) = world.running.fabric.switches()
+        empty = await switch.link.read()
+        assert empty == switch.wanted()
+        answers = await world.join(HOSTS)
+        assert not answers[0].refusals
+        assert await switch.link.read() == switch.wanted()
+        assert await switch.reconcile() == []
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+        assert await switch.reconcile() == []
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0))
+        for answer in answers:
+            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        await world.running.fabric.settled()
+        left = await switch.link.read()
+        assert left.multicasts == empty.multicasts
+        assert {entry.table for entry in left.entries - empty.entries} == {"members"}  # the note
 
 
-def test_ten_controllers_leave_the_same_entries_and_replicas(run, target: Target) -> None:
-    async def body() -> None:
-        async with started(target):
-            async with controlled(target, 64) as world:
-                answers = await world.join(HOSTS)
-                (switch,) = world.running.fabric.switches()
-                before = await switch.link.read()
-            for _ in range(10):
-                async with controlled(target, 64) as world:
-                    for rank, answer in enumerate(answers):
-                        rails = world.request(rank, HOSTS).rails
-                        resume = pb.Resume(job="job", rank=rank, size=HOSTS, rails=rails, ina=answer.ina)
-                        Watcher(world, answer, resume)
-                    await world.watched("job", *range(HOSTS))
-                    (switch,) = world.running.fabric.switches()
-                    assert await switch.link.read() == before
-                    assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
-
-    run(body())
-
-
-def test_a_switch_that_was_killed_gets_its_group_again(run, target: Target) -> None:
-    async def body() -> None:
-        async with started(target), controlled(target, 64) as world:
+async def test_ten_controllers_leave_the_same_entries_and_replicas(target: Target) -> None:
+    async with started(target):
+        async with controlled(target, 64) as world:
             answers = await world.join(HOSTS)
             (switch,) = world.running.fabric.switches()
             before = await switch.link.read()
-            watchers = [Watcher(world, answer) for answer in answers]
-            await world.watched("job", *range(HOSTS))
-            await target.stop()
-            await target.start()
-            for watcher in watchers:
-                await watcher.paused(0)
-            for watcher in watchers:
-                assert (await watcher.moved()).place.group == 2
-            await world.running.fabric.settled()
-            after = await switch.link.read()
-            assert after == switch.wanted()
-            assert len(after.entries) == len(before.entries)
-            assert {multicast.group for multicast in after.multicasts} == {1, 3}
-
-    run(body())
+        for _ in range(10):
+            async with controlled(target, 64) as world:
+                for rank, answer in enumerate(answers):
+                    rails = world.request(rank, HOSTS).rails
+                    resume = pb.Resume(job="job", rank=rank, size=HOSTS, rails=rails, ina=answer.ina)
+                    Watcher(world, answer, resume)
+                await world.watched("job", *range(HOSTS))
+                (switch,) = world.running.fabric.switches()
+                assert await switch.link.read() == before
+                assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
 
 
-def test_counters_have_the_programs_names(run, target: Target) -> None:
-    async def body() -> None:
-        async with started(target), controlled(target, 64) as world:
-            answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="ina"))
-            (counters,) = answer.switches
-            assert (counters.plane, counters.name) == ("ina", "s-ina")
-            names = {
-                "result",
-                "absorb",
-                "duplicate",
-                "reflect",
-                "stale",
-                "refused",
-                "mismatch",
-                "bad_version",
-            }
-            assert (
-                names | {"members", "injected_drops_ingress", "injected_drops_egress"}
-                <= counters.packets.keys()
-            )
-            assert set(counters.packets.values()) == {0}
-            with pytest.raises(grpc.aio.AioRpcError, match="plane 'tcp' has no P4 switch; planes are"):
-                await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="tcp"))
-
-    run(body())
+async def test_a_switch_that_was_killed_gets_its_group_again(target: Target) -> None:
+    async with started(target), controlled(target, 64) as world:
+        answers = await world.join(HOSTS)
+        (switch,) = world.running.fabric.switches()
+        before = await switch.link.read()
+        watchers = [Watcher(world, answer) for answer in answers]
+        await world.watched("job", *range(HOSTS))
+        await target.stop()
+        await target.start()
+        for watcher in watchers:
+            await watcher.paused(0)
+        for watcher in watchers:
+            assert (await watcher.moved()).place.group == 2
+        await world.running.fabric.settled()
+        after = await switch.link.read()
+        assert after == switch.wanted()
+        assert len(after.entries) == len(before.entries)
+        assert {multicast.group for multicast in after.multicasts} == {1, 3}
 
 
-def test_the_switch_answers_for_the_group_and_counts_what_it_does(run) -> None:
+async def test_counters_have_the_programs_names(target: Target) -> None:
+    async with started(target), controlled(target, 64) as world:
+        answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="ina"))
+        (counters,) = answer.switches
+        assert (counters.plane, counters.name) == ("ina", "s-ina")
+        names = {
+            "result",
+            "absorb",
+            "duplicate",
+            "reflect",
+            "stale",
+            "refused",
+            "mismatch",
+            "bad_version",
+        }
+        assert (
+            names | {"members", "injected_drops_ingress", "injected_drops_egress"} <= counters.packets.keys()
+        )
+        assert set(counters.packets.values()) == {0}
+        with pytest.raises(grpc.aio.AioRpcError, match="plane 'tcp' has no P4 switch; planes are"):
+            await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="tcp"))
+
+
+async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> None:
     """From JoinGroup over P4Runtime into the engine, and from its counters back."""
     target = Embedded()
-
-    async def body() -> None:
-        async with started(target), controlled(target, 64) as world:
-            (ina,) = (await world.join(HOSTS))[0].ina
-            mac = bytes.fromhex("020000010001")
-            who_has = bytes(6) + ip_number(ina.virtual_address).to_bytes(4, "big")
-            request = (
-                b"\xff" * 6 + mac + bytes.fromhex("0806 0001 0800 06 04 0001") + mac + bytes([10, 1, 0, 1])
-            )
-            ((port, reply),) = target.pipeline.inject(1, (request + who_has).ljust(60, b"\0"))
-            assert (port, reply[:6]) == (1, mac)
-            owner = reply[22:28]
-            assert int.from_bytes(owner, "big") == virtual_mac(ip_number(ina.virtual_address))
-            for host in range(1, HOSTS + 1):
-                packet = contribution(owner, host, ina, lanes=[host] * 64)
-                copies = target.pipeline.inject(host, packet)
-            assert sorted(port for port, _ in copies) == [1, 2, 3, 4]
-            assert {copy[58:] for _, copy in copies} == {struct.pack("!64i", *[1 + 2 + 3 + 4] * 64)}
-            answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())
-            packets = answer.switches[0].packets
-            assert (packets["absorb"], packets["result"], packets["members"]) == (3, 1, 4)
-
-    run(body())
+    async with started(target), controlled(target, 64) as world:
+        (ina,) = (await world.join(HOSTS))[0].ina
+        mac = bytes.fromhex("020000010001")
+        who_has = bytes(6) + ip_number(ina.virtual_address).to_bytes(4, "big")
+        request = b"\xff" * 6 + mac + bytes.fromhex("0806 0001 0800 06 04 0001") + mac + bytes([10, 1, 0, 1])
+        ((port, reply),) = target.pipeline.inject(1, (request + who_has).ljust(60, b"\0"))
+        assert (port, reply[:6]) == (1, mac)
+        owner = reply[22:28]
+        assert int.from_bytes(owner, "big") == virtual_mac(ip_number(ina.virtual_address))
+        for host in range(1, HOSTS + 1):
+            packet = contribution(owner, host, ina, lanes=[host] * 64)
+            copies = target.pipeline.inject(host, packet)
+        assert sorted(port for port, _ in copies) == [1, 2, 3, 4]
+        assert {copy[58:] for _, copy in copies} == {struct.pack("!64i", *[1 + 2 + 3 + 4] * 64)}
+        answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())
+        packets = answer.switches[0].packets
+        assert (packets["absorb"], packets["result"], packets["members"]) == (3, 1, 4)
 
 
 def contribution(owner: bytes, host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:

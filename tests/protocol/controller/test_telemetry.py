@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,105 +35,91 @@ async def scrape(world: World) -> dict[str, dict[tuple[tuple[str, str], ...], fl
     return samples
 
 
-def test_prometheus_reads_switches_groups_and_jobs(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with (
-            running_switches(LEAF_SPINE) as switches,
-            controller_of(LEAF_SPINE, switches, metrics="127.0.0.1:0") as world,
-        ):
-            await world.join(4)
-            switches["leaf1"].count("members", 7)
-            found = await scrape(world)
-            leaf = (("plane", "ina"), ("switch", "leaf1"))
-            assert found["railweave_switch_up"][leaf] == 1
-            assert found["railweave_switch_packets_total"][("decision", "members"), *leaf] > 7
-            assert found["railweave_switch_slots"][(*leaf, ("use", "used"))] == 512
-            assert found["railweave_job_ranks"] == {(("job", "job"),): 4}
-            outcomes = found["railweave_group_packets_total"]
-            places = {(dict(labels)["tree"], dict(labels)["switch"]) for labels in outcomes}
-            assert places == {("0", "leaf1"), ("0", "leaf2"), ("0", "spine1")} | {
-                ("1", "leaf1"),
-                ("1", "leaf2"),
-                ("1", "spine2"),
-            }
-            assert {"result", "stale", "duplicate", "mismatch", "refused", "reflect"} <= {
-                dict(labels)["outcome"] for labels in outcomes
-            }
-
-    run(body())
+async def test_prometheus_reads_switches_groups_and_jobs() -> None:
+    async with (
+        running_switches(LEAF_SPINE) as switches,
+        controller_of(LEAF_SPINE, switches, metrics="127.0.0.1:0") as world,
+    ):
+        await world.join(4)
+        switches["leaf1"].count("members", 7)
+        found = await scrape(world)
+        leaf = (("plane", "ina"), ("switch", "leaf1"))
+        assert found["railweave_switch_up"][leaf] == 1
+        assert found["railweave_switch_packets_total"][("decision", "members"), *leaf] > 7
+        assert found["railweave_switch_slots"][(*leaf, ("use", "used"))] == 512
+        assert found["railweave_job_ranks"] == {(("job", "job"),): 4}
+        outcomes = found["railweave_group_packets_total"]
+        places = {(dict(labels)["tree"], dict(labels)["switch"]) for labels in outcomes}
+        assert places == {("0", "leaf1"), ("0", "leaf2"), ("0", "spine1")} | {
+            ("1", "leaf1"),
+            ("1", "leaf2"),
+            ("1", "spine2"),
+        }
+        assert {"result", "stale", "duplicate", "mismatch", "refused", "reflect"} <= {
+            dict(labels)["outcome"] for labels in outcomes
+        }
 
 
-def test_a_switch_that_is_dead_is_told_as_down(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        async with (
-            running_switches(LEAF_SPINE) as switches,
-            controller_of(LEAF_SPINE, switches, metrics="127.0.0.1:0") as world,
-        ):
-            await switches["spine2"].stop()
-            await world.settled(lambda: "spine2" in world.running.fabric.health.dead)
-            up = (await scrape(world))["railweave_switch_up"]
-            assert {dict(labels)["switch"]: value for labels, value in up.items()} == {
-                "leaf1": 1,
-                "leaf2": 1,
-                "spine1": 1,
-                "spine2": 0,
-            }
-
-    run(body())
+async def test_a_switch_that_is_dead_is_told_as_down() -> None:
+    async with (
+        running_switches(LEAF_SPINE) as switches,
+        controller_of(LEAF_SPINE, switches, metrics="127.0.0.1:0") as world,
+    ):
+        await switches["spine2"].stop()
+        await world.settled(lambda: "spine2" in world.running.fabric.health.dead)
+        up = (await scrape(world))["railweave_switch_up"]
+        assert {dict(labels)["switch"]: value for labels, value in up.items()} == {
+            "leaf1": 1,
+            "leaf2": 1,
+            "spine1": 1,
+            "spine2": 0,
+        }
 
 
-def test_an_address_that_is_none_is_refused(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        for address in ("127.0.0.1:x", "127.0.0.1:99999", "192.0.2.1:0"):
-            with pytest.raises(ControllerError, match=f"--metrics {address}: .*expected HOST:PORT"):
-                async with new_world(metrics=address):
-                    pass
-
-    run(body())
+async def test_an_address_that_is_none_is_refused() -> None:
+    for address in ("127.0.0.1:x", "127.0.0.1:99999", "192.0.2.1:0"):
+        with pytest.raises(ControllerError, match=f"--metrics {address}: .*expected HOST:PORT"):
+            async with new_world(metrics=address):
+                pass
 
 
-def test_explain_tells_of_trees_refusals_and_what_ranks_decide(run: Callable[..., None]) -> None:
-    async def body() -> None:
-        quotas = Quotas(Quota(64), (("batch/*", Quota(slots=0)), ("wide", Quota(slots=8192))))
-        async with new_world(hosts=2, quotas=quotas) as world:
-            watchers = await watched(world, 2)
-            batch = await world.join(2, "batch/1")
-            assert not batch[0].ina
-            decision = pb.Decision(
-                rail="ina", collective="all_reduce", dtype="float64", op="sum", reason="DTYPE", calls=3
-            )
-            watchers[1].beats.put_nowait(pb.Heartbeat(lease=watchers[1].lease, decisions=[decision]))
+async def test_explain_tells_of_trees_refusals_and_what_ranks_decide() -> None:
+    quotas = Quotas(Quota(64), (("batch/*", Quota(slots=0)), ("wide", Quota(slots=8192))))
+    async with new_world(hosts=2, quotas=quotas) as world:
+        watchers = await watched(world, 2)
+        batch = await world.join(2, "batch/1")
+        assert not batch[0].ina
+        decision = pb.Decision(
+            rail="ina", collective="all_reduce", dtype="float64", op="sum", reason="DTYPE", calls=3
+        )
+        watchers[1].beats.put_nowait(pb.Heartbeat(lease=watchers[1].lease, decisions=[decision]))
 
-            async def explained() -> pb.ExplainResponse:
-                return await world.stub.Explain(pb.ExplainRequest())
+        async def explained() -> pb.ExplainResponse:
+            return await world.stub.Explain(pb.ExplainRequest())
 
-            async with asyncio.timeout(20):
-                while not (jobs := {j.job: j for j in (await explained()).jobs})["job"].ranks[1].decisions:
-                    await asyncio.sleep(0.005)
-            (tree,) = jobs["job"].rails[0].trees
-            assert (tree.root, tree.slots, list(tree.switches)) == ("s-ina", 64, ["s-ina"])
-            assert list(jobs["job"].ranks[1].decisions) == [decision]
-            assert jobs["batch/1"].rails[0].refusal == (
-                "the quota of job 'batch/1' is 0 slots and 4 trees per plane; a group needs one tree of 16"
-            )
-            refused = await world.join(2, "wide")
-            assert "no 8192 slots in a row are free on switch s-ina: 1 groups hold 64 of its 8192" in (
-                refused[0].refusals[0].reason
-            )
-            one = await world.stub.Explain(pb.ExplainRequest(job="wide"))
-            assert [job.job for job in one.jobs] == ["wide"]
+        async with asyncio.timeout(20):
+            while not (jobs := {j.job: j for j in (await explained()).jobs})["job"].ranks[1].decisions:
+                await asyncio.sleep(0.005)
+        (tree,) = jobs["job"].rails[0].trees
+        assert (tree.root, tree.slots, list(tree.switches)) == ("s-ina", 64, ["s-ina"])
+        assert list(jobs["job"].ranks[1].decisions) == [decision]
+        assert jobs["batch/1"].rails[0].refusal == (
+            "the quota of job 'batch/1' is 0 slots and 4 trees per plane; a group needs one tree of 16"
+        )
+        refused = await world.join(2, "wide")
+        assert "no 8192 slots in a row are free on switch s-ina: 1 groups hold 64 of its 8192" in (
+            refused[0].refusals[0].reason
+        )
+        one = await world.stub.Explain(pb.ExplainRequest(job="wide"))
+        assert [job.job for job in one.jobs] == ["wide"]
 
-            command = [sys.executable, "-m", "railweave", "why", "--json", "-"]
-            command += ["--controller", f"127.0.0.1:{world.running.port}"]
-            done = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=30
-            )
-            assert done.returncode == 0, done.stderr
-            assert {job["job"] for job in json.loads(done.stdout)["jobs"]} == {"job", "batch/1", "wide"}
-            for text in ("refused: the quota of job 'batch/1'", "root s-ina", "DTYPE", "float64"):
-                assert text in done.stderr
-
-    run(body())
+        command = [sys.executable, "-m", "railweave", "why", "--json", "-"]
+        command += ["--controller", f"127.0.0.1:{world.running.port}"]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        assert {job["job"] for job in json.loads(done.stdout)["jobs"]} == {"job", "batch/1", "wide"}
+        for text in ("refused: the quota of job 'batch/1'", "root s-ina", "DTYPE", "float64"):
+            assert text in done.stderr
 
 
 def test_quotas_are_read_from_options_and_files(tmp_path: Path) -> None:
