@@ -184,6 +184,33 @@ nb::tuple take_log(Engine& engine) {
   return nb::make_tuple(list, lost);
 }
 
+/// How a value of a plan is packed. A number: its format (as in Python's struct); a list: [how its items
+/// are], behind their count; an array: (how its items are, how many); a struct: {field: how it is}.
+template <typename T>
+nb::object layout(const T&) {
+  if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    return nb::str(sizeof(T) == 8 ? "Q" : sizeof(T) == 4 ? "I" : "H");
+  } else if constexpr (requires { typename T::value_type; }) {
+    nb::list items;
+    items.append(layout(typename T::value_type{}));
+    if constexpr (requires(T list) { list.emplace_back(); }) return items;
+    return nb::make_tuple(items[0], T{}.size());
+  } else {
+    nb::dict fields;
+    std::size_t i = 0;
+    const nb::list names = nb::list(nb::str(T::kFieldNames).attr("split")(", "));
+    std::apply([&](const auto&... field) { ((fields[names[i++]] = layout(field)), ...); }, T{}.fields());
+    return fields;
+  }
+}
+
+template <std::size_t n>
+nb::list list_of(const char* const (&names)[n]) {
+  nb::list list;
+  for (const char* name : names) list.append(name);
+  return list;
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& parent) {
@@ -195,18 +222,16 @@ void bind_engine(nb::module_& parent) {
     ops[kOps[i].name] = nb::make_tuple(i, kOps[i].signature);
   }
   m.attr("OPS") = ops;  // name -> (number, signature): see native/engine/isa.hpp
-  nb::list algorithms;
-  for (const char* name : kAlgorithmNames) algorithms.append(name);
-  m.attr("ALGORITHMS") = algorithms;
-  nb::list trace_kinds, trace_reasons;
-#define X(name, enumerator) trace_kinds.append(name);
-  RAILWEAVE_TRACE_KINDS(X)
+  m.attr("ALGORITHMS") = list_of(kAlgorithmNames);
+  m.attr("MATCH_KINDS") = list_of(kMatchKinds);
+  m.attr("INPUT_KINDS") = list_of(InputPlan::kKinds);
+#define X(name, enumerator) name,
+  m.attr("INTRINSICS") = list_of({RAILWEAVE_INTRINSICS(X)});
+  m.attr("CORE_ERRORS") = list_of({RAILWEAVE_CORE_ERRORS(X)});
+  m.attr("TRACE_KINDS") = list_of({RAILWEAVE_TRACE_KINDS(X)});
+  m.attr("TRACE_REASONS") = list_of({RAILWEAVE_TRACE_REASONS(X)});
 #undef X
-#define X(text, enumerator) trace_reasons.append(text);
-  RAILWEAVE_TRACE_REASONS(X)
-#undef X
-  m.attr("TRACE_KINDS") = trace_kinds;
-  m.attr("TRACE_REASONS") = trace_reasons;
+  m.attr("PLAN_LAYOUT") = layout(Plan{});
   m.attr("MAX_TRACE_PACKETS") = kMaxTracePackets;
   m.attr("PLAN_MAGIC") = kPlanMagic;
   m.attr("NONE") = kNone;

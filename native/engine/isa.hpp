@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 namespace railweave::engine {
 
@@ -78,10 +79,17 @@ enum class Op : std::uint16_t {
 #undef X
 };
 
+/// The fields of a struct in the order in which they stand in a plan's bytes: `Plan::parse` reads them by
+/// this, and the lowering packs them by the names (`PLAN_LAYOUT` in the bindings).
+#define RAILWEAVE_PLAN_FIELDS(...)                         \
+  static constexpr const char* kFieldNames = #__VA_ARGS__; \
+  auto fields() { return std::tie(__VA_ARGS__); }
+
 struct Instruction {
   Op op;
   std::uint16_t d;
   std::uint32_t a, b, c;
+  RAILWEAVE_PLAN_FIELDS(op, d, a, b, c)
 };
 static_assert(sizeof(Instruction) == 16);
 

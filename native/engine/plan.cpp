@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <tuple>
+#include <type_traits>
 
 #include "engine/hash.hpp"
 
@@ -11,7 +12,6 @@ namespace railweave::engine {
 namespace {
 
 // Limits that no sane program reaches and that keep a hostile one from eating the machine.
-constexpr std::uint64_t kMaxPieceBits = 1u << 16;
 constexpr std::uint32_t kMaxPhv = 1u << 20, kMaxCode = 1u << 23, kMaxItems = 1u << 20;
 constexpr std::uint64_t kMaxBankBytes = 1ull << 31;
 
@@ -19,104 +19,35 @@ void require(bool condition, const char* what) {
   if (!condition) throw InvalidPlan(what);
 }
 
-/// Little-endian 32- and 64-bit words off a byte string.
+/// Little-endian numbers, lists behind their length, and structs of these, off a byte string.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : rest_(bytes) {}
 
-  std::uint32_t u32() { return take<std::uint32_t>(); }
-  std::uint64_t u64() { return take<std::uint64_t>(); }
-  std::uint32_t count() {
-    const std::uint32_t n = u32();
-    require(n <= kMaxItems && n * 4ull <= rest_.size(), "plan: a list is longer than the plan");
-    return n;
-  }
-  std::vector<std::uint32_t> list32() {
-    std::vector<std::uint32_t> list(count());
-    for (auto& item : list) item = u32();
-    return list;
-  }
-  std::vector<std::uint64_t> list64() {
-    std::vector<std::uint64_t> list(count());
-    for (auto& item : list) item = u64();
-    return list;
+  template <typename T>
+  void read(T& value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      require(rest_.size() >= sizeof value, "plan: truncated");
+      std::memcpy(&value, rest_.data(), sizeof value);
+      rest_ = rest_.subspan(sizeof value);
+    } else if constexpr (requires { value.fields(); }) {
+      std::apply([this](auto&... fields) { (read(fields), ...); }, value.fields());
+    } else if constexpr (requires { value.emplace_back(); }) {
+      std::uint32_t count = 0;
+      read(count);
+      constexpr bool kIsCode = std::is_same_v<T, std::vector<Instruction>>;
+      require(count <= (kIsCode ? kMaxCode : kMaxItems) && count * 4ull <= rest_.size(),
+              "plan: a list is longer than the plan");
+      for (; count > 0; --count) read(value.emplace_back());
+    } else {
+      for (auto& item : value) read(item);
+    }
   }
   bool empty() const { return rest_.empty(); }
 
  private:
-  template <typename T>
-  T take() {
-    require(rest_.size() >= sizeof(T), "plan: truncated");
-    T value;
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_ = rest_.subspan(sizeof value);
-    return value;
-  }
   Bytes rest_;
 };
-
-TablePlan read_table(Reader& in) {
-  TablePlan table{};
-  table.kind = static_cast<MatchKind>(in.u32());
-  table.words = in.u32();
-  table.size = in.u32();
-  table.hit = in.u32();
-  table.miss = in.u32();
-  table.meter = in.u32();
-  table.meter_result = {in.u32(), in.u32()};
-  table.selector = in.u32();
-  table.timeouts = in.u32();
-  table.actions = in.list32();
-  table.next = in.list32();
-  return table;
-}
-
-/// Fields that lie side by side in a header are one piece: IPv4's thirteen become two.
-bool continues(const InputPlan& piece, const InputPlan& next) {
-  return piece.kind == InputPlan::kBits && next.kind == InputPlan::kBits && piece.valid == next.valid &&
-         std::uint64_t{piece.offset} + piece.width == next.offset &&
-         std::uint64_t{piece.width} + next.width <= kMaxPieceBits;
-}
-
-std::vector<InputPlan> read_inputs(Reader& in) {
-  std::vector<InputPlan> inputs;
-  for (auto n = in.count(); n > 0; --n) {
-    const InputPlan next{static_cast<InputPlan::Kind>(in.u32()), in.u32(), in.u32(), in.u32()};
-    if (!inputs.empty() && continues(inputs.back(), next)) {
-      inputs.back().width += next.width;
-    } else {
-      inputs.push_back(next);
-    }
-  }
-  return inputs;
-}
-
-void read_lists(Reader& in, Plan& plan) {
-  plan.constants = in.list64();
-  for (auto n = in.count(); n > 0; --n) plan.wide_constants.push_back(in.list64());
-  for (auto n = in.count(); n > 0; --n) {
-    plan.headers.push_back({in.u32(), in.u32(), in.u32(), in.u32(), in.u32(), 0});
-  }
-  for (auto n = in.count(); n > 0; --n) plan.variables.push_back({in.u32(), in.u32()});
-  for (auto n = in.count(); n > 0; --n) plan.stacks.push_back({in.u32(), in.u32(), in.u32(), in.list32()});
-  plan.order = in.list32();
-  for (auto n = in.count(); n > 0; --n) plan.banks.push_back({in.u32(), in.u32()});
-  for (auto n = in.count(); n > 0; --n) plan.arrays.push_back({in.u32(), in.u32(), in.u32(), in.u32()});
-  for (auto n = in.count(); n > 0; --n) plan.slices.push_back({in.u32(), in.u32(), in.u32()});
-  plan.counters = in.list32();
-  for (auto n = in.count(); n > 0; --n) plan.meters.push_back({in.u32(), in.u32(), in.u32()});
-  for (auto n = in.count(); n > 0; --n) plan.tables.push_back(read_table(in));
-  for (auto n = in.count(); n > 0; --n) {
-    const auto algorithm = in.u32();
-    plan.calculations.push_back({algorithm, read_inputs(in)});
-  }
-  for (auto n = in.count(); n > 0; --n) {
-    std::vector<BitRange> ranges;
-    for (auto m = in.count(); m > 0; --m) ranges.push_back({in.u32(), in.u32()});
-    plan.field_lists.push_back(std::move(ranges));
-  }
-  for (auto n = in.count(); n > 0; --n) plan.learn_lists.push_back(read_inputs(in));
-}
 
 /// Checks every number of a plan that is later used as an index.
 class Checker {
@@ -380,23 +311,11 @@ void set_rooms(Plan& plan) {
 
 Plan Plan::parse(Bytes bytes) {
   Reader in(bytes);
-  require(in.u32() == kPlanMagic, "plan: not a plan of this version");
+  std::uint32_t magic = 0;
+  in.read(magic);
+  require(magic == kPlanMagic, "plan: not a plan of this version");
   Plan plan;
-  for (auto* field : {&plan.phv_bytes, &plan.metadata_bytes, &plan.registers, &plan.wides, &plan.limbs,
-                      &plan.vectors, &plan.lanes, &plan.key_words, &plan.parameter_words, &plan.parser,
-                      &plan.parsed, &plan.ingress, &plan.egress, &plan.deparser}) {
-    *field = in.u32();
-  }
-  for (auto& field : plan.intrinsics) field = {in.u32(), in.u32()};
-  for (auto& error : plan.errors) error = in.u32();
-  read_lists(in, plan);
-  const auto instructions = in.u32();
-  require(instructions <= kMaxCode, "plan: too much code");
-  for (std::uint32_t i = 0; i < instructions; ++i) {
-    const auto head = in.u32();
-    plan.code.push_back({static_cast<Op>(head & 0xffff), static_cast<std::uint16_t>(head >> 16), in.u32(),
-                         in.u32(), in.u32()});
-  }
+  in.read(plan);
   require(in.empty(), "plan: bytes left over");
   Checker(plan).check();
   set_rooms(plan);

@@ -25,38 +25,39 @@ inline constexpr std::uint32_t kGroup = kNone - 1;       // in place of an actio
 struct NativeField {
   std::uint32_t offset = 0;
   std::uint32_t width = 0;
+  RAILWEAVE_PLAN_FIELDS(offset, width)
 };
 
-/// Metadata that the target itself reads or writes, in this order in the plan.
-enum class Intrinsic : std::uint32_t {
-  kIngressPort,
-  kEgressSpec,
-  kEgressPort,
-  kInstanceType,
-  kPacketLength,
-  kMulticastGroup,
-  kEgressRid,
-  kIngressTimestamp,
-  kEgressTimestamp,
-  kEnqueueTimestamp,
-  kEnqueueDepth,
-  kDequeueTimedelta,
-  kDequeueDepth,
-  kParserError,
-  kChecksumError,
-  kPriority,
-  kCount
-};
+/// Metadata that the target itself reads or writes, by its name in programs, in this order in the plan.
+// clang-format off
+#define RAILWEAVE_INTRINSICS(X) \
+  X("standard_metadata.ingress_port", kIngressPort) \
+  X("standard_metadata.egress_spec", kEgressSpec) \
+  X("standard_metadata.egress_port", kEgressPort) \
+  X("standard_metadata.instance_type", kInstanceType) \
+  X("standard_metadata.packet_length", kPacketLength) \
+  X("intrinsic_metadata.mcast_grp", kMulticastGroup) \
+  X("intrinsic_metadata.egress_rid", kEgressRid) \
+  X("intrinsic_metadata.ingress_global_timestamp", kIngressTimestamp) \
+  X("intrinsic_metadata.egress_global_timestamp", kEgressTimestamp) \
+  X("queueing_metadata.enq_timestamp", kEnqueueTimestamp) \
+  X("queueing_metadata.enq_qdepth", kEnqueueDepth) \
+  X("queueing_metadata.deq_timedelta", kDequeueTimedelta) \
+  X("queueing_metadata.deq_qdepth", kDequeueDepth) \
+  X("standard_metadata.parser_error", kParserError) \
+  X("standard_metadata.checksum_error", kChecksumError) \
+  X("intrinsic_metadata.priority", kPriority)
 
 /// Codes of the core errors in this program.
-enum class CoreError : std::uint32_t {
-  kNoError,
-  kPacketTooShort,
-  kStackOutOfBounds,
-  kHeaderTooShort,
-  kParserInvalidArgument,
-  kCount
-};
+#define RAILWEAVE_CORE_ERRORS(X) \
+  X("NoError", kNoError) X("PacketTooShort", kPacketTooShort) X("StackOutOfBounds", kStackOutOfBounds) \
+  X("HeaderTooShort", kHeaderTooShort) X("ParserInvalidArgument", kParserInvalidArgument)
+// clang-format on
+
+#define X(name, enumerator) enumerator,
+enum class Intrinsic : std::uint32_t { RAILWEAVE_INTRINSICS(X) kCount };
+enum class CoreError : std::uint32_t { RAILWEAVE_CORE_ERRORS(X) kCount };
+#undef X
 
 struct HeaderPlan {
   std::uint32_t image;  // offset of the header's bytes, as in the packet
@@ -65,6 +66,7 @@ struct HeaderPlan {
   std::uint32_t variable;  // its variable-length field, or kNone: `bytes` are then without it,
   std::uint32_t split;     // and it stands behind this many bits
   std::uint32_t room = 0;  // bytes that may be written at `image`, without harm to what follows
+  RAILWEAVE_PLAN_FIELDS(image, bytes, valid, variable, split)
 };
 
 /// A variable-length field: a native 32-bit length in bytes, then room for `bytes`.
@@ -72,6 +74,7 @@ struct VariablePlan {
   static constexpr std::uint32_t kLengthBytes = 4;
   std::uint32_t offset;
   std::uint32_t bytes;
+  RAILWEAVE_PLAN_FIELDS(offset, bytes)
 };
 
 /// A stack of headers or of header unions; an element has `width` headers, of which at most one is valid.
@@ -80,6 +83,7 @@ struct StackPlan {
   std::uint32_t width;
   std::uint32_t of_unions;  // 1 or 0
   std::vector<std::uint32_t> headers;
+  RAILWEAVE_PLAN_FIELDS(next, width, of_unions, headers)
 
   std::size_t size() const { return headers.size() / width; }
 };
@@ -89,6 +93,7 @@ struct BankPlan {
   std::uint32_t rows;
   std::uint32_t words;  // 32-bit words per row
   bool operator==(const BankPlan&) const = default;
+  RAILWEAVE_PLAN_FIELDS(rows, words)
 };
 
 struct RegisterPlan {
@@ -97,12 +102,14 @@ struct RegisterPlan {
   std::uint32_t size;
   std::uint32_t width;  // bits; 33..64 take two words, more take one per 32 bits
   bool operator==(const RegisterPlan&) const = default;
+  RAILWEAVE_PLAN_FIELDS(bank, word, size, width)
 };
 
 struct SlicePlan {
   std::uint32_t bank;
   std::uint32_t word;
   std::uint32_t lanes;
+  RAILWEAVE_PLAN_FIELDS(bank, word, lanes)
 };
 
 struct MeterPlan {
@@ -110,9 +117,11 @@ struct MeterPlan {
   std::uint32_t rates;
   std::uint32_t bytes;  // 1: counts bytes, 0: packets
   bool operator==(const MeterPlan&) const = default;
+  RAILWEAVE_PLAN_FIELDS(size, rates, bytes)
 };
 
 enum class MatchKind : std::uint32_t { kExact, kLpm, kTernary };
+inline constexpr const char* kMatchKinds[] = {"exact", "lpm", "ternary"};
 
 struct TablePlan {
   MatchKind kind;
@@ -126,27 +135,32 @@ struct TablePlan {
   std::uint32_t timeouts;              // 1: entries may have idle time-outs
   std::vector<std::uint32_t> actions;  // entry points
   std::vector<std::uint32_t> next;     // where to go on after each
+  RAILWEAVE_PLAN_FIELDS(kind, words, size, hit, miss, meter, meter_result, selector, timeouts, actions, next)
 };
 
 /// One piece of the input of a calculation. Pieces of invalid headers are left out.
 struct InputPlan {
   enum Kind : std::uint32_t { kBits, kNative, kConstant, kPayload, kVariable };
+  static constexpr const char* kKinds[] = {"bits", "native", "constant", "payload", "variable"};
   Kind kind;
   std::uint32_t valid;   // offset of the header's validity, or kNone
   std::uint32_t offset;  // kBits: bit position; kNative: byte offset; kConstant: index of a wide constant;
                          // kVariable: index of a variable field
   std::uint32_t width;   // in bits; kNative: up to 64
+  RAILWEAVE_PLAN_FIELDS(kind, valid, offset, width)
 };
 
 struct CalculationPlan {
   std::uint32_t algorithm;  // Algorithm in hash.hpp
   std::vector<InputPlan> inputs;
+  RAILWEAVE_PLAN_FIELDS(algorithm, inputs)
 };
 
 /// Bits of the PHV, most significant first; of a native field its whole bytes.
 struct BitRange {
   std::uint32_t position;
   std::uint32_t bits;
+  RAILWEAVE_PLAN_FIELDS(position, bits)
 };
 
 struct Plan {
@@ -173,6 +187,10 @@ struct Plan {
   std::vector<std::vector<BitRange>> field_lists;   // kept across resubmission, recirculation, cloning
   std::vector<std::vector<InputPlan>> learn_lists;  // of digests, every field padded to bytes
   std::vector<Instruction> code;
+  RAILWEAVE_PLAN_FIELDS(phv_bytes, metadata_bytes, registers, wides, limbs, vectors, lanes, key_words,
+                        parameter_words, parser, parsed, ingress, egress, deparser, intrinsics, errors,
+                        constants, wide_constants, headers, variables, stacks, order, banks, arrays, slices,
+                        counters, meters, tables, calculations, field_lists, learn_lists, code)
 
   /// Reads and checks; throws InvalidPlan.
   static Plan parse(Bytes bytes);

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan as bytes, in the order in which native/engine/plan.cpp reads it."""
+"""The plan as bytes: its format is that of the structs in native/engine/plan.hpp."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from railweave._native.engine import NONE, OPS, PLAN_MAGIC
+from railweave._native import engine
+from railweave._native.engine import NONE, OPS
 from railweave.switch.lowering.code import Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
 from railweave.switch.lowering.emit import Emitter
@@ -19,24 +20,7 @@ from railweave.switch.program import MatchType
 
 SIGNATURES: dict[int, str] = dict(OPS.values())
 
-INTRINSICS = (  # in the order of `Intrinsic` in plan.hpp
-    ("standard_metadata", "ingress_port"),
-    ("standard_metadata", "egress_spec"),
-    ("standard_metadata", "egress_port"),
-    ("standard_metadata", "instance_type"),
-    ("standard_metadata", "packet_length"),
-    ("intrinsic_metadata", "mcast_grp"),
-    ("intrinsic_metadata", "egress_rid"),
-    ("intrinsic_metadata", "ingress_global_timestamp"),
-    ("intrinsic_metadata", "egress_global_timestamp"),
-    ("queueing_metadata", "enq_timestamp"),
-    ("queueing_metadata", "enq_qdepth"),
-    ("queueing_metadata", "deq_timedelta"),
-    ("queueing_metadata", "deq_qdepth"),
-    ("standard_metadata", "parser_error"),
-    ("standard_metadata", "checksum_error"),
-    ("intrinsic_metadata", "priority"),
-)
+INTRINSICS: list[tuple[str, str]] = [tuple(name.split(".")) for name in engine.INTRINSICS]
 ENGINE_READS = {
     ("standard_metadata", "egress_spec"),
     ("standard_metadata", "instance_type"),
@@ -44,9 +28,7 @@ ENGINE_READS = {
     ("intrinsic_metadata", "egress_rid"),
     ("intrinsic_metadata", "priority"),
 }
-REQUIRED = 5  # the first of these, without which simple_switch does not load a program
-
-CORE_ERRORS = ("NoError", "PacketTooShort", "StackOutOfBounds", "HeaderTooShort", "ParserInvalidArgument")
+REQUIRED = 5  # the first of INTRINSICS: without them simple_switch loads no program
 
 
 @dataclass
@@ -71,19 +53,18 @@ class PlanParts:
     nodes: dict[int, tuple[list[Label], Label | None, Label]] = field(default_factory=dict)
 
 
-def _words(values: Iterable[int]) -> bytes:
-    data = list(values)
-    return struct.pack(f"<{len(data)}I", *data)
-
-
-def _list(values: Iterable[int]) -> bytes:
-    data = list(values)
-    return _words([len(data), *data])
-
-
-def _list64(values: Iterable[int]) -> bytes:
-    data = list(values)
-    return struct.pack(f"<I{len(data)}Q", len(data), *data)
+def _pack(layout: Any, value: Any) -> bytes:
+    """A value as `PLAN_LAYOUT` describes it; KeyError or ValueError if it has other fields or sizes."""
+    if isinstance(layout, str):
+        return struct.pack(f"<{layout}", value)
+    if isinstance(layout, dict):
+        if layout.keys() != value.keys():
+            raise KeyError(layout.keys() ^ value.keys())
+        return b"".join([_pack(kind, value[name]) for name, kind in layout.items()])
+    if isinstance(layout, list):
+        return b"".join([struct.pack("<I", len(value)), *(_pack(layout[0], item) for item in value)])
+    kind, size = layout
+    return b"".join([_pack(kind, item) for _, item in zip(range(size), value, strict=True)])
 
 
 def _pc(label: Label | None) -> int:
@@ -96,151 +77,160 @@ def _pc(label: Label | None) -> int:
 def assemble(out: Emitter, parts: PlanParts) -> bytes:
     """The bytes of the plan."""
     layout = parts.layout
-    calculations = [  # adds constants
-        _words([algorithm]) + _inputs(out, parts, inputs) for algorithm, inputs in parts.calculations
-    ]
-    learn_lists = [_inputs(out, parts, inputs) for inputs in parts.learn_lists]
+    inputs = [_inputs(out, layout, inputs) for _, inputs in parts.calculations]  # adds constants
+    learn_lists = [_inputs(out, layout, inputs) for inputs in parts.learn_lists]
     key_words = max((table.info.key_words for table in parts.tables), default=0)
-    code = b"".join(_instruction(out, number, operands) for number, operands in out.code)
-    head = [
-        layout.size,
-        layout.metadata_bytes,
-        len(out.constants) + out.registers,
-        out.wides,
-        out.limbs,
-        out.vectors,
-        out.lanes,
-        key_words + out.limbs,
-        out.parameter_words + out.limbs,
-        *(_pc(label) for label in parts.starts),
-    ]
-    pieces = [
-        _words([PLAN_MAGIC, *head]),
-        *(_native(layout, member) for member in parts.intrinsics),
-        _words(parts.errors.get(name, position) for position, name in enumerate(CORE_ERRORS)),
-        _list64(out.constants),
-        _words([len(out.wide_constants)]),
-        *(_list64(constant) for constant in out.wide_constants),
-        _words([len(parts.headers.packet_headers)]),
-        *(
-            _words([layout.images[h.name], h.bits // 8, layout.validity[h.name], *_variable_part(layout, h)])
-            for h in parts.headers.packet_headers
-        ),
-        _words([len(layout.variables)]),
-        *(_words([layout.offsets[member], member.width // 8]) for member in layout.variables),
-        _words([len(parts.headers.all_stacks)]),
-        *(_stack(layout, stack) for stack in parts.headers.all_stacks),
-        _list(parts.headers.by_name[name].index for name in parts.order),
-        _storage(out, parts),
-        _list(parts.counters),
-        _words([len(parts.meters), *(number for meter in parts.meters for number in meter)]),
-        _words([len(parts.tables)]),
-        *(_table(parts, table) for table in parts.tables),
-        _words([len(calculations)]),
-        *calculations,
-        _words([len(parts.field_lists)]),
-        *(_field_list(layout, members) for members in parts.field_lists),
-        _words([len(learn_lists)]),
-        *learn_lists,
-        _words([len(out.code)]),
-        code,
-    ]
-    return b"".join(pieces)
+    code = [_instruction(out, number, operands) for number, operands in out.code]
+    parser, parsed, ingress, egress, deparser = (_pc(label) for label in parts.starts)
+    plan = {
+        "phv_bytes": layout.size,
+        "metadata_bytes": layout.metadata_bytes,
+        "registers": len(out.constants) + out.registers,
+        "wides": out.wides,
+        "limbs": out.limbs,
+        "vectors": out.vectors,
+        "lanes": out.lanes,
+        "key_words": key_words + out.limbs,
+        "parameter_words": out.parameter_words + out.limbs,
+        "parser": parser,
+        "parsed": parsed,
+        "ingress": ingress,
+        "egress": egress,
+        "deparser": deparser,
+        "intrinsics": [_native(layout, member) for member in parts.intrinsics],
+        "errors": [parts.errors.get(name, number) for number, name in enumerate(engine.CORE_ERRORS)],
+        "constants": out.constants,
+        "wide_constants": out.wide_constants,
+        "headers": [_header(layout, header) for header in parts.headers.packet_headers],
+        "variables": [
+            {"offset": layout.offsets[member], "bytes": member.width // 8} for member in layout.variables
+        ],
+        "stacks": [_stack(layout, stack) for stack in parts.headers.all_stacks],
+        "order": [parts.headers.by_name[name].index for name in parts.order],
+        "banks": [_named("rows words", layout.bank_shape(bank)) for bank in range(len(layout.banks))],
+        "arrays": [
+            _named("bank word size width", (*layout.bank_position(register), register.size, register.width))
+            for register in parts.registers
+        ],
+        "slices": [_named("bank word lanes", row) for row in out.slices],
+        "counters": parts.counters,
+        "meters": [_named("size rates bytes", meter) for meter in parts.meters],
+        "tables": [_table(parts, table) for table in parts.tables],
+        "calculations": [
+            {"algorithm": algorithm, "inputs": pieces}
+            for (algorithm, _), pieces in zip(parts.calculations, inputs, strict=True)
+        ],
+        "field_lists": [_field_list(layout, members) for members in parts.field_lists],
+        "learn_lists": learn_lists,
+        "code": code,
+    }
+    return struct.pack("<I", engine.PLAN_MAGIC) + _pack(engine.PLAN_LAYOUT, plan)
 
 
-def _instruction(out: Emitter, number: int, operands: list[Operand]) -> bytes:
-    values = []
-    for kind, operand in zip(SIGNATURES[number], operands, strict=True):
+def _named(names: str, numbers: Sequence[int]) -> dict[str, int]:
+    return dict(zip(names.split(), numbers, strict=True))
+
+
+def _instruction(out: Emitter, number: int, operands: list[Operand]) -> dict[str, int]:
+    values = {"op": number}
+    for name, kind, operand in zip("dabc", SIGNATURES[number], operands, strict=True):
         if isinstance(operand, Constant):
-            values.append(operand.index)
+            values[name] = operand.index
         elif isinstance(operand, Label):
-            values.append(_pc(operand))
+            values[name] = _pc(operand)
         elif kind in "rR":
-            values.append(len(out.constants) + operand)
+            values[name] = len(out.constants) + operand
         else:
-            values.append(operand)
-    return struct.pack("<HHIII", number, *values)
+            values[name] = operand
+    return values
 
 
-def _variable_part(layout: Layout, header: Header) -> list[int]:
+def _header(layout: Layout, header: Header) -> dict[str, int]:
     member = header.variable
-    return [NONE, 0] if member is None else [layout.variables[member], member.position]
+    return {
+        "image": layout.images[header.name],
+        "bytes": header.bits // 8,
+        "valid": layout.validity[header.name],
+        "variable": NONE if member is None else layout.variables[member],
+        "split": 0 if member is None else member.position,
+    }
 
 
-def _stack(layout: Layout, stack: Stack) -> bytes:
-    indexes = [header.index for element in stack.elements for header in element]
-    numbers = [layout.stack_next[stack.name], len(stack.elements[0]), int(bool(stack.members))]
-    return _words(numbers) + _list(indexes)
+def _stack(layout: Layout, stack: Stack) -> dict[str, Any]:
+    return {
+        "next": layout.stack_next[stack.name],
+        "width": len(stack.elements[0]),
+        "of_unions": bool(stack.members),
+        "headers": [header.index for element in stack.elements for header in element],
+    }
 
 
-def _native(layout: Layout, member: Field | None) -> bytes:
-    return _words([0, 0] if member is None else [layout.offsets[member], member.width])
+def _native(layout: Layout, member: Field | None) -> dict[str, int]:
+    return _named("offset width", (0, 0) if member is None else (layout.offsets[member], member.width))
 
 
-def _storage(out: Emitter, parts: PlanParts) -> bytes:
-    layout = parts.layout
-    shapes = [layout.bank_shape(bank) for bank in range(len(layout.banks))]
-    arrays = [(*layout.bank_position(r), r.size, r.width) for r in parts.registers]
-    return b"".join(
-        _words([len(rows), *(number for row in rows for number in row)])
-        for rows in (shapes, arrays, list(out.slices))
-    )
-
-
-def _table(parts: PlanParts, table: TableNode) -> bytes:
+def _table(parts: PlanParts, table: TableNode) -> dict[str, Any]:
     kinds = {part.match for part in table.info.key}
-    kind = 2 if kinds & {MatchType.TERNARY, MatchType.RANGE} else 1 if MatchType.LPM in kinds else 0
+    ternary = kinds & {MatchType.TERNARY, MatchType.RANGE}
     nexts, hit, miss = parts.nodes[table.info.index]
-    meter = NONE if table.meter is None else table.meter[0]
-    result = _native(parts.layout, None if table.meter is None else table.meter[1])
-    actions = [_pc(parts.entries[number]) for number in table.action_ids]
-    numbers = [kind, table.info.key_words, table.info.size, _pc(hit), _pc(miss), meter]
-    selector = [NONE if table.selector is None else table.selector, int(table.info.idle_timeouts)]
-    return _words(numbers) + result + _words(selector) + _list(actions) + _list(_pc(label) for label in nexts)
+    meter, result = table.meter or (NONE, None)
+    return {
+        "kind": engine.MATCH_KINDS.index(
+            "ternary" if ternary else "lpm" if MatchType.LPM in kinds else "exact"
+        ),
+        "words": table.info.key_words,
+        "size": table.info.size,
+        "hit": _pc(hit),
+        "miss": _pc(miss),
+        "meter": meter,
+        "meter_result": _native(parts.layout, result),
+        "selector": NONE if table.selector is None else table.selector,
+        "timeouts": table.info.idle_timeouts,
+        "actions": [_pc(parts.entries[number]) for number in table.action_ids],
+        "next": [_pc(label) for label in nexts],
+    }
 
 
-def _inputs(out: Emitter, parts: PlanParts, inputs: list[tuple[str, Any]]) -> bytes:
-    rows: list[list[int]] = []
-    layout = parts.layout
+def _inputs(out: Emitter, layout: Layout, inputs: list[tuple[str, Any]]) -> list[dict[str, int]]:
+    rows: list[tuple[str, int, int, int]] = []
+    for kind, valid, offset, width in _pieces(out, layout, inputs):
+        last = rows[-1] if rows else ("", 0, 0, 0)
+        if kind == "bits" and last[:2] == (kind, valid) and last[2] + last[3] == offset:
+            rows[-1] = (kind, valid, last[2], last[3] + width)  # neighbours in a header are one run
+        else:
+            rows.append((kind, valid, offset, width))
+    names = "kind valid offset width"
+    return [_named(names, (engine.INPUT_KINDS.index(kind), *numbers)) for kind, *numbers in rows]
+
+
+def _pieces(
+    out: Emitter, layout: Layout, inputs: list[tuple[str, Any]]
+) -> Iterator[tuple[str, int, int, int]]:
+    """Kind, validity, offset and width. A field of a header counts only where the header is valid, unless
+    it is sampled for a digest."""
     for kind, what in inputs:
         if kind == "payload":
-            rows.append([3, NONE, 0, 0])
+            yield "payload", NONE, 0, 0
         elif kind == "constant":
             value, width = what
             if width:
-                rows.append([2, NONE, out.wide_constant(value & mask(width), width), width])
-        else:
-            _input_field(rows, layout, what, always=kind == "sample")
-    return _words([len(rows), *(number for row in rows for number in row)])
+                yield "constant", NONE, out.wide_constant(value & mask(width), width), width
+        elif what.variable:
+            valid = NONE if what.metadata else layout.validity[what.header]
+            yield "variable", valid, layout.variables[what], 0
+        elif what.is_valid_bit:
+            yield "bits", NONE, layout.validity[what.header] * 8 + 7, 1
+        elif what.width and what.metadata and what.width <= 64:
+            yield "native", NONE, layout.offsets[what], what.width
+        elif what.width:
+            valid = NONE if kind == "sample" or what.metadata else layout.validity[what.header]
+            yield "bits", valid, layout.bit_position(what), what.width
 
 
-def _input_field(rows: list[list[int]], layout: Layout, member: Field, *, always: bool) -> None:
-    """A field of a header counts only where the header is valid, unless it is sampled for a digest."""
-    if member.variable:
-        valid = NONE if member.metadata else layout.validity[member.header]
-        rows.append([4, valid, layout.variables[member], 0])
-        return
-    if member.width == 0:
-        return
-    if member.metadata and member.width <= 64:
-        rows.append([1, NONE, layout.offsets[member], member.width])
-        return
-    if member.is_valid_bit:
-        rows.append([0, NONE, layout.validity[member.header] * 8 + 7, 1])
-        return
-    valid = NONE if always or member.metadata else layout.validity[member.header]
-    position = layout.bit_position(member)
-    if rows and rows[-1][:2] == [0, valid] and rows[-1][2] + rows[-1][3] == position:
-        rows[-1][3] += member.width  # neighbours in a header are one run
-    else:
-        rows.append([0, valid, position, member.width])
-
-
-def _field_list(layout: Layout, members: list[Field]) -> bytes:
-    ranges = []
-    for member in members:
-        if member.metadata:
-            ranges += [layout.offsets[member] * 8, layout.stored_bytes(member) * 8]
-        else:
-            ranges += [layout.bit_position(member), member.width]
-    return _words([len(members), *ranges])
+def _field_list(layout: Layout, members: list[Field]) -> list[dict[str, int]]:
+    return [
+        {"position": layout.offsets[member] * 8, "bits": layout.stored_bytes(member) * 8}
+        if member.metadata
+        else {"position": layout.bit_position(member), "bits": member.width}
+        for member in members
+    ]
