@@ -167,7 +167,7 @@ class DigestInfo:
 
 @dataclass(frozen=True)
 class Fusion:
-    """How the lanes of an action were fused, for inspection: vector instructions and lanes of each."""
+    """The vector instructions that an action was fused into, for inspection, and the elements of each."""
 
     action: str
     vectors: tuple[tuple[str, int], ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave._native.engine import NONE, TRACE_KINDS, TRACE_REASONS
-from railweave.switch.lowering.notes import Note
+from railweave.switch.lowering.code import Note
 from railweave.switch.program import KeyField, TableInfo
 
 Json = dict[str, Any]

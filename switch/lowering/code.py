@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code as it is made: instructions, labels, constants and temporary registers."""
+"""Code as it is emitted: instructions, labels, constants, temporary registers and trace notes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ LOW64 = mask(64)
 MAX_INSTRUCTIONS = 1 << 20
 
 
+@dataclass(eq=False)
 class Label:
     """A place in the code, known once `place` has been called."""
 
-    def __init__(self) -> None:
-        """Not placed yet."""
-        self.pc: int | None = None
+    pc: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,19 @@ class Constant:
 
 
 Operand = int | Constant | Label
+
+
+@dataclass(frozen=True)
+class Note:
+    """One kind of event at one place of the program, for traces.
+
+    `kind` is a word such as `state`, `extract`, `set`; `name` says what it happens to; `labels` name the
+    values.
+    """
+
+    kind: str
+    name: str
+    labels: tuple[str, ...] = ()
 
 
 @dataclass
@@ -50,13 +62,16 @@ class Code:
     registers: int = 0  # most temporaries of any scope
     wides: int = 0
     vectors: int = 0
-    lanes: int = 0
+    vector_length: int = 0  # elements of the longest
     parameter_words: int = 1
+    notes: list[Note] | None = None  # None: the code is not for tracing
+    names: dict[str, list[str]] = field(default_factory=dict)  # of the objects of effects, by kind
     where: str = "program"
+    # Registers of the values that this scope has computed, by node.
+    known: dict[int, Operand] = field(default_factory=dict)
+    known_wide: dict[int, int] = field(default_factory=dict)
     _next: int = 0
     _next_wide: int = 0
-    _numbers: dict[int, Operand] = field(default_factory=dict)
-    _wides: dict[int, int] = field(default_factory=dict)
 
     # Code and scopes.
 
@@ -74,14 +89,14 @@ class Code:
     def scope(self) -> None:
         """Forget temporaries: nothing computed so far is used again."""
         self._next = self._next_wide = 0
-        self._numbers, self._wides = {}, {}
+        self.known, self.known_wide = {}, {}
 
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Code that does not run into what follows: what it computes is not known there."""
-        known = self._next, self._next_wide, dict(self._numbers), dict(self._wides)
+        known = self._next, self._next_wide, dict(self.known), dict(self.known_wide)
         yield
-        self._next, self._next_wide, self._numbers, self._wides = known
+        self._next, self._next_wide, self.known, self.known_wide = known
 
     def fresh(self) -> int:
         """A new temporary."""

@@ -8,24 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.code import Label
-from railweave.switch.lowering.emit import Emitter
+from railweave.switch.lowering.code import Code, Label
+from railweave.switch.lowering.declarations import Declarations
+from railweave.switch.lowering.emit_actions import ActionBody, emit_action
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field
+from railweave.switch.lowering.notes import note
 from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import (
     Json,
     check,
-    distinct,
     get,
     hexstr,
     name_of,
+    named,
     natural,
     objects,
     unsupported,
     where,
 )
-from railweave.switch.lowering.validity import Leftovers
+from railweave.switch.lowering.stale_fields import StaleFields
+from railweave.switch.lowering.values import branch, compute, compute_wide
 from railweave.switch.program import (
     Action,
     ConstEntry,
@@ -33,11 +36,11 @@ from railweave.switch.program import (
     FieldMatch,
     KeyField,
     MatchType,
-    ProfileInfo,
     TableInfo,
 )
 
 MAX_TABLE_SIZE = 1 << 22
+Following = tuple[list[Label], Label | None, Label]  # where a table goes on: by action, on hit, on miss
 NOWHERE = ""  # a table's code does not run into its successor: its plan names it
 
 
@@ -86,36 +89,23 @@ def pack_key(widths: list[int]) -> tuple[list[tuple[int, int]], int]:
     return places, words
 
 
-def emit_key(out: Emitter, nodes: Sequence[Expr], key: Sequence[KeyField]) -> None:
+def emit_key(out: Code, nodes: Sequence[Expr], key: Sequence[KeyField]) -> None:
     """Bring values to the places where lookups find them."""
     for part, node in zip(key, nodes, strict=True):
         if part.bitwidth <= 64:
-            out.op("KEY" if part.shift else "KEY_SET", out.number(node), part.word, part.shift + 1)
+            out.op("KEY" if part.shift else "KEY_SET", compute(out, node), part.word, part.shift + 1)
         else:
-            out.op("W_KEY", out.wide(node), part.word, part.bitwidth)
+            out.op("W_KEY", compute_wide(out, node), part.word, part.bitwidth)
 
 
+@dataclass(frozen=True)
 class TableReader:
     """Reads the tables of a pipeline."""
 
-    def __init__(
-        self,
-        expressions: ExpressionReader,
-        actions: dict[int, Action],
-        meters: dict[str, tuple[int, Field]],
-        profiles: dict[str, tuple[ProfileInfo, int | None]],
-        leftovers: Leftovers,
-    ) -> None:
-        """`actions` by id; `meters`: direct ones with the field for their result.
-
-        `profiles`: with the number of the selector's calculation, if it has one. `leftovers`: of headers
-        that are not there.
-        """
-        self.expressions = expressions
-        self.actions = actions
-        self.meters = meters
-        self.profiles = profiles
-        self.leftovers = leftovers
+    expressions: ExpressionReader
+    declared: Declarations
+    actions: dict[int, Action]  # by id
+    stale: StaleFields
 
     def read(self, item: Json, index: int) -> TableNode:
         """One table."""
@@ -140,7 +130,8 @@ class TableReader:
         size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
         size = max(size, len(entries)) if isinstance(entries, list) else size
         meter_name = None if item.get("direct_meters") is None else get(item, "direct_meters", str, place)
-        if meter_name is not None and meter_name not in self.meters:
+        meters = self.declared.direct_meters
+        if meter_name is not None and meter_name not in meters:
             raise InvalidProgram(f"{place}: no direct meter {meter_name!r}")
         info = TableInfo(
             name=name,
@@ -158,7 +149,7 @@ class TableReader:
             idle_timeouts=bool(item.get("support_timeout", False)),
         )
         node = TableNode(info, [node for _, _, node, _ in fields], ids, selector=selector)
-        node.meter = self.meters[meter_name] if meter_name is not None else None
+        node.meter = None if meter_name is None else meters[meter_name]
         self._following(node, item, place)
         return node
 
@@ -170,9 +161,9 @@ class TableReader:
         if kind not in {"indirect", "indirect_ws"}:
             raise unsupported(f"a table of type {kind!r}", item, place)
         name = get(item, "action_profile", str, place)
-        if name not in self.profiles:
+        if name not in self.declared.profiles:
             raise InvalidProgram(f"{place}: no action profile {name!r}")
-        info, selector = self.profiles[name]
+        info, selector = self.declared.profiles[name]
         if (kind == "indirect_ws") != info.selector:
             raise InvalidProgram(f"{place}: a table of type {kind!r} with action profile {name!r}")
         return name, selector
@@ -182,44 +173,44 @@ class TableReader:
         kind = get(part, "match_type", str, place)
         if kind == "valid":
             member = self.expressions.headers.header(target, place).valid
-            value, kind = self.expressions.initial(member), "exact"
+            value, kind = self.expressions.load(member), "exact"
         elif isinstance(target, dict):  # a field of an element that is chosen at run time
             member = self.expressions.places(target, place)[0][1]
             value = self.expressions.number(target, place)
         else:
             member = self.expressions.headers.field(target, place)
-            value = self.expressions.initial(member)
+            value = self.expressions.load(member)
         if member.variable:
             raise unsupported("a match on a variable-length field", part, place)
         if kind not in {match.value for match in MatchType}:
             raise unsupported(f"the match kind {kind!r}", part, place)
         node = graph.wrap(value, member.width, signed=False)
-        if not isinstance(target, dict) and self.leftovers.may_have(member):
-            valid = self.expressions.headers.header(member.header, place).fields["$valid$"]
-            node = graph.select(graph.to_bool(self.expressions.initial(valid)), node, graph.const(0))
+        if not isinstance(target, dict) and member in self.stale:
+            valid = self.expressions.headers.header(member.header, place).valid
+            node = graph.select(graph.to_bool(self.expressions.load(valid)), node, graph.const(0))
         if part.get("mask") is not None:
             node = graph.binary("&", node, graph.const(hexstr(part["mask"], place) & mask(member.width)))
         name = part.get("name") or f"{member.header}.{member.name}"
         return check(name, str, place), MatchType(kind), node, member.width
 
-    def _arguments(self, action: Action, data: Any, place: str) -> tuple[int, ...]:
-        values = [hexstr(value, place) for value in check(data, list, place)]
+    def _call(self, call: Any, ids: list[int], place: str) -> tuple[str, tuple[int, ...]]:
+        """The name of an action that the table has, and its arguments."""
+        number = get(call, "action_id", int, place)
+        if number not in ids:
+            raise InvalidProgram(f"{place}: an entry or the default names an action that is not the table's")
+        action = self.actions[number]
+        values = [hexstr(value, place) for value in check(call.get("action_data", []), list, place)]
         if len(values) != len(action.parameters):
             raise InvalidProgram(f"{place}: action {action.name!r} takes {len(action.parameters)} arguments")
-        return tuple(value & mask(p.bitwidth) for value, p in zip(values, action.parameters, strict=True))
+        widths = [parameter.bitwidth for parameter in action.parameters]
+        return action.name, tuple(value & mask(width) for value, width in zip(values, widths, strict=True))
 
     def _default(self, item: Json, ids: list[int], place: str) -> DefaultAction | None:
         entry = item.get("default_entry")
         if entry is None:
             return None
-        number = get(entry, "action_id", int, place)
-        if number not in ids:
-            raise InvalidProgram(f"{place}: the default action is not one of its actions")
-        action = self.actions[number]
-        arguments = self._arguments(action, entry.get("action_data", []), place)
         return DefaultAction(
-            action.name,
-            arguments,
+            *self._call(entry, ids, place),
             const=bool(entry.get("action_entry_const", False)),
             const_action=bool(entry.get("action_const", False)),
         )
@@ -238,14 +229,9 @@ class TableReader:
             if len(parts) != len(key):
                 raise InvalidProgram(f"{place}: an entry with {len(parts)} key fields instead of {len(key)}")
             matches = tuple(self._match(part, k, place) for part, k in zip(parts, key, strict=True))
-            call = get(row, "action_entry", dict, place)
-            number = get(call, "action_id", int, place)
-            if number not in ids:
-                raise InvalidProgram(f"{place}: an entry with an action that the table does not have")
-            action = self.actions[number]
-            arguments = self._arguments(action, call.get("action_data", []), place)
+            call = self._call(get(row, "action_entry", dict, place), ids, place)
             # In BMv2 the least number wins, in P4Runtime the greatest.
-            result.append(ConstEntry(matches, action.name, arguments, lowest + 1 - priority))
+            result.append(ConstEntry(matches, *call, lowest + 1 - priority))
         return tuple(result)
 
     @staticmethod
@@ -285,15 +271,6 @@ class TableReader:
             node.next_by_action[position] = following[action.name]
 
 
-@dataclass
-class ActionCode:
-    """Where an action's code begins, and how to emit its body in place."""
-
-    emit_body: Any  # Callable[[Emitter], None]
-    exits: bool
-    entry: Label = field(default_factory=Label)
-
-
 class Pipeline:
     """One pipeline: reads its nodes, then emits them."""
 
@@ -305,18 +282,12 @@ class Pipeline:
         for table in objects(item, "tables"):
             node = tables.read(table, first_table + len(self.tables))
             self.tables[node.info.name] = node
-        self.sources: dict[str, str] = {}  # of conditions
-        self.conditionals: dict[str, tuple[Expr, str | None, str | None]] = {}
+        self.conditionals: dict[str, tuple[str, Expr, str | None, str | None]] = {}  # source, value, ways
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
-            node_name = name_of(conditional, place)
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
-            self.sources[node_name] = _fragment(conditional)
-            self.conditionals[node_name] = (
-                condition,
-                conditional.get("true_next"),
-                conditional.get("false_next"),
-            )
+            following = conditional.get("true_next"), conditional.get("false_next")
+            self.conditionals[name_of(conditional, place)] = _fragment(conditional), condition, *following
         self.calls: dict[str, tuple[int, str | None]] = {}
         for call in objects(item, "action_calls"):
             place = where(call, f"action call {call.get('name')!r}")
@@ -328,7 +299,7 @@ class Pipeline:
         """Every expression."""
         return [
             *(node for table in self.tables.values() for node in table.key),
-            *(condition for condition, _, _ in self.conditionals.values()),
+            *(condition for _, condition, _, _ in self.conditionals.values()),
         ]
 
     def label(self, name: Any) -> Label:
@@ -339,7 +310,18 @@ class Pipeline:
             raise InvalidProgram(f"pipeline {self.name!r}: no node {name!r}")
         return self.labels[name]
 
-    def emit(self, out: Emitter, actions: dict[int, ActionCode]) -> Label:
+    def following(self) -> dict[int, Following]:
+        """By table number."""
+        return {
+            node.info.index: (
+                [self.label(node.next_by_action.get(i)) for i in range(len(node.action_ids))],
+                self.label(node.on_hit) if node.by_hit else None,
+                self.label(node.on_miss),
+            )
+            for node in self.tables.values()
+        }
+
+    def emit(self, out: Code, actions: dict[int, ActionBody]) -> Label:
         """All nodes that can be reached; the label of the first."""
         start = self.label(self.initial)
         waiting = [self.initial]
@@ -366,12 +348,12 @@ class Pipeline:
         out.op("END")
         return start
 
-    def _node(self, out: Emitter, name: str, actions: dict[int, ActionCode]) -> list[str | None]:
+    def _node(self, out: Code, name: str, actions: dict[int, ActionBody]) -> list[str | None]:
         """The node's code; what follows, first what its code runs into."""
         if name in self.conditionals:
-            condition, true_next, false_next = self.conditionals[name]
-            out.note("if", self.sources[name], [("value", condition)])
-            out.branch(condition, self.label(false_next), when=False)
+            source, condition, true_next, false_next = self.conditionals[name]
+            note(out, "if", source, [("value", condition)])
+            branch(out, condition, self.label(false_next), when=False)
             return [true_next, *([false_next] if false_next is not None else [])]
         if name in self.calls:
             return self._call(out, *self.calls[name], actions)
@@ -383,20 +365,21 @@ class Pipeline:
                 out, direct, table.on_miss if table.by_hit else table.next_by_action[position], actions
             )
         emit_key(out, table.key, table.info.key)
-        out.note_lookup(table.info.index)
+        if out.notes is not None:
+            out.op("NOTE_TABLE", 0, table.info.index)
         out.op("TABLE", 0, table.info.index)
         nexts = [table.on_hit, table.on_miss, *table.next_by_action.values()]
         return [NOWHERE, *(following for following in nexts if following is not None)]
 
     def _call(
-        self, out: Emitter, number: int, following: str | None, actions: dict[int, ActionCode]
+        self, out: Code, number: int, following: str | None, actions: dict[int, ActionBody]
     ) -> list[str | None]:
         if number not in actions:
             raise InvalidProgram(f"{out.where}: no action {number}")
         if actions[number].exits:
             out.op("CALL", 0, actions[number].entry)  # whose RET looks whether to stop
         else:
-            actions[number].emit_body(out)
+            emit_action(out, actions[number])
         return [following]
 
 
@@ -410,7 +393,7 @@ def _fragment(item: Json) -> str:
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:
     """Ingress and egress."""
     found: dict[str, Pipeline] = {}
-    distinct([table for item in objects(root, "pipelines") for table in objects(item, "tables")], "table")
+    named([table for item in objects(root, "pipelines") for table in objects(item, "tables")], "table")
     count = 0
     for item in objects(root, "pipelines"):
         pipeline = Pipeline(item, tables, count)

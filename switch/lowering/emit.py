@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from railweave.switch.lowering.actions import (
@@ -15,175 +14,184 @@ from railweave.switch.lowering.actions import (
     RegisterWrite,
     Statement,
 )
-from railweave.switch.lowering.code import Label, Operand
+from railweave.switch.lowering.code import Code, Label, Operand
 from railweave.switch.lowering.expr import Expr, mask
-from railweave.switch.lowering.fields import Field, Register
-from railweave.switch.lowering.notes import Noting
+from railweave.switch.lowering.fields import Field, Register, Stack
+from railweave.switch.lowering.notes import log_value, note, note_field
+from railweave.switch.lowering.values import branch, compute, compute_wide, field_access
 
-UNNOTED = {"LOG", "HDR_HIDE", "VL_COPY"}  # what a trace leaves out
+EXTRACTIONS = {"EXTRACT", "EXTRACT_VL", "EXTRACT_NEXT", "EXTRACT_NEXT_VL"}
+# What a trace leaves out, or does not call a call.
+UNNOTED = {"LOG", "HDR_HIDE", "VL_COPY", "ADVANCE", "PARSE_ERROR"} | EXTRACTIONS
 
 
-@dataclass
-class Emitter(Noting):
-    """Appends instructions; one scope of temporaries per piece of code."""
+def store_field(out: Code, member: Field, node: Expr) -> None:
+    """field = value, truncated."""
+    if member.width == 0:
+        return
+    if member.is_native:
+        store_register(out, member, compute(out, node), node.fits(0, mask(member.width)))
+    else:
+        out.op("W_ST", compute_wide(out, node), out.layout.bit_position(member), member.width)
 
-    names: dict[str, list[str]] = field(default_factory=dict)  # of the objects of effects, by kind
 
-    def store(self, member: Field, node: Expr) -> None:
-        """field = value, truncated."""
-        if member.width == 0:
-            return
-        if self.native_field(member):
-            self.store_register(member, self.number(node), node.fits(0, mask(member.width)))
+def store_register(out: Code, member: Field, value: Operand, fits: bool = False) -> None:
+    """field = register, truncated (unless it fits)."""
+    if member.width == 0:
+        return
+    if not member.is_native:
+        wide = out.fresh_wide()
+        out.limbs = max(out.limbs, member.width // 64 + 1)
+        out.op("W_FROM_U", wide, value)
+        out.op("W_ST", wide, out.layout.bit_position(member), member.width)
+        return
+    kind, offset, bits = field_access(out, member)
+    if kind in {"N32", "N64"} and member.width not in {32, 64} and not fits:
+        masked = out.fresh()
+        out.op("AND", masked, value, out.constant(mask(member.width)))
+        value = masked
+    out.op("ST_" + kind, value, offset, bits)
+
+
+def _note_after(out: Code, statement: Statement) -> None:
+    if isinstance(statement, Assign | RegisterRead | Effect) and statement.target is not None:
+        note_field(out, "set", statement.target)
+    elif isinstance(statement, Effect) and statement.kind in EXTRACTIONS:
+        what = statement.objects[0]
+        note(out, "extract", f"{what.name}.next" if isinstance(what, Stack) else what)
+
+
+def _note_before(out: Code, statement: Statement) -> None:
+    if isinstance(statement, RegisterRead):
+        note(out, "register read", statement.array.name, [("index", statement.index)])
+    elif isinstance(statement, RegisterWrite):
+        value = out.graph.wrap(statement.value, statement.array.width, signed=False)
+        note(out, "register write", statement.array.name, [("index", statement.index), ("value", value)])
+    elif isinstance(statement, Effect) and statement.kind not in UNNOTED:
+        values = [(str(number), value) for number, value in enumerate(statement.values)]
+        note(out, "call", _call_of(out, statement), values)
+
+
+def _call_of(out: Code, effect: Effect) -> str:
+    """What is done, and to what if that has a name."""
+    objects = [item for item in effect.objects if isinstance(item, str)]
+    if effect.kind in out.names:
+        objects = [out.names[effect.kind][effect.objects[0]]]
+    return " ".join([effect.kind.lower(), *objects])
+
+
+def _emit(out: Code, statement: Statement, targets: dict[int, Label]) -> None:
+    if isinstance(statement, Assign):
+        store_field(out, statement.target, statement.value)
+    elif isinstance(statement, RegisterRead):
+        _emit_register_read(out, statement)
+    elif isinstance(statement, RegisterWrite):
+        store_cell(out, statement.array, statement.index, statement.value)
+    elif isinstance(statement, Jump):
+        target = targets[statement.target]
+        if statement.condition is None:
+            out.op("JMP", 0, target)
         else:
-            self.op("W_ST", self.wide(node), self.layout.bit_position(member), member.width)
+            branch(out, statement.condition, target, when=False)
+    elif isinstance(statement, Choice):
+        _emit_choice(out, statement)
+    elif statement.kind == "LOG":
+        _emit_log(out, statement)
+    else:
+        _emit_effect(out, statement)
 
-    def store_register(self, member: Field, value: Operand, fits: bool = False) -> None:
-        """field = register, truncated (unless it fits)."""
-        if member.width == 0:
-            return
-        if not self.native_field(member):
-            wide = self.fresh_wide()
-            self.limbs = max(self.limbs, member.width // 64 + 1)
-            self.op("W_FROM_U", wide, value)
-            self.op("W_ST", wide, self.layout.bit_position(member), member.width)
-            return
-        kind, offset, bits = self._bits(member)
-        if kind in {"N32", "N64"} and member.width not in {32, 64} and not fits:
-            masked = self.fresh()
-            self.op("AND", masked, value, self.constant(mask(member.width)))
-            value = masked
-        self.op("ST_" + kind, value, offset, bits)
 
-    def statement(self, statement: Statement, targets: dict[int, Label]) -> None:
-        """One statement as it stands, and what a trace has to tell of it."""
-        self._note_before(statement)
-        self._emit(statement, targets)
-        if isinstance(statement, Assign | RegisterRead | Effect) and statement.target is not None:
-            self.note_field("set", statement.target)
+def _emit_choice(out: Code, choice: Choice) -> None:
+    done = Label()
+    for condition, body in choice.alternatives:
+        following = Label()
+        branch(out, condition, following, when=False)
+        with out.apart():
+            emit_statements(out, list(body))
+        out.op("JMP", 0, done)
+        out.place(following)
+    out.place(done)
 
-    def _note_before(self, statement: Statement) -> None:
-        if isinstance(statement, RegisterRead):
-            self.note("register read", statement.array.name, [("index", statement.index)])
-        elif isinstance(statement, RegisterWrite):
-            value = self.graph.wrap(statement.value, statement.array.width, signed=False)
-            self.note("register write", statement.array.name, [("index", statement.index), ("value", value)])
-        elif isinstance(statement, Effect) and statement.kind not in UNNOTED:
-            values = [(str(number), value) for number, value in enumerate(statement.values)]
-            self.note("call", self._call_of(statement), values)
 
-    def _call_of(self, effect: Effect) -> str:
-        """What is done, and to what if that has a name."""
-        objects = [item for item in effect.objects if isinstance(item, str)]
-        if effect.kind in self.names:
-            objects = [self.names[effect.kind][effect.objects[0]]]
-        return " ".join([effect.kind.lower(), *objects])
+def _emit_log(out: Code, effect: Effect) -> None:
+    quiet = Label()
+    out.op("LOGGING", 0, quiet)
+    for value in effect.values:
+        log_value(out, value)
+    out.op("LOG", 0, effect.objects[0])
+    out.place(quiet)
 
-    def _emit(self, statement: Statement, targets: dict[int, Label]) -> None:
-        if isinstance(statement, Assign):
-            self.store(statement.target, statement.value)
-        elif isinstance(statement, RegisterRead):
-            self._register_read(statement)
-        elif isinstance(statement, RegisterWrite):
-            self.store_cell(statement.array, statement.index, statement.value)
-        elif isinstance(statement, Jump):
-            target = targets[statement.target]
-            if statement.condition is None:
-                self.op("JMP", 0, target)
-            else:
-                self.branch(statement.condition, target, when=False)
-        elif isinstance(statement, Choice):
-            self._choice(statement)
-        elif statement.kind == "LOG":
-            self._log(statement)
+
+def emit_statements(out: Code, statements: list[Statement]) -> None:
+    """Statements one after the other, as they stand."""
+    targets = {s.target: Label() for s in statements if isinstance(s, Jump)}
+    for position, statement in enumerate(statements):
+        if position in targets:
+            out.place(targets[position])
+        out.scope()
+        _note_before(out, statement)
+        _emit(out, statement, targets)
+        _note_after(out, statement)
+    if len(statements) in targets:
+        out.place(targets[len(statements)])
+    out.scope()
+
+
+def _emit_register_read(out: Code, statement: RegisterRead) -> None:
+    skip = Label()
+    index = compute(out, statement.index)
+    if statement.array.width <= 64 and statement.target.is_native:
+        value = out.fresh()
+        out.op("REG_RD", value, statement.array.index, index, skip)
+        store_register(out, statement.target, value)
+    else:
+        wide = out.fresh_wide()
+        out.limbs = max(out.limbs, statement.array.width // 64 + 1)
+        out.op("W_REG_RD", wide, statement.array.index, index, skip)
+        if statement.target.is_native:
+            value = out.fresh()
+            out.op("W_TO", value, wide)
+            store_register(out, statement.target, value)
         else:
-            self._effect(statement)
+            out.op("W_ST", wide, out.layout.bit_position(statement.target), statement.target.width)
+    out.place(skip)
 
-    def _choice(self, choice: Choice) -> None:
-        done = Label()
-        for condition, body in choice.alternatives:
-            following = Label()
-            self.branch(condition, following, when=False)
-            with self.apart():
-                self.statements(list(body))
-            self.op("JMP", 0, done)
-            self.place(following)
-        self.place(done)
 
-    def _log(self, effect: Effect) -> None:
-        quiet = Label()
-        self.op("LOGGING", 0, quiet)
-        for value in effect.values:
-            if value.fits64:
-                self.op("LOG_VALUE", self.number(value), int(not value.fits_unsigned64))
-            else:
-                self.op("W_LOG_VALUE", self.wide(value))
-        self.op("LOG", 0, effect.objects[0])
-        self.place(quiet)
+def store_cell(out: Code, array: Register, index: Expr, value: Expr) -> None:
+    """array[index] = value, truncated; nothing if the index is out of range."""
+    if array.width <= 64:
+        out.op("REG_WR", compute(out, value), array.index, compute(out, index))
+    else:
+        out.limbs = max(out.limbs, array.width // 64 + 1)
+        copy = out.fresh_wide()  # the instruction truncates in place
+        out.op("W_ZEXT", copy, compute_wide(out, value), array.width)
+        out.op("W_REG_WR", copy, array.index, compute(out, index))
 
-    def statements(self, statements: list[Statement]) -> None:
-        """Statements one after the other, as they stand."""
-        targets = {s.target: Label() for s in statements if isinstance(s, Jump)}
-        for position, statement in enumerate(statements):
-            if position in targets:
-                self.place(targets[position])
-            self.scope()
-            self.statement(statement, targets)
-        if len(statements) in targets:
-            self.place(targets[len(statements)])
-        self.scope()
 
-    def _register_read(self, statement: RegisterRead) -> None:
+def _emit_effect(out: Code, effect: Effect) -> None:
+    objects = [_object(out, item) for item in effect.objects]
+    values = [compute(out, value) for value in effect.values]
+    if effect.kind in {"ASSERT", "EXTRACT_NEXT_VL"}:
+        out.op(effect.kind, *values, *objects)
+        return
+    if effect.target is None:
+        out.op(effect.kind, 0, *objects, *values)
+        return
+    result = out.fresh()
+    if effect.kind in {"METER", "RANDOM"}:  # which may leave the field as it is
         skip = Label()
-        index = self.number(statement.index)
-        if statement.array.width <= 64 and self.native_field(statement.target):
-            value = self.fresh()
-            self.op("REG_RD", value, statement.array.index, index, skip)
-            self.store_register(statement.target, value)
-        else:
-            wide = self.fresh_wide()
-            self.limbs = max(self.limbs, statement.array.width // 64 + 1)
-            self.op("W_REG_RD", wide, statement.array.index, index, skip)
-            if self.native_field(statement.target):
-                value = self.fresh()
-                self.op("W_TO", value, wide)
-                self.store_register(statement.target, value)
-            else:
-                self.op("W_ST", wide, self.layout.bit_position(statement.target), statement.target.width)
-        self.place(skip)
+        out.op(effect.kind, result, *objects, *values, skip)
+        store_register(out, effect.target, result)
+        out.place(skip)
+    else:
+        out.op(effect.kind, result, *objects, *values)
+        store_register(out, effect.target, result)
 
-    def store_cell(self, array: Register, index: Expr, value: Expr) -> None:
-        """array[index] = value, truncated; nothing if the index is out of range."""
-        if array.width <= 64:
-            self.op("REG_WR", self.number(value), array.index, self.number(index))
-        else:
-            self.limbs = max(self.limbs, array.width // 64 + 1)
-            copy = self.fresh_wide()  # the instruction truncates in place
-            self.op("W_ZEXT", copy, self.wide(value), array.width)
-            self.op("W_REG_WR", copy, array.index, self.number(index))
 
-    def _effect(self, effect: Effect) -> None:
-        objects = [self._object(effect.kind, item) for item in effect.objects]
-        values = [self.number(value) for value in effect.values]
-        if effect.kind == "ASSERT":
-            self.op("ASSERT", *values, *objects)
-            return
-        if effect.target is None:
-            self.op(effect.kind, 0, *objects, *values)
-            return
-        result = self.fresh()
-        if effect.kind in {"METER", "RANDOM"}:  # which may leave the field as it is
-            skip = Label()
-            self.op(effect.kind, result, *objects, *values, skip)
-            self.store_register(effect.target, result)
-            self.place(skip)
-        else:
-            self.op(effect.kind, result, *objects, *values)
-            self.store_register(effect.target, result)
-
-    def _object(self, kind: str, item: Any) -> int:
-        if kind.startswith("HDR_"):
-            return self.headers.by_name[item].index
-        if kind == "VL_COPY":
-            return self.layout.variables[item]
-        return int(item)
+def _object(out: Code, item: Any) -> int:
+    """The number of a header (by name), a stack, a variable-length field, or a number itself."""
+    if isinstance(item, str):
+        return out.headers.by_name[item].index
+    if isinstance(item, Field):
+        return out.layout.variables[item]
+    return item.index if isinstance(item, Stack) else int(item)

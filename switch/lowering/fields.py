@@ -8,22 +8,24 @@ several headers each.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
-    distinct,
     get,
     name_of,
+    named,
     natural,
     objects,
     pair,
     unsupported,
     where,
 )
+
+T = TypeVar("T")
 
 MAX_VARIABLE_BYTES = 1 << 14  # of a variable-length field
 MAX_HEADER_BYTES = 1 << 19  # of all headers together
@@ -51,17 +53,24 @@ class Field:
         return self.position < 0
 
     @property
-    def is_packet_lane(self) -> bool:
+    def is_native(self) -> bool:
+        """Whether it can be loaded and stored as one 64-bit word."""
+        return self.width <= 64 and (
+            self.metadata or self.is_valid_bit or self.position % 8 + self.width <= 64
+        )
+
+    @property
+    def is_packet_word(self) -> bool:
         """Whether it is a whole 32-bit word of a packet header."""
-        return self._is_lane and not self.metadata and self.position >= 0 and self.position % 8 == 0
+        return self._is_word and not self.metadata and self.position >= 0 and self.position % 8 == 0
 
     @property
-    def is_metadata_lane(self) -> bool:
+    def is_metadata_word(self) -> bool:
         """Whether it is a 32-bit metadata field."""
-        return self._is_lane and self.metadata
+        return self._is_word and self.metadata
 
     @property
-    def _is_lane(self) -> bool:
+    def _is_word(self) -> bool:
         return self.width == 32 and not self.variable
 
 
@@ -127,6 +136,13 @@ class Register:
     width: int
 
 
+def _find(table: dict[str, T], name: Any, what: str, place: str) -> T:
+    found = table.get(check(name, str, place))
+    if found is None:
+        raise InvalidProgram(f"{place}: no {what} {name!r}")
+    return found
+
+
 @dataclass
 class Headers:
     """All header instances and stacks of a program."""
@@ -140,10 +156,7 @@ class Headers:
 
     def header(self, name: Any, place: str) -> Header:
         """The instance of this name."""
-        found = self.by_name.get(check(name, str, place))
-        if found is None:
-            raise InvalidProgram(f"{place}: no header {name!r}")
-        return found
+        return _find(self.by_name, name, "header", place)
 
     def field(self, reference: Any, place: str) -> Field:
         """The field named by ["header", "field"]."""
@@ -161,24 +174,15 @@ class Headers:
 
     def stack(self, name: Any, place: str) -> Stack:
         """The header stack of this name."""
-        found = self.stacks.get(check(name, str, place))
-        if found is None:
-            raise InvalidProgram(f"{place}: no header stack {name!r}")
-        return found
+        return _find(self.stacks, name, "header stack", place)
 
     def union_stack(self, name: Any, place: str) -> Stack:
         """The stack of header unions of this name."""
-        found = self.union_stacks.get(check(name, str, place))
-        if found is None:
-            raise InvalidProgram(f"{place}: no stack of header unions {name!r}")
-        return found
+        return _find(self.union_stacks, name, "stack of header unions", place)
 
     def union(self, name: Any, place: str) -> Union:
         """The header union of this name."""
-        found = self.unions.get(check(name, str, place))
-        if found is None:
-            raise InvalidProgram(f"{place}: no header union {name!r}")
-        return found
+        return _find(self.unions, name, "header union", place)
 
     @property
     def all_stacks(self) -> list[Stack]:
@@ -294,9 +298,7 @@ def _members(item: Json, key: str, by_id: dict[int, Any], place: str) -> tuple[A
 
 
 def _read_stacks(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
-    for item in distinct(objects(root, "header_stacks"), "header stack"):
-        name = name_of(item, "header stack")
-        place = where(item, f"header stack {name!r}")
+    for name, place, item in named(objects(root, "header_stacks"), "header stack"):
         headers: tuple[Header, ...] = _members(item, "header_ids", by_id, place)
         if any(header.metadata or header.type_name != headers[0].type_name for header in headers):
             raise unsupported("a stack of metadata or of headers of different types", item, place)
@@ -311,9 +313,7 @@ def _read_unions(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
             pair(entry, type_name)[0] for entry in get(item, "headers", list, f"union type {type_name!r}")
         )
     unions: dict[int, Union] = {}
-    for item in distinct(objects(root, "header_unions"), "header union"):
-        name = name_of(item, "header union")
-        place = where(item, f"header union {name!r}")
+    for name, place, item in named(objects(root, "header_unions"), "header union"):
         headers: tuple[Header, ...] = _members(item, "header_ids", by_id, place)
         union = Union(name, get(item, "union_type", str, place), headers)
         if any(header.metadata or header.name in result.union_of for header in headers):
@@ -322,9 +322,7 @@ def _read_unions(root: Json, result: Headers, by_id: dict[int, Header]) -> None:
             raise InvalidProgram(f"{place}: its type has another number of headers")
         result.unions[name] = unions[natural(item, "id", place)] = union
         result.union_of |= dict.fromkeys((header.name for header in headers), union)
-    for item in distinct(objects(root, "header_union_stacks"), "stack of header unions"):
-        name = name_of(item, "stack of header unions")
-        place = where(item, f"stack of header unions {name!r}")
+    for name, place, item in named(objects(root, "header_union_stacks"), "stack of header unions"):
         members: tuple[Union, ...] = _members(item, "header_union_ids", unions, place)
         shapes = {(union.type_name, *(header.type_name for header in union.headers)) for union in members}
         if len(shapes) > 1:

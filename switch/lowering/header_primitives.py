@@ -87,13 +87,9 @@ class HeaderPrimitives:
         choices = [self.expressions.header_choices(arg, place) for arg in args]
         if len(choices[0]) * len(choices[1]) > MAX_ALTERNATIVES:
             raise unsupported("an assignment between elements of stacks as large as these", args[0], place)
-        both: Choices = [
-            (self._both(when, also), (to, source)) for (when, to), (also, source) in product(*choices)
-        ]
-        return self._each(both, lambda pair: self._copy(pair[0], pair[1], place))
-
-    def _both(self, a: Expr | None, b: Expr | None) -> Expr | None:
-        return b if a is None else a if b is None else self.expressions.graph.logic("and", a, b)
+        guard = self.expressions.both
+        pairs: Choices = [(guard(a, b), (to, source)) for (a, to), (b, source) in product(*choices)]
+        return self._each(pairs, lambda pair: self._copy(pair[0], pair[1], place))
 
     def _copy(self, to: Header, source: Header, place: str) -> list[Statement]:
         if to.type_name != source.type_name or to.metadata != source.metadata:

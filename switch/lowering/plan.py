@@ -10,9 +10,8 @@ from typing import Any
 
 from railweave._native import engine
 from railweave._native.engine import NONE, OPS
-from railweave.switch.lowering.code import Constant, Label, Operand
+from railweave.switch.lowering.code import Code, Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
-from railweave.switch.lowering.emit import Emitter
 from railweave.switch.lowering.expr import mask
 from railweave.switch.lowering.fields import Field, Header, Headers, Register, Stack
 from railweave.switch.lowering.layout import Layout
@@ -74,7 +73,7 @@ def _pc(label: Label | None) -> int:
     return label.pc
 
 
-def assemble(out: Emitter, parts: PlanParts) -> bytes:
+def assemble(out: Code, parts: PlanParts) -> bytes:
     """The bytes of the plan."""
     layout = parts.layout
     inputs = [_inputs(out, layout, inputs) for _, inputs in parts.calculations]  # adds constants
@@ -89,7 +88,7 @@ def assemble(out: Emitter, parts: PlanParts) -> bytes:
         "wides": out.wides,
         "limbs": out.limbs,
         "vectors": out.vectors,
-        "lanes": out.lanes,
+        "lanes": out.vector_length,
         "key_words": key_words + out.limbs,
         "parameter_words": out.parameter_words + out.limbs,
         "parser": parser,
@@ -131,7 +130,7 @@ def _named(names: str, numbers: Sequence[int]) -> dict[str, int]:
     return dict(zip(names.split(), numbers, strict=True))
 
 
-def _instruction(out: Emitter, number: int, operands: list[Operand]) -> dict[str, int]:
+def _instruction(out: Code, number: int, operands: list[Operand]) -> dict[str, int]:
     values = {"op": number}
     for name, kind, operand in zip("dabc", SIGNATURES[number], operands, strict=True):
         if isinstance(operand, Constant):
@@ -191,7 +190,7 @@ def _table(parts: PlanParts, table: TableNode) -> dict[str, Any]:
     }
 
 
-def _inputs(out: Emitter, layout: Layout, inputs: list[tuple[str, Any]]) -> list[dict[str, int]]:
+def _inputs(out: Code, layout: Layout, inputs: list[tuple[str, Any]]) -> list[dict[str, int]]:
     rows: list[tuple[str, int, int, int]] = []
     for kind, valid, offset, width in _pieces(out, layout, inputs):
         last = rows[-1] if rows else ("", 0, 0, 0)
@@ -203,9 +202,7 @@ def _inputs(out: Emitter, layout: Layout, inputs: list[tuple[str, Any]]) -> list
     return [_named(names, (engine.INPUT_KINDS.index(kind), *numbers)) for kind, *numbers in rows]
 
 
-def _pieces(
-    out: Emitter, layout: Layout, inputs: list[tuple[str, Any]]
-) -> Iterator[tuple[str, int, int, int]]:
+def _pieces(out: Code, layout: Layout, inputs: list[tuple[str, Any]]) -> Iterator[tuple[str, int, int, int]]:
     """Kind, validity, offset and width. A field of a header counts only where the header is valid, unless
     it is sampled for a digest."""
     for kind, what in inputs:

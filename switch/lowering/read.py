@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.expr import BOOLEANS, Expr, Graph
-from railweave.switch.lowering.fields import Field, Header, Headers, Register, Stack
+from railweave.switch.lowering.fields import Field, Header, Headers, Stack
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
+from railweave.switch.program import Parameter
 
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
 MAX_CHAIN = 32  # alternatives one behind the other
@@ -29,28 +29,17 @@ def _names_element(content: Any) -> bool:
     return isinstance(content, list) and len(content) == 2 and isinstance(content[0], dict)
 
 
-@dataclass(frozen=True)
-class RuntimeParameter:
-    """A parameter of the action that is being read."""
-
-    word: int
-    width: int
-
-
 class ExpressionReader:
     """Reads expressions in the scope of one action's parameters."""
 
-    def __init__(self, graph: Graph, headers: Headers, registers: dict[str, Register]) -> None:
-        """Names are looked up in `headers` and `registers`."""
+    def __init__(self, graph: Graph, headers: Headers) -> None:
+        """Names are looked up in `headers`."""
         self.graph = graph
         self.headers = headers
-        self.registers = registers
-        self.parameters: tuple[RuntimeParameter, ...] = ()
-        # What a field holds at this point of the program; symbolic execution replaces it.
-        self.load: Callable[[Field], Expr] = self.initial
+        self.parameters: tuple[Parameter, ...] = ()  # of the action that is being read
 
-    def initial(self, member: Field) -> Expr:
-        """The field as it is before the code that is being read."""
+    def load(self, member: Field) -> Expr:
+        """The value of a field."""
         if member.is_valid_bit and member.metadata:
             return self.graph.const(1)
         if member.variable:
@@ -84,7 +73,7 @@ class ExpressionReader:
         if not 0 <= index < len(self.parameters):
             raise InvalidProgram(f"{place}: parameter {index} of an action that has {len(self.parameters)}")
         parameter = self.parameters[index]
-        return self.graph.leaf("param", parameter, parameter.width)
+        return self.graph.leaf("param", parameter, parameter.bitwidth)
 
     def _operation(self, item: dict[str, Any], place: str, depth: int) -> Expr:  # noqa: PLR0911 - one case after the other
         op = get(item, "op", str, place)
@@ -279,12 +268,13 @@ class ExpressionReader:
             pairs = zip(first.headers, second.headers, strict=True)
             return self._any((None, self._equal_headers(a, b, place)) for a, b in pairs)
         return self._any(
-            (self._both(when, also), self._equal_headers(a, b, place))
+            (self.both(when, also), self._equal_headers(a, b, place))
             for when, a in self.header_choices(left, place)
             for also, b in self.header_choices(right, place)
         )
 
-    def _both(self, a: Expr | None, b: Expr | None) -> Expr | None:
+    def both(self, a: Expr | None, b: Expr | None) -> Expr | None:
+        """Whether both guards hold."""
         return b if a is None else a if b is None else self.graph.logic("and", a, b)
 
     def _equal_headers(self, a: Header, b: Header, place: str) -> Expr:

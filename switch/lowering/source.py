@@ -31,9 +31,8 @@ def parse_document(text: bytes) -> Json:
         raise InvalidProgram(f"not JSON: {error}") from None
     if not isinstance(root, dict) or "pipelines" not in root or "header_types" not in root:
         raise InvalidProgram("not a BMv2 program: it has no 'pipelines' or no 'header_types'")
-    version = (
-        root.get("__meta__", {}).get("version", [2, 0]) if isinstance(root.get("__meta__"), dict) else [2, 0]
-    )
+    about = root.get("__meta__")
+    version = about.get("version", [2, 0]) if isinstance(about, dict) else [2, 0]
     if not isinstance(version, list) or not version or version[0] != 2:
         raise InvalidProgram(f"BMv2 JSON of version {version}; version 2 is expected")
     return root
@@ -70,12 +69,12 @@ def objects(root: Json, key: str) -> list[Json]:
     return [check(item, dict, key) for item in check(root.get(key, []), list, key)]
 
 
-def distinct(items: list[Json], what: str) -> list[Json]:
-    """The same objects, whose names must differ."""
+def named(items: list[Json], what: str) -> list[tuple[str, str, Json]]:
+    """Name, place and object; the names must differ."""
     names = [name_of(item, what) for item in items]
     if len(set(names)) != len(names):
         raise InvalidProgram(f"two objects of the kind {what} have the same name")
-    return items
+    return [(name, where(item, f"{what} {name!r}"), item) for name, item in zip(names, items, strict=True)]
 
 
 def name_of(item: Json, place: str) -> str:

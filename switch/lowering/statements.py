@@ -4,35 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.actions import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
-from railweave.switch.lowering.fields import Register
+from railweave.switch.lowering.declarations import Declarations
 from railweave.switch.lowering.header_primitives import HeaderPrimitives
 from railweave.switch.lowering.messages import Messages
 from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import check, get, hexstr, unsupported, where
 
 
-@dataclass(frozen=True)
-class Names:
-    """Objects that primitives refer to, by name."""
-
-    registers: dict[str, Register]
-    counters: dict[str, int]
-    meters: dict[str, int]
-    calculations: dict[str, int]
-
-
 class PrimitiveReader(HeaderPrimitives):
     """Turns one primitive call into statements."""
 
-    def __init__(self, expressions: ExpressionReader, names: Names) -> None:
-        """Expressions are read by `expressions`."""
+    def __init__(self, expressions: ExpressionReader, declared: Declarations) -> None:
+        """Expressions are read by `expressions`; arrays and calculations are among `declared`."""
         super().__init__(expressions)
-        self.names = names
+        self.declared = declared
         self.messages = Messages()
 
     def read(self, item: Any, place: str) -> list[Statement]:
@@ -78,24 +67,25 @@ class PrimitiveReader(HeaderPrimitives):
 
     def register_read(self, args: list[Any], place: str) -> list[Statement]:
         """register_read(field, array, index)."""
-        array = self._object(args[1], "register_array", self.names.registers, place)
+        array = self._object(args[1], "register_array", self.declared.registers, place)
         return [RegisterRead(self._field(args[0], place), array, self._number(args[2], place))]
 
     def register_write(self, args: list[Any], place: str) -> list[Statement]:
         """register_write(array, index, value)."""
-        array = self._object(args[0], "register_array", self.names.registers, place)
+        array = self._object(args[0], "register_array", self.declared.registers, place)
         return [RegisterWrite(array, self._number(args[1], place), self._number(args[2], place))]
 
     def count(self, args: list[Any], place: str) -> list[Statement]:
         """count(counter array, index)."""
-        counter = self._object(args[0], "counter_array", self.names.counters, place)
-        return [Effect("COUNT", (counter,), (self._number(args[1], place),))]
+        counter = self._object(args[0], "counter_array", self.declared.counters, place)
+        return [Effect("COUNT", (counter.index,), (self._number(args[1], place),))]
 
     def execute_meter(self, args: list[Any], place: str) -> list[Statement]:
         """execute_meter(meter array, index, field)."""
-        meter = self._object(args[0], "meter_array", self.names.meters, place)
+        indirect = {name: meter for name, meter in self.declared.meters.items() if meter.table is None}
+        meter = self._object(args[0], "meter_array", indirect, place)
         index = self._number(args[1], place)
-        return [Effect("METER", (meter,), (index,), self._field(args[2], place))]
+        return [Effect("METER", (meter.index,), (index,), self._field(args[2], place))]
 
     def random(self, args: list[Any], place: str) -> list[Statement]:
         """modify_field_rng_uniform(field, low, high)."""
@@ -104,21 +94,13 @@ class PrimitiveReader(HeaderPrimitives):
 
     def hash(self, args: list[Any], place: str) -> list[Statement]:
         """modify_field_with_hash_based_offset(field, base, calculation, size)."""
-        calculation = self._object(args[2], "calculation", self.names.calculations, place)
+        calculation = self._object(args[2], "calculation", self.declared.calculation_numbers, place)
         base, size = self._number(args[1], place), self._number(args[3], place)
         return [Effect("HASH", (calculation,), (base, size), self._field(args[0], place))]
 
     def digest(self, args: list[Any], place: str) -> list[Statement]:
         """generate_digest(receiver, list): BMv2 looks at the list alone."""
         return [Effect("DIGEST", (), (self._number(args[1], place),))]
-
-    def clone(self, args: list[Any], place: str) -> list[Statement]:
-        """clone_…_pkt_to_egress(session, field list)."""
-        return [Effect("CLONE", (), tuple(self._number(arg, place) for arg in args))]
-
-    def request(self, kind: str) -> Callable[[list[Any], str], list[Statement]]:
-        """resubmit, recirculate, truncate: one number."""
-        return lambda args, place: [Effect(kind, (), (self._number(args[0], place),))]
 
     def jump(self, args: list[Any], place: str) -> list[Statement]:
         """_jump(index)."""
@@ -155,8 +137,11 @@ class PrimitiveReader(HeaderPrimitives):
 _Reader = Callable[[PrimitiveReader, list[Any], str], list[Statement]]
 
 
-def _request(kind: str) -> _Reader:
-    return lambda reader, args, place: reader.request(kind)(args, place)
+def _effect(kind: str) -> _Reader:
+    """Takes numbers only."""
+    return lambda reader, args, place: [
+        Effect(kind, (), tuple(reader.expressions.number(arg, place) for arg in args))
+    ]
 
 
 _ARITHMETIC = {
@@ -172,16 +157,12 @@ _ARITHMETIC = {
 
 def _computed(op: str) -> _Reader:
     """field = a op b, as P4_14 has it."""
-
-    def read(reader: PrimitiveReader, args: list[Any], place: str) -> list[Statement]:
-        return reader.arithmetic(op, args, place)
-
-    return read
+    return lambda reader, args, place: reader.arithmetic(op, args, place)
 
 
 def _in_place(op: str) -> _Reader:
     """field = field op a."""
-    return lambda reader, args, place: _computed(op)(reader, [args[0], *args], place)
+    return lambda reader, args, place: reader.arithmetic(op, [args[0], *args], place)
 
 
 _READERS: dict[str, tuple[int, _Reader]] = {
@@ -204,19 +185,19 @@ _READERS: dict[str, tuple[int, _Reader]] = {
     "mark_to_drop": (1, PrimitiveReader.mark_to_drop),
     "drop": (0, PrimitiveReader.drop),
     "no_op": (0, lambda reader, args, place: []),
-    "exit": (0, lambda reader, args, place: [Effect("EXIT")]),
+    "exit": (0, _effect("EXIT")),
     "register_read": (3, PrimitiveReader.register_read),
     "register_write": (3, PrimitiveReader.register_write),
     "count": (2, PrimitiveReader.count),
     "execute_meter": (3, PrimitiveReader.execute_meter),
     "modify_field_rng_uniform": (3, PrimitiveReader.random),
     "modify_field_with_hash_based_offset": (4, PrimitiveReader.hash),
-    "clone_ingress_pkt_to_egress": (2, PrimitiveReader.clone),
-    "clone_egress_pkt_to_egress": (2, PrimitiveReader.clone),
+    "clone_ingress_pkt_to_egress": (2, _effect("CLONE")),
+    "clone_egress_pkt_to_egress": (2, _effect("CLONE")),
     "generate_digest": (2, PrimitiveReader.digest),
-    "resubmit": (1, _request("RESUBMIT")),
-    "recirculate": (1, _request("RECIRCULATE")),
-    "truncate": (1, _request("TRUNCATE")),
+    "resubmit": (1, _effect("RESUBMIT")),
+    "recirculate": (1, _effect("RECIRCULATE")),
+    "truncate": (1, _effect("TRUNCATE")),
     "_jump": (1, PrimitiveReader.jump),
     "_jump_if_zero": (2, PrimitiveReader.jump_if_zero),
     "log_msg": (2, PrimitiveReader.log),

@@ -2,8 +2,8 @@
 """Straight-line pieces of actions, executed on symbols.
 
 The result says for every field and register cell what it holds afterwards, as an expression over what all
-of them held before: copies vanish, `if` becomes `select`, and lanes that p4c spread over hundreds of
-statements become expressions of equal shape, which `lanes.py` turns into vector instructions.
+of them held before: copies vanish, `if` becomes `select`, and what p4c spread over hundreds of
+statements becomes expressions of equal shape, which `vectors.py` turns into vector instructions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_DEPTH = 150  # of expressions: what walks through them goes down one call pe
 MAX_WORK = 1 << 21  # fields looked at where ways part and meet: more takes longer than it can be worth
 
 
-@dataclass
+@dataclass(frozen=True)
 class Summary:
     """What a piece of code does, if every register index is in range."""
 
@@ -40,6 +40,14 @@ class Summary:
         for index, value in self.registers.values():
             roots += [index, value]
         return fields_in(roots)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an action, and its summary if it has one."""
+
+    statements: list[Statement]
+    summary: Summary | None
 
 
 class _Inexpressible(Exception):
@@ -72,7 +80,15 @@ def fields_in(roots: list[Expr]) -> set[Field]:
     return found
 
 
-def split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
+def summarise(graph: Graph, statements: list[Statement]) -> list[Piece]:
+    """An action in pieces, with summaries of those that have no other effects."""
+    return [
+        Piece(block, _summary(graph, block) if pure and len(block) > 1 else None)
+        for pure, block in _split(statements)
+    ]
+
+
+def _split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
     """Cut an action where no jump crosses; True marks pieces without other effects.
 
     Jump targets in the pieces count from their beginning.
@@ -111,7 +127,7 @@ def _shift(statement: Statement, by: int) -> Statement:
     return Jump(statement.target - by, statement.condition) if isinstance(statement, Jump) else statement
 
 
-def summarise(graph: Graph, statements: list[Statement]) -> Summary | None:
+def _summary(graph: Graph, statements: list[Statement]) -> Summary | None:
     """The effect of statements without other effects; None if it has no simple form."""
     try:
         return _Execution(graph).run(statements)

@@ -4,20 +4,8 @@
 from __future__ import annotations
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.code import Label
-from railweave.switch.lowering.control import TableNode, emit_key, pack_key
-from railweave.switch.lowering.emit import Emitter
-from railweave.switch.lowering.expr import Expr
-from railweave.switch.lowering.source import (
-    MAX_BITS,
-    Json,
-    distinct,
-    get,
-    natural,
-    objects,
-    unsupported,
-    where,
-)
+from railweave.switch.lowering.control import TableNode, pack_key
+from railweave.switch.lowering.source import MAX_BITS, Json, get, named, natural, objects, unsupported
 from railweave.switch.program import KeyField, MatchType, TableInfo, ValueSetInfo
 
 MAX_MEMBERS = 1 << 20
@@ -26,27 +14,20 @@ MAX_MEMBERS = 1 << 20
 class ValueSets:
     """All value sets; the parser's states define their members' fields."""
 
-    def __init__(self, root: Json) -> None:
-        """Read what the program declares."""
+    def __init__(self, root: Json, first_index: int) -> None:
+        """Read what the program declares; the sets that are used are numbered from `first_index`."""
         self._declared: dict[str, Json] = {}
-        for item in distinct(objects(root, "parse_vsets"), "parser value set"):
-            place = where(item, f"value set {item['name']!r}")
+        for name, place, item in named(objects(root, "parse_vsets"), "value set"):
             natural(item, "compressed_bitwidth", place, MAX_BITS + 1)
-            self._declared[item["name"]] = item
+            self._declared[name] = item
         self.found: dict[str, ValueSetInfo] = {}
-        self.first_index = 0  # behind the tables
+        self._first_index = first_index
 
-    def emit(self, out: Emitter, key: list[tuple[Expr, int]], item: Json, target: Label, place: str) -> None:
-        """Go to `target` if the set that a transition names has the key."""
+    def read(self, item: Json, widths: list[int], place: str) -> ValueSetInfo:
+        """The set that a transition names; `widths` of the key's fields, in bits."""
         if item.get("mask") is not None:
             raise unsupported("a value set behind a mask", item, place)
-        info = self._info(get(item, "value", str, place), [width for _, width in key], place)
-        emit_key(out, [node for node, _ in key], info.key)
-        member = out.fresh()
-        out.op("MEMBER", member, info.index)
-        out.op("JNZ", member, target)
-
-    def _info(self, name: str, widths: list[int], place: str) -> ValueSetInfo:
+        name = get(item, "value", str, place)
         declared = self._declared.get(name)
         if declared is None:
             raise InvalidProgram(f"{place}: no value set {name!r}")
@@ -60,7 +41,7 @@ class ValueSets:
         info = self.found.get(name)
         if info is None:
             size = natural(declared, "max_size", place, MAX_MEMBERS) if "max_size" in declared else 1024
-            info = ValueSetInfo(name, self.first_index + len(self.found), key, words, size)
+            info = ValueSetInfo(name, self._first_index + len(self.found), key, words, size)
             self.found[name] = info
         elif info.key != key:
             raise InvalidProgram(f"{place}: value set {name!r} is used with keys of different shapes")

@@ -99,6 +99,11 @@ def test_value_sets_refuse_what_does_not_fit() -> None:
 # messages.p4
 
 
+def test_each_message_is_listed_once() -> None:
+    messages = load("messages").program.messages
+    assert len(set(messages)) == len(messages)
+
+
 def test_messages_are_kept_while_somebody_listens() -> None:
     pipeline = load("messages")
     packet = bytes([41, 0xFE]) + (1 << 79).to_bytes(10, "big")

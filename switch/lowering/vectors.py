@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lane fusion: expressions of equal shape over neighbouring 32-bit fields and registers become vectors.
+"""Fusion: expressions of equal shape over neighbouring 32-bit fields and registers become vectors.
 
 Given the expressions of n outputs, walk them in step. Where all n are the same node, the value is broadcast;
 where they are 32-bit words that follow each other in a packet header, they are loaded as one vector; where
@@ -9,20 +9,21 @@ they are metadata fields or registers, the layout is asked to put them side by s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from railweave.switch.lowering.actions import Statement
 from railweave.switch.lowering.expr import Expr
 from railweave.switch.lowering.fields import Field, Register
-from railweave.switch.lowering.layout import Layout
-from railweave.switch.lowering.symbolic import Summary
+from railweave.switch.lowering.layout import Row
+from railweave.switch.lowering.symbolic import Piece, Summary
 
-LEAST_LANES = 4
+MIN_LENGTH = 4
 WORD = (1 << 32) - 1
 INT_LOW, INT_HIGH = -(1 << 31), (1 << 31) - 1
 
 
-class _NotLanes(Exception):
+class _NoVector(Exception):
     """These expressions have no vector form."""
 
 
@@ -44,79 +45,98 @@ class VectorStore:
     value: Vector
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fused:
-    """A summary cut in two: vectors, and what stays scalar."""
+    """A piece of an action as vectors, and what stays scalar; `statements` if an index is out of range."""
 
-    vectors: list[VectorStore] = field(default_factory=list)
-    fields: dict[Field, Expr] = field(default_factory=dict)
-    registers: dict[Register, tuple[Expr, Expr]] = field(default_factory=dict)
+    statements: list[Statement]
+    indexes: list[tuple[Register, Expr]]  # that must be in range
+    vectors: list[VectorStore]
+    fields: dict[Field, Expr]
+    registers: dict[Register, tuple[Expr, Expr]]
 
 
-class Fuser:
-    """Fuses summaries one after the other; all share one layout."""
+def fuse(actions: dict[int, list[Piece]]) -> tuple[dict[int, list[Piece | Fused]], list[Row]]:
+    """Fuse the pieces that have a summary; also what must lie side by side for it."""
+    fuser = _Fuser()
+    fused = {number: [fuser.fuse(piece) for piece in pieces] for number, pieces in actions.items()}
+    return fused, fuser.rows
 
-    def __init__(self, layout: Layout) -> None:
-        """`layout` learns what must lie side by side."""
-        self.layout = layout
+
+class _Fuser:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._places: dict[Any, tuple[int, int]] = {}  # row, and position in it
         self._shapes: dict[int, Any] = {}
         self._shape_numbers: dict[Any, int] = {}
         self._memo: dict[tuple[int, ...], Vector] = {}
-        self._requests: list[tuple[str, tuple[Any, ...]]] = []
+        self._requests: list[Row] = []
 
-    def fuse(self, summary: Summary) -> Fused:
-        """Vectors where there are at least four lanes of equal shape."""
-        result = Fused(fields=dict(summary.fields), registers=dict(summary.registers))
+    def fuse(self, piece: Piece) -> Piece | Fused:
+        """Vectors where at least four values have the same shape."""
+        summary = piece.summary
+        if summary is None:
+            return piece
+        fields, registers = dict(summary.fields), dict(summary.registers)
+        result = Fused(piece.statements, list(summary.indexes), [], fields, registers)
         self._memo = {}
         for run in self._field_runs(summary):
-            value = self._try([summary.fields[member] for member in run], run, ())
+            value = self._try([summary.fields[member] for member in run], run)
             if value is not None:
                 result.vectors.append(VectorStore(run, None, value))
                 for member in run:
-                    del result.fields[member]
+                    del fields[member]
         for arrays in self._register_runs(summary):
             index = summary.registers[arrays[0]][0]
-            value = self._try([summary.registers[array][1] for array in arrays], (), arrays)
+            value = self._try([summary.registers[array][1] for array in arrays], arrays)
             if value is not None:
                 result.vectors.append(VectorStore(arrays, index, value))
                 for array in arrays:
-                    del result.registers[array]
+                    del registers[array]
         return result
 
-    def _try(self, nodes: list[Expr], run: tuple[Field, ...], arrays: tuple[Register, ...]) -> Vector | None:
+    def _try(self, nodes: list[Expr], targets: Row) -> Vector | None:
         self._requests = []
         before = dict(self._memo)
         try:
             value = self._vector(tuple(nodes))
-            if run and run[0].metadata:
-                self._requests.append(("run", run))
-            if arrays:
-                self._requests.append(("bank", arrays))
+            if isinstance(targets[0], Register) or targets[0].metadata:
+                self._requests.append(targets)
             if self._grant():
                 return value
-        except (_NotLanes, RecursionError):
+        except (_NoVector, RecursionError):
             pass
         self._memo = before  # what was made for nothing rests on places that were not granted
         return None
 
     def _grant(self) -> bool:
         """All the requests or none."""
-        layout = self.layout
-        saved = (list(layout.runs), list(layout.banks), dict(layout._run_of), dict(layout._bank_of))
-        for kind, items in self._requests:
-            if not (layout.place_run(items) if kind == "run" else layout.place_bank(items)):
-                layout.runs, layout.banks, layout._run_of, layout._bank_of = saved
-                return False
-        return True
+        saved = list(self.rows), dict(self._places)
+        if all(map(self._put, self._requests)):
+            return True
+        self.rows, self._places = saved
+        return False
+
+    def _put(self, items: Row) -> bool:
+        """Ask for these in a row; False if they already lie otherwise."""
+        if len(set(items)) != len(items):
+            return False
+        placed = [self._places.get(item) for item in items]
+        if all(place is None for place in placed):
+            self._places.update((item, (len(self.rows), position)) for position, item in enumerate(items))
+            self.rows.append(items)
+            return True
+        first = placed[0]
+        return first is not None and all(place == (first[0], first[1] + i) for i, place in enumerate(placed))
 
     # Candidates: outputs of the same kind whose expressions have the same shape.
 
     def _field_runs(self, summary: Summary) -> list[tuple[Field, ...]]:
         runs: list[tuple[Field, ...]] = []
-        lanes = [member for member in summary.fields if member.is_packet_lane]
-        lanes.sort(key=lambda member: (member.header, member.position))
+        words = [member for member in summary.fields if member.is_packet_word]
+        words.sort(key=lambda member: (member.header, member.position))
         current: list[Field] = []
-        for member in lanes:
+        for member in words:
             if current and not (
                 member.header == current[-1].header
                 and member.position == current[-1].position + 32
@@ -128,25 +148,25 @@ class Fuser:
         runs.append(tuple(current))
         groups: dict[Any, list[Field]] = {}
         for member, value in summary.fields.items():
-            if member.is_metadata_lane:
+            if member.is_metadata_word:
                 groups.setdefault((member.signed, self._shape(value)), []).append(member)
         runs += [tuple(group) for group in groups.values()]
-        return [run for run in runs if len(run) >= LEAST_LANES]
+        return [run for run in runs if len(run) >= MIN_LENGTH]
 
     def _register_runs(self, summary: Summary) -> list[tuple[Register, ...]]:
         groups: dict[Any, list[Register]] = {}
         for array, (index, value) in summary.registers.items():
             if array.width == 32:
                 groups.setdefault((index.number, array.size, self._shape(value)), []).append(array)
-        return [tuple(group) for group in groups.values() if len(group) >= LEAST_LANES]
+        return [tuple(group) for group in groups.values() if len(group) >= MIN_LENGTH]
 
     def _shape(self, node: Expr) -> int:
-        """Equal for expressions that differ only in which lane they are about."""
+        """Equal for expressions that differ only in which of the neighbours they are about."""
         found = self._shapes.get(node.number)
         if found is None:
-            if node.op == "field" and node.leaf.is_packet_lane:
+            if node.op == "field" and node.leaf.is_packet_word:
                 key: Any = ("packet", node.leaf.header)
-            elif node.op == "field" and node.leaf.is_metadata_lane:
+            elif node.op == "field" and node.leaf.is_metadata_word:
                 key = ("metadata", node.leaf.signed)
             elif node.op == "reg":
                 key = ("reg", node.args[0].number, node.leaf.size, node.leaf.width)
@@ -171,35 +191,35 @@ class Fuser:
         if all(node is first for node in nodes):
             return Vector("broadcast", (), first)
         if any(node.op != first.op or len(node.args) != len(first.args) for node in nodes):
-            raise _NotLanes
+            raise _NoVector
         if first.op == "field":
             return self._fields(tuple(node.leaf for node in nodes))
         if first.op == "reg":
             return self._registers(nodes)
         if not first.args or any(node.leaf != first.leaf for node in nodes):
-            raise _NotLanes
+            raise _NoVector
         columns = [tuple(node.args[i] for node in nodes) for i in range(len(first.args))]
         return self._operation(first, nodes, columns)
 
     def _fields(self, fields: tuple[Field, ...]) -> Vector:
         first = fields[0]
-        if all(member.is_metadata_lane for member in fields):
-            self._requests.append(("run", fields))
+        if all(member.is_metadata_word for member in fields):
+            self._requests.append(fields)
             return Vector("meta", (), fields)
         for i, member in enumerate(fields):
             follows = member.header == first.header and member.position == first.position + 32 * i
-            if not (member.is_packet_lane and follows):
-                raise _NotLanes
+            if not (member.is_packet_word and follows):
+                raise _NoVector
         return Vector("packet", (), fields)
 
     def _registers(self, nodes: tuple[Expr, ...]) -> Vector:
         first = nodes[0]
         arrays = tuple(node.leaf for node in nodes)
         if any(node.args[0] is not first.args[0] for node in nodes):
-            raise _NotLanes
+            raise _NoVector
         if any(array.width != 32 or array.size != arrays[0].size for array in arrays):
-            raise _NotLanes
-        self._requests.append(("bank", arrays))
+            raise _NoVector
+        self._requests.append(arrays)
         return Vector("reg", (), (arrays, first.args[0]))
 
     def _operation(self, first: Expr, nodes: tuple[Expr, ...], columns: list[tuple[Expr, ...]]) -> Vector:  # noqa: PLR0911 - one case after the other
@@ -221,12 +241,12 @@ class Fuser:
             return self._select(columns)
         if op in {"<<", ">>"}:
             return self._shift(op, columns)
-        raise _NotLanes
+        raise _NoVector
 
     def _value(self, nodes: tuple[Expr, ...]) -> Vector:
         """Numbers modulo 2^32."""
         if nodes[0].is_bool:
-            raise _NotLanes
+            raise _NoVector
         return self._vector(nodes)
 
     def _arithmetic(self, op: str, columns: list[tuple[Expr, ...]]) -> Vector:
@@ -241,26 +261,26 @@ class Fuser:
     def _sign_extend(value: Vector, width: int) -> Vector:
         if width >= 32:
             if width > 32:
-                raise _NotLanes
+                raise _NoVector
             return value
         return Vector("V_SAR", (Vector("V_SHL", (value,), 32 - width),), 32 - width)
 
     def _saturate(self, first: Expr, column: tuple[Expr, ...]) -> Vector:
-        """|+| and |-| of 32-bit lanes."""
+        """|+| and |-| of 32-bit words."""
         op = column[0].op
         signed = first.op == "sat_cast"
         if first.leaf != 32 or op not in {"+", "-"} or any(node.op != op for node in column):
-            raise _NotLanes
+            raise _NoVector
         low, high = (INT_LOW, INT_HIGH) if signed else (0, WORD)
         sides = [tuple(node.args[i] for node in column) for i in range(2)]
         if not all(node.fits(low, high) for side in sides for node in side):
-            raise _NotLanes
+            raise _NoVector
         name = ("V_ADD" if op == "+" else "V_SUB") + ("SS" if signed else "US")
         return Vector(name, (self._value(sides[0]), self._value(sides[1])))
 
     def _select(self, columns: list[tuple[Expr, ...]]) -> Vector:
         if columns[1][0].is_bool:
-            raise _NotLanes
+            raise _NoVector
         condition = self._mask(columns[0])
         a, b = self._value(columns[1]), self._value(columns[2])
         if condition.op in {"V_LTS", "V_LTU"}:  # x < y ? y : x is the greater
@@ -274,14 +294,14 @@ class Fuser:
     def _shift(self, op: str, columns: list[tuple[Expr, ...]]) -> Vector:
         count = columns[1][0]
         if count.op != "const" or any(node is not count for node in columns[1]) or not 0 <= count.leaf < 32:
-            raise _NotLanes
+            raise _NoVector
         if op == "<<":
             return Vector("V_SHL", (self._value(columns[0]),), count.leaf)
         if all(node.fits(0, WORD) for node in columns[0]):
             return Vector("V_SHR", (self._value(columns[0]),), count.leaf)
         if all(node.fits(INT_LOW, INT_HIGH) for node in columns[0]):
             return Vector("V_SAR", (self._value(columns[0]),), count.leaf)
-        raise _NotLanes
+        raise _NoVector
 
     def _mask(self, nodes: tuple[Expr, ...]) -> Vector:  # noqa: PLR0911 - one case after the other
         """Truth values, as 0 or all ones."""
@@ -289,7 +309,7 @@ class Fuser:
         if all(node is first for node in nodes):
             return Vector("broadcast_mask", (), first)
         if any(node.op != first.op for node in nodes):
-            raise _NotLanes
+            raise _NoVector
         columns = [tuple(node.args[i] for node in nodes) for i in range(len(first.args))]
         if first.op in {"and", "or"}:
             name = "V_AND" if first.op == "and" else "V_OR"
@@ -299,7 +319,7 @@ class Fuser:
         operands = [node for column in columns for node in column]
         unsigned = all(node.fits(0, WORD) for node in operands)
         if not unsigned and not all(node.fits(INT_LOW, INT_HIGH) for node in operands):
-            raise _NotLanes
+            raise _NoVector
         if first.op == "d2b":
             zero = Vector("number", (), 0)
             return Vector("V_NOT", (Vector("V_EQ", (self._value(columns[0]), zero)),))
@@ -311,4 +331,4 @@ class Fuser:
             return Vector(less, (a, b))
         if first.op == "<=":
             return Vector("V_NOT", (Vector(less, (b, a)),))
-        raise _NotLanes
+        raise _NoVector

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of headers that are not valid: in a table's key BMv2 takes them for 0, whatever they held."""
+"""Fields of invalid headers: in a table's key they count as 0 in BMv2, whatever they held."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from railweave.switch.lowering.source import Json, objects, parts
 _WHOLE = {"header", "header_stack", "header_union", "header_union_stack", "stack_field"}
 
 
-class Leftovers:
-    """Which fields may hold something while their header is invalid.
+class StaleFields:
+    """The fields that may differ from 0 while their header is invalid.
 
-    A packet starts with zeros everywhere. So only fields matter that are assigned, and headers that are made
-    invalid: those that a primitive names as a whole, and all members of stacks and unions.
+    A packet starts with zeros everywhere. So these are fields that are assigned, and all fields of headers
+    that can become invalid: those that a primitive names as a whole, and all members of stacks and unions.
     """
 
     def __init__(self, root: Json) -> None:
@@ -29,12 +29,12 @@ class Leftovers:
                 self._headers |= {str(names.get(number)) for number in item.get("header_ids", [])}
         for op, parameters in _primitives([root.get("actions"), root.get("parsers")]):
             for position, parameter in enumerate(parameters):
-                self._note(op, position, parameter)
+                self._add(op, position, parameter)
         for item in objects(root, "field_lists"):  # which copies of a packet take over
             for element in item.get("elements", []):
-                self._note("set", 0, element)
+                self._add("set", 0, element)
 
-    def _note(self, op: Any, position: int, parameter: Any) -> None:
+    def _add(self, op: Any, position: int, parameter: Any) -> None:
         if not isinstance(parameter, dict):
             return
         kind, value = parameter.get("type"), parameter.get("value") or [None]
@@ -45,8 +45,8 @@ class Leftovers:
         elif kind in _WHOLE and op != "add_header":
             self._headers.add(str(value[0] if isinstance(value, list) else value))
 
-    def may_have(self, member: Field) -> bool:
-        """Whether a field of an invalid header may differ from 0."""
+    def __contains__(self, member: Field) -> bool:
+        """Whether the field may be stale."""
         if member.metadata or member.is_valid_bit:
             return False
         return member.header in self._headers or (member.header, member.name) in self._fields

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions for actions: fused pieces as vectors, all else statement by statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railweave.switch.lowering.actions import Effect
+from railweave.switch.lowering.code import Code, Label
+from railweave.switch.lowering.emit import emit_statements, store_cell, store_field
+from railweave.switch.lowering.expr import Expr, mask
+from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.notes import note
+from railweave.switch.lowering.symbolic import Piece
+from railweave.switch.lowering.values import branch, compute, compute_wide
+from railweave.switch.lowering.vectors import Fused, Vector, VectorStore
+from railweave.switch.program import Action
+
+
+@dataclass(frozen=True)
+class ActionBody:
+    """An action that is ready to be emitted, at `entry` and in place."""
+
+    description: Action
+    pieces: list[Piece | Fused]
+    entry: Label = field(default_factory=Label)
+
+    @property
+    def exits(self) -> bool:
+        """Whether it may end the pipeline."""
+        statements = [statement for piece in self.pieces for statement in piece.statements]
+        return any(isinstance(statement, Effect) and statement.kind == "EXIT" for statement in statements)
+
+
+def emit_action(out: Code, body: ActionBody) -> None:
+    """The action's code; for a trace, unfused."""
+    action = body.description
+    out.where = f"action {action.name!r}"
+    out.scope()
+    parameters = [p for p in action.parameters if p.bitwidth]
+    note(out, "action", action.name, [(p.name, out.graph.leaf("param", p, p.bitwidth)) for p in parameters])
+    for piece in body.pieces:
+        if isinstance(piece, Piece) or out.notes is not None:
+            emit_statements(out, piece.statements)
+            continue
+        fallback, done = Label(), Label()
+        out.scope()
+        _emit_fused(out, piece, fallback)
+        if piece.indexes:
+            out.op("JMP", 0, done)
+            out.place(fallback)
+            emit_statements(out, piece.statements)
+        else:
+            out.place(fallback)
+        out.place(done)
+        out.scope()
+
+
+def _emit_fused(out: Code, fused: Fused, fallback: Label) -> None:
+    """All values, then all stores; to `fallback` first if one of the register indexes is out of range."""
+    for size, index in dict.fromkeys((array.size, index) for array, index in fused.indexes):
+        low = out.graph.binary("&", index, out.graph.const(mask(32)))
+        branch(out, out.graph.binary("<", low, out.graph.const(size)), fallback, when=False)
+    registers = _VectorRegisters(out, fallback)
+    vectors = [(store, registers.load(store.value, len(store.targets))) for store in fused.vectors]
+    changed = [(member, node) for member, node in fused.fields.items() if _ready(out, member, node)]
+    for array, (index, value) in fused.registers.items():
+        compute(out, index)
+        if array.width <= 64:
+            compute(out, value)
+        else:
+            compute_wide(out, value)
+    for store, number in vectors:
+        registers.store(store, number)
+    for member, node in changed:
+        store_field(out, member, node)
+    for array, (index, value) in fused.registers.items():
+        store_cell(out, array, index, value)
+
+
+def _ready(out: Code, member: Field, node: Expr) -> bool:
+    """Compute the value; False if it is what the field holds anyway."""
+    if node.op == "field" and node.leaf == member:
+        return False
+    if member.is_native:
+        compute(out, node)
+    else:
+        compute_wide(out, node)
+    return True
+
+
+@dataclass
+class _VectorRegisters:
+    """Vector registers of one piece."""
+
+    out: Code
+    fallback: Label
+    numbers: dict[Vector, int] = field(default_factory=dict)
+
+    def load(self, vector: Vector, length: int) -> int:
+        """A vector register with the value."""
+        found = self.numbers.get(vector)
+        if found is None:
+            self.out.vector_length = max(self.out.vector_length, length)
+            args = [self.load(arg, length) for arg in vector.args]
+            found = self.numbers[vector] = len(self.numbers)
+            self.out.vectors = max(self.out.vectors, len(self.numbers))
+            self._make(vector, found, args, length)
+        return found
+
+    def _make(self, vector: Vector, result: int, args: list[int], length: int) -> None:
+        out = self.out
+        match vector.op:
+            case "packet":
+                out.op("V_LD_BE", result, out.layout.bit_position(vector.what[0]) // 8, 0, length)
+            case "meta":
+                out.op("V_LD_N", result, out.layout.offsets[vector.what[0]], 0, length)
+            case "reg":
+                arrays, index = vector.what
+                out.op("V_LD_REG", result, self._slice(arrays), compute(out, index), self.fallback)
+            case "number":
+                out.op("V_BCAST", result, out.constant(vector.what), 0, length)
+            case "broadcast":
+                out.op("V_BCAST", result, compute(out, vector.what), 0, length)
+            case "broadcast_mask":
+                ones = out.fresh()
+                out.op("SUB", ones, out.constant(0), compute(out, vector.what))
+                out.op("V_BCAST", result, ones, 0, length)
+            case "select":
+                out.op("V_MOV", result, args[2], 0, length)
+                out.op("V_SELECT", result, args[0], args[1], length)
+            case "V_NOT":
+                out.op("V_NOT", result, args[0], 0, length)
+            case "V_SHL" | "V_SHR" | "V_SAR":
+                out.op(vector.op, result, args[0], vector.what, length)
+            case _:
+                out.op(vector.op, result, *args, length)
+
+    def _slice(self, arrays: tuple[Register, ...]) -> int:
+        bank, word = self.out.layout.bank_position(arrays[0])
+        return self.out.slices.setdefault((bank, word, len(arrays)), len(self.out.slices))
+
+    def store(self, store: VectorStore, number: int) -> None:
+        """To fields that follow each other, or to registers side by side."""
+        out, first = self.out, store.targets[0]
+        if isinstance(first, Register):
+            assert store.index is not None  # noqa: S101 - registers always come with one
+            out.op("V_ST_REG", number, self._slice(store.targets), compute(out, store.index))
+        elif first.metadata:
+            out.op("V_ST_N", number, out.layout.offsets[first], 0, len(store.targets))
+        else:
+            out.op("V_ST_BE", number, out.layout.bit_position(first) // 8, 0, len(store.targets))
