@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -59,9 +59,6 @@ class Server(AbstractAsyncContextManager["Server"]):
 def files(program: str) -> tuple[Path, Path]:
     """P4Info and JSON of one of the tests' programs."""
     return PROGRAMS / f"{program}.p4info.txtpb", PROGRAMS / f"{program}.json"
-
-
-Served = Callable[[Callable[[Server], Awaitable[None]]], None]
 
 
 def to_port(port: int, destination: int = A) -> P4TableEntry:

@@ -17,7 +17,6 @@ from vectors.steps import CloneSession, Counter, Multicast, Packet, Step
 
 CHECKSUM = "verify_checksum(h.a.isValid(), {{ {} }}, h.a.ck, HashAlgorithm.csum16);"
 UPDATE = "update_checksum({}, {{ {} }}, h.a.ck, HashAlgorithm.{});"
-LEAST_BYTES = 1
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from differential.expressions import Scope, Variable, some_width
 
 PORTS = 8
-ACCESSORY = ("b", "stack", "union", "varbit")  # headers behind the first one, in the parser's order
 
 
 @dataclass(frozen=True)

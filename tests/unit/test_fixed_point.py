@@ -17,7 +17,6 @@ from railweave._native import ina
 
 BIAS = 127
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
-ANY_FLOATS = st.floats(width=32)
 BITS = st.integers(0, 2**32 - 1)
 WORLD_SIZES = st.sampled_from([1, 2, 3, 4, 7, 8, 31, 128, 129, 255, 256, 257, 512, 513, 1023])
 # Lengths on both sides of what vector instructions take at a time.

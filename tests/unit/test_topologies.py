@@ -64,51 +64,30 @@ def test_yaml_returns_an_equal_value() -> None:
     assert from_yaml(to_yaml(topology)) == topology
 
 
-def damaged(change: str) -> str:
-    data = yaml.safe_load(to_yaml(planes(hosts=2, rails=("ina",))))
-    plane = data["planes"][0]
-    match change:
-        case "unknown key":
-            plane["colour"] = "red"
-        case "missing key":
-            del plane["kind"]
-        case "bad type":
-            plane["rate_bps"] = "fast"
-        case "bad kind":
-            plane["kind"] = "ib"
-        case "nowhere":
-            plane["nics"][0]["switch"] = "s9"
-        case "stranger":
-            plane["nics"][0]["host"] = "h9"
-        case "same port":
-            plane["nics"][0]["port"] = 2
-        case "outside":
-            plane["nics"][0]["address"] = "192.0.2.1"
-        case "not an address":
-            plane["nics"][0]["address"] = "ten"
-        case "not a list":
-            plane["nics"] = {"h1": 1}
-    return yaml.safe_dump(data)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("key", "value", "message"),
     [
-        ("unknown key", r"topology\.planes\[0\]: unknown key 'colour'"),
-        ("missing key", r"'kind' is missing"),
-        ("bad type", r"rate_bps: expected int, found 'fast'"),
-        ("bad kind", r"unknown kind 'ib'"),
-        ("nowhere", r"switch 's9' is not among \['s-ina'\]"),
-        ("stranger", r"host 'h9' is not among"),
-        ("same port", r"switch port \('s-ina', 2\) occurs twice"),
-        ("outside", r"192\.0\.2\.1 outside 10\.1\.0\.0/16"),
-        ("not an address", r"ten"),
-        ("not a list", r"nics: expected a list, found dict"),
+        ("colour", "red", r"topology\.planes\[0\]: unknown key 'colour'"),
+        ("kind", None, r"'kind' is missing"),
+        ("rate_bps", "fast", r"rate_bps: expected int, found 'fast'"),
+        ("kind", "ib", r"unknown kind 'ib'"),
+        ("nics", {"h1": 1}, r"nics: expected a list, found dict"),
+        ("nic switch", "s9", r"switch 's9' is not among \['s-ina'\]"),
+        ("nic host", "h9", r"host 'h9' is not among"),
+        ("nic port", 2, r"switch port \('s-ina', 2\) occurs twice"),
+        ("nic address", "192.0.2.1", r"192\.0\.2\.1 outside 10\.1\.0\.0/16"),
+        ("nic address", "ten", r"ten"),
     ],
 )
-def test_damaged_files_are_refused_with_the_place(change: str, message: str) -> None:
+def test_damaged_files_are_refused_with_the_place(key: str, value: object, message: str) -> None:
+    data = yaml.safe_load(to_yaml(planes(hosts=2, rails=("ina",))))
+    plane = data["planes"][0]
+    place = plane["nics"][0] if key.startswith("nic ") else plane
+    place[key.removeprefix("nic ")] = value
+    if value is None:
+        del place[key]
     with pytest.raises(TopologyError, match=message):
-        from_yaml(damaged(change))
+        from_yaml(yaml.safe_dump(data))
 
 
 def test_load_names_the_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
