@@ -23,7 +23,7 @@ RETRY_S = 0.1  # between two attempts to join
 
 @dataclass
 class Signal:
-    """Whether a signal has been received."""
+    """Records whether a signal has been received."""
 
     received: bool = False
 

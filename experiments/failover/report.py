@@ -40,7 +40,7 @@ def table(result: FailoverResult) -> Table:
     )
     made.add_column("fault")
     made.add_column("rail")
-    for name in ("as it should", "usual", *SPREAD, "during", "after", "#err", "#wrong"):
+    for name in ("as expected", "usual", *SPREAD, "during", "after", "#err", "#wrong"):
         made.add_column(name, justify="right", no_wrap=name in SPREAD)
     for trials in _grouped(result.trials):
         row = _row(trials)

@@ -30,7 +30,7 @@ class FailoverResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every fault ended as it should, without an error or a wrong number."""
+        """Whether every fault ended as expected, without an error or a wrong number."""
         return all(trial.expected and not trial.errors and not trial.wrong for trial in self.trials)
 
 

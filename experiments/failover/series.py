@@ -13,11 +13,11 @@ from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, 
 from railweave.experiments.failover.kinds import RANK_COMPUTES, Kind
 from railweave.experiments.failover.trace import Watch
 from railweave.experiments.failover.values import (
+    EXCLUDED,
     HUNG,
-    NAMED,
+    KEPT,
     NOT_BACK,
-    TOUCHED,
-    UNTOUCHED,
+    PEER_LOST,
     WENT_ON,
     Case,
     Trial,
@@ -163,7 +163,7 @@ class Series:
             rail=self._case.rail,
             number=number,
             where=f"rank {rank} for {until - since:.1f} s",
-            outcome=HUNG if not went_on else TOUCHED if others else UNTOUCHED,
+            outcome=HUNG if not went_on else EXCLUDED if others else KEPT,
             expected=went_on and not others,
             errors=self._errors(begin),
             wrong=self._watch.wrong - wrong,
@@ -188,13 +188,13 @@ class Series:
             lambda traces: all(trace.joined > injected and trace.progress > trace.joined for trace in traces),
             self._options.deadline_s,
         )
-        strange = [error for error in firsts if (error.kind, error.lost) != (NAMED, rank)]
+        strange = [error for error in firsts if (error.kind, error.lost) != (PEER_LOST, rank)]
         return Trial(
             fault=self._case.name,
             rail=self._case.rail,
             number=number,
             where=f"rank {rank}",
-            outcome=HUNG if not (notified and formed) else "another error" if strange else NAMED,
+            outcome=HUNG if not (notified and formed) else "another error" if strange else PEER_LOST,
             expected=notified and formed and not strange,
             errors=tuple(f"{error.kind}: {error.text}" for error in strange),
             wrong=self._watch.wrong - wrong,

@@ -13,7 +13,7 @@ from railweave.experiments.failover.kinds import Kind
 from railweave.topologies.model import Topology
 
 WENT_ON, NOT_BACK, HUNG = "went on", "not readmitted", "hung"
-UNTOUCHED, TOUCHED, NAMED = "untouched", "a rail was excluded", "PeerLost"
+KEPT, EXCLUDED, PEER_LOST = "all rails kept", "a rail was excluded", "PeerLost"
 ANY_RAIL = "-"  # the rail of faults that hit a rank
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +31,7 @@ class JobsOptions:
     out: Path
     jobs: int = 2
     bytes: int = 1 << 20  # of each tensor
-    seconds: float = 10.0
+    seconds: float = 10.0  # from when all jobs have completed a call
     switch_target: str = "embedded"
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
     controller: Sequence[str] = ()  # further arguments of the controller: --slots, quotas
@@ -108,14 +110,21 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
     runs = {name: JobRun(name) for name in (f"job{number + 1}" for number in range(options.jobs))}
     async with Lab(options.topology, lab_options) as lab:
         on_phase(f"{options.jobs} jobs of {len(options.topology.hosts)} ranks, {options.seconds:g} s")
-        arguments = ["--bytes", str(options.bytes), "--seconds", str(options.seconds)]
         job_of: dict[Child, str] = {}
+        leaders: list[Child] = []
         for name in runs:
-            children = await start_job(lab, JobOptions(name, WORKER, arguments, name=name))
+            children = await start_job(
+                lab, JobOptions(name, WORKER, ["--bytes", str(options.bytes)], name=name)
+            )
             job_of |= dict.fromkeys(children, name)
+            leaders.append(next(iter(children)))
         async for line in lab.events():
             if (message := read(line.text)) is not None:
                 _take(runs[job_of[line.child]], message)
+            if leaders and all(job.spans for job in runs.values()):
+                for leader in leaders:
+                    asyncio.get_running_loop().call_later(options.seconds, leader.signal, signal.SIGUSR1)
+                leaders.clear()
         on_phase("taking the network down")
     return result_of(options, list(runs.values()))
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of one of several jobs: `python -m railweave.experiments.jobs.worker`.
 
-Sums int32 tensors one after another until rank 0 has done so for `--seconds`. Element 0 carries the
-request to stop: only rank 0 sets it, so all ranks see it in the result of the same call.
+Sums int32 tensors one after another until rank 0 gets SIGUSR1. Element 0 carries the request to stop: only
+rank 0 sets it, so all ranks see it in the result of the same call.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import railweave
+from railweave.experiments.endless import Signal
 from railweave.experiments.messages import emit, rail_counts, run_worker, slices
 from railweave.hosts.communicator import Communicator
 
@@ -25,17 +27,16 @@ def work() -> None:
     """Join, sum, report every second which slices have ended, and at the end what was wrong or not used."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
     given = parser.parse_args()
+    stop = Signal.listen(signal.SIGUSR1)
     with railweave.init() as comm:
         emit("joined", rank=comm.rank)
         mine, expected = _tensors(given.bytes // 4, comm.rank, comm.world_size)
         result = np.empty_like(mine)
         calls = wrong = 0
-        end = time.monotonic() + given.seconds
         report = 0.0
         while not result[0] or not calls:
-            mine[0] = comm.rank == 0 and time.monotonic() >= end
+            mine[0] = comm.rank == 0 and stop.received
             comm.all_reduce(mine, out=result)
             calls += 1
             wrong += int(np.count_nonzero(result[1:] != expected[1:]))

@@ -28,7 +28,7 @@ def jobs(
     rate: common.Rates = None,
     loss: common.Loss = "0",
     size: common.Size = "1M",
-    seconds: Annotated[float, typer.Option(help="How long each job runs.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="How long all jobs run at once.")] = 10.0,
     slots: Annotated[
         int | None,
         typer.Option(help="Chunks in flight per group, a power of two; default: the controller's."),

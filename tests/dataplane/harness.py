@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import select
 import socket
@@ -87,18 +88,12 @@ class Switch:
         action: str,
         params: Mapping[str, int] | None = None,
         priority: int = 0,
+        kind: p4r.Update.Type.ValueType = p4r.Update.INSERT,
     ) -> None:
-        self._update(p4r.Update.INSERT, self._entry(table, key, action, params, priority))
+        chosen = P4TableAction(action, **(params or {}))
+        self._update(kind, P4TableEntry(table, match=P4TableMatch(key), action=chosen, priority=priority))
 
-    def modify(
-        self,
-        table: str,
-        key: Mapping[str, Any],
-        action: str,
-        params: Mapping[str, int] | None = None,
-        priority: int = 0,
-    ) -> None:
-        self._update(p4r.Update.MODIFY, self._entry(table, key, action, params, priority))
+    modify = functools.partialmethod(insert, kind=p4r.Update.MODIFY)
 
     def delete(self, table: str, key: Mapping[str, Any], priority: int = 0) -> None:
         self._update(p4r.Update.DELETE, P4TableEntry(table, match=P4TableMatch(key), priority=priority))
@@ -149,17 +144,6 @@ class Switch:
     def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
         """Send packets in this order; all that leaves, per port in order."""
         raise NotImplementedError
-
-    def _entry(
-        self,
-        table: str,
-        key: Mapping[str, Any],
-        action: str,
-        params: Mapping[str, int] | None,
-        priority: int,
-    ) -> P4TableEntry:
-        chosen = P4TableAction(action, **(params or {}))
-        return P4TableEntry(table, match=P4TableMatch(key), action=chosen, priority=priority)
 
     def _update(self, kind: p4r.Update.Type.ValueType, entity: Any) -> None:
         self.control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])

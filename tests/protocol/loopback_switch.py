@@ -11,6 +11,7 @@ import threading
 from protocol.switch_model import Membership, SwitchModel
 
 from railweave._native import ina
+from railweave.hosts.events import InaGroup
 
 GROUP, SLOTS, LANES = 9, 64, 16
 POLL_S = 0.05
@@ -20,6 +21,10 @@ def own_address() -> str:
     """Return a loopback address that no other process that runs tests at the same time takes."""
     high, low = divmod(os.getpid() % (240 * 240), 240)
     return f"127.52.{high + 1}.{low + 1}"
+
+
+ADDRESS = own_address()
+PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
 
 
 class LoopbackSwitch:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import array
 import importlib.util
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,32 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob, StaticMembership
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 
-from railweave._native import ina
 from railweave._native.collectives import DType
 from railweave.hosts.arrays import DTYPES, NAMES
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import CollectiveMismatch, InvalidOption
-from railweave.hosts.events import InaGroup
 from railweave.hosts.options import Options, parse_rails
 
 RANKS = 3
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 WITH_SWITCH = "ina=ina@lo,tcp=tcp@lo"
-ADDRESS = own_address()
-PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
 
 Array = npt.NDArray[Any]
-
-
-@pytest.fixture
-def job() -> Iterator[StaticJob]:
-    """Ranks that meet before they leave: what the switch has for one of them, it may still have to resend."""
-    switch = LoopbackSwitch(ADDRESS, RANKS)
-    yield StaticJob(RANKS, ina=[PLACE])
-    switch.close()
 
 
 def striped(rails: str) -> dict[str, float]:

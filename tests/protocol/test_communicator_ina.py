@@ -8,7 +8,6 @@ import functools
 import gc
 import threading
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from protocol.loopback_switch import GROUP, PLACE, SLOTS, LoopbackSwitch
 
-from railweave._native import ina
 from railweave._native.agent import Failure, FailureKind
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
@@ -29,27 +27,10 @@ from railweave.hosts.errors import (
     RailweaveError,
     UnsupportedDType,
 )
-from railweave.hosts.events import GroupPaused, InaGroup, PlaneDown
+from railweave.hosts.events import GroupPaused, PlaneDown
 from railweave.hosts.options import parse_rails
 
 RANKS = 3
-
-
-ADDRESS = own_address()
-PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
-
-
-@pytest.fixture
-def switch() -> Iterator[LoopbackSwitch]:
-    served = LoopbackSwitch(ADDRESS, RANKS)
-    yield served
-    served.close()
-
-
-@pytest.fixture
-def job(switch: LoopbackSwitch) -> StaticJob:
-    del switch
-    return StaticJob(RANKS, ina=[PLACE])
 
 
 @pytest.mark.parametrize("rails", ["ina=ina@lo", "ina=ina@lo,tcp=tcp@lo"])

@@ -5,24 +5,20 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from protocol.loopback_switch import PLACE, LoopbackSwitch
 
-from railweave._native import ina
 from railweave.hosts.arrays import DTYPES
 from railweave.hosts.capabilities import INA_DTYPES, INA_OPS, OPS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch
-from railweave.hosts.events import InaGroup
 from railweave.hosts.options import parse_rails
 
 RANKS = 3
-ADDRESS = own_address()
 ODD_ONE = 1
 
 
@@ -71,13 +67,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture
-def switch() -> Iterator[LoopbackSwitch]:
-    served = LoopbackSwitch(ADDRESS, RANKS)
-    yield served
-    served.close()
-
-
 @pytest.mark.parametrize("rails", RAILS)
 def test_every_pair_of_kinds(switch: LoopbackSwitch, rails: str) -> None:
     if "rdma" in rails and not raw_sockets():
@@ -94,8 +83,7 @@ def equal(rails: str) -> dict[str, float]:
 
 
 def assert_found(rails: str, common: Kind, odd: Kind) -> None:
-    group = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
-    job = StaticJob(RANKS, ina=[group])
+    job = StaticJob(RANKS, ina=[PLACE])
 
     def work(comm: Communicator) -> str:
         comm.all_reduce(np.zeros(3, np.int32))
@@ -115,8 +103,7 @@ def test_another_order(switch: LoopbackSwitch, rails: str) -> None:
     """Calls in flight at once; the second of one rank is the first of another."""
     if "rdma" in rails and not raw_sockets():
         pytest.skip("rdma rails need CAP_NET_RAW")
-    group = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
-    job = StaticJob(RANKS, ina=[group])
+    job = StaticJob(RANKS, ina=[PLACE])
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.zeros(3, np.int32))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from protocol.test_slots_model import MODELS, build, check, pytestmark
+from protocol.test_models import MODELS, build, check, pytestmark, words
 
 __all__ = ["pytestmark"]  # without spin these are skipped as well
 
@@ -34,7 +34,7 @@ def holds(folder: Path, claim: str) -> tuple[bool, int]:
         (ROUNDS, ["FAULTS=1", "LOSSES=0"]),
         (MOVES, ["FAULTS=2", "CHANGES=2", "LOSSES=1"]),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else value.stem,
+    ids=words,
 )
 def test_nobody_starves(
     model: Path, definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
@@ -49,26 +49,20 @@ def test_nobody_starves(
     record_property("summary", f"spin: {what}, exhausted in {time.monotonic() - began:.0f} s")
 
 
-@pytest.mark.parametrize(
-    ("mutant", "claim"),
-    [("WIDENS", "rounds"), ("BEGINS_ANEW", "rounds"), ("NO_HOLD", "calls"), ("SAYS_ONCE", "rounds")],
-)
-def test_mutant_of_rounds_starves_somebody(mutant: str, claim: str, tmp_path: Path) -> None:
-    build(tmp_path, ["FAULTS=0", f"MUTANT_{mutant}"], ROUNDS, FAIR)
-    assert holds(tmp_path, "asserted")[0]
-    assert not holds(tmp_path, claim)[0]
+MUTANTS = {
+    ROUNDS: {"WIDENS": "rounds", "BEGINS_ANEW": "rounds", "NO_HOLD": "calls", "SAYS_ONCE": "rounds"},
+    MOVES: {
+        **dict.fromkeys(("WAITS_FOR_LEAVER", "NO_DEADLINE", "ASKS_ONCE"), "ends"),
+        "FORGETS_CHANGES": "returns",
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("mutant", "claim"),
-    [
-        ("WAITS_FOR_LEAVER", "ends"),
-        ("NO_DEADLINE", "ends"),
-        ("ASKS_ONCE", "ends"),
-        ("FORGETS_CHANGES", "returns"),
-    ],
+    ("model", "mutant"), [(model, mutant) for model, some in MUTANTS.items() for mutant in some], ids=words
 )
-def test_mutant_of_moves_starves_somebody(mutant: str, claim: str, tmp_path: Path) -> None:
-    build(tmp_path, [f"MUTANT_{mutant}"], MOVES, FAIR)
+def test_mutant_starves_somebody(model: Path, mutant: str, tmp_path: Path) -> None:
+    fewer = ["FAULTS=0"] if model is ROUNDS else []
+    build(tmp_path, [*fewer, f"MUTANT_{mutant}"], model, FAIR)
     assert holds(tmp_path, "asserted")[0]
-    assert not holds(tmp_path, claim)[0]
+    assert not holds(tmp_path, MUTANTS[model][mutant])[0]

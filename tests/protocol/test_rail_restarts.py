@@ -7,30 +7,22 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import DEADLINE_S, SPOILT, TOKEN, World, tcp_world
 
 from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 
-ADDRESS = own_address()
 MAGIC, VERSION, HELLO = 0x52575450, 2, 32
 
 
 def hello(rank: int, incarnation: int) -> bytes:
     return struct.pack("!IIQIIII", MAGIC, VERSION, TOKEN, rank, 2, incarnation, 0)
-
-
-@pytest.fixture
-def switch() -> Iterator[LoopbackSwitch]:
-    served = LoopbackSwitch(ADDRESS, hosts=3)
-    yield served
-    served.close()
 
 
 # ---------------------------------------------------------------- at any time

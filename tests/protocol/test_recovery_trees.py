@@ -5,32 +5,21 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
+from protocol.loopback_switch import GROUP, PLACE, LoopbackSwitch
 
-from railweave._native import ina
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
-from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, LeaseLost
+from railweave.hosts.events import GroupMoved, GroupPaused, LeaseLost
 
 RANKS = 3
 RAILS = "ina=ina@lo,tcp=tcp@lo"
 EQUAL = {"ina": 1, "tcp": 1}
-ADDRESS = own_address()
-PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lanes=LANES, depth=1)
 COUNT = 5000
-
-
-@pytest.fixture
-def switch() -> Iterator[LoopbackSwitch]:
-    served = LoopbackSwitch(ADDRESS, RANKS)
-    yield served
-    served.close()
 
 
 def call_until(comm: Communicator, reached: Callable[[], bool]) -> None:
@@ -48,10 +37,7 @@ def state_of(comm: Communicator, rail: str) -> str:
     return next(report.state for report in comm.stats().rails if report.name == rail)
 
 
-def test_a_lost_lease_leaves_the_other_rails_and_is_told(switch: LoopbackSwitch) -> None:
-    del switch
-    job = StaticJob(RANKS, ina=[PLACE])
-
+def test_a_lost_lease_leaves_the_other_rails_and_is_told(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(COUNT, np.float32))
         job.meet()
@@ -70,8 +56,7 @@ def test_a_lost_lease_leaves_the_other_rails_and_is_told(switch: LoopbackSwitch)
     job.run(work, RAILS, shares=EQUAL, metrics="127.0.0.1:0")
 
 
-def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitch) -> None:
-    job = StaticJob(RANKS, ina=[PLACE])
+def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitch, job: StaticJob) -> None:
     moved = replace(PLACE, group=GROUP + 1)
 
     def work(comm: Communicator) -> None:
@@ -93,10 +78,8 @@ def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitc
     job.run(work, RAILS, shares=EQUAL)
 
 
-def test_types_that_only_a_dead_rail_can_carry_wait_for_it(switch: LoopbackSwitch) -> None:
+def test_types_that_only_a_dead_rail_can_carry_wait_for_it(job: StaticJob) -> None:
     """float64 is not for the switch; the rail that is out comes back."""
-    del switch
-    job = StaticJob(RANKS, ina=[PLACE])
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(COUNT, np.float32))

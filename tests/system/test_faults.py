@@ -14,7 +14,7 @@ from railweave.experiments.faults.run import WENT_ON, WORKER_KILLED
 FAULTS = (WORKER_KILLED, "switch restart", "spine killed")
 
 
-def test_every_death_ends_as_it_should_and_no_number_is_wrong(
+def test_every_death_ends_as_expected_and_no_number_is_wrong(
     start: Callable[..., Command], tmp_path: Path
 ) -> None:
     file = tmp_path / "faults.json"

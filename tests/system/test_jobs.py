@@ -11,7 +11,7 @@ from system.test_runs import Start, result_of
 def test_a_job_without_slots_runs_on_its_other_rails(start: Start, tmp_path: Path) -> None:
     result = result_of(
         *(start, tmp_path, "bench", "jobs", "--jobs", "3", "--hosts", "2", "--rails", "ina,tcp"),
-        *("--slots", "4096", "--seconds", "10", "--size", "64K"),
+        *("--slots", "4096", "--seconds", "3", "--size", "64K"),
     )
     assert result["ok"]
     full = "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192"
