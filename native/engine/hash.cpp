@@ -95,23 +95,22 @@ std::uint64_t xxh64(Bytes input) {
     __builtin_memcpy(&value, at, 8);
     return value;
   };
-  const auto round = [](std::uint64_t acc, std::uint64_t lane) {
-    return std::rotl(acc + lane * kP2, 31) * kP1;
+  const auto round = [](std::uint64_t sum, std::uint64_t input) {
+    return std::rotl(sum + input * kP2, 31) * kP1;
   };
   const std::byte* at = input.data();
   std::size_t left = input.size();
   std::uint64_t hash = kP5;
   if (left >= 32) {
-    std::uint64_t lanes[] = {kP1 + kP2, kP2, 0, std::uint64_t{0} - kP1};
+    std::uint64_t sums[] = {kP1 + kP2, kP2, 0, std::uint64_t{0} - kP1};
     for (; left >= 32; left -= 32) {
-      for (auto& lane : lanes) {
-        lane = round(lane, load64(at));
+      for (auto& sum : sums) {
+        sum = round(sum, load64(at));
         at += 8;
       }
     }
-    hash =
-        std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
-    for (const auto lane : lanes) hash = (hash ^ round(0, lane)) * kP1 + kP4;
+    hash = std::rotl(sums[0], 1) + std::rotl(sums[1], 7) + std::rotl(sums[2], 12) + std::rotl(sums[3], 18);
+    for (const auto sum : sums) hash = (hash ^ round(0, sum)) * kP1 + kP4;
   }
   hash += input.size();
   for (; left >= 8; left -= 8, at += 8) hash = std::rotl(hash ^ round(0, load64(at)), 27) * kP1 + kP4;

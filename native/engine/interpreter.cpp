@@ -75,7 +75,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     return wides_.data() + number * std::size_t{plan_.limbs};
   };
   const auto vector = [this](std::uint32_t number) {
-    return vectors_.data() + number * std::size_t{plan_.lanes};
+    return vectors_.data() + number * std::size_t{plan_.vector_length};
   };
   const auto fail = [this, &packet](CoreError error) {
     packet.error = plan_.errors[static_cast<std::size_t>(error)];
@@ -323,9 +323,9 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     }
     std::uint32_t* cells = state_.cells.bank(slice.bank, row) + slice.word;
     if (in->op == Op::V_LD_REG) {
-      std::memcpy(vector(in->d), cells, 4 * std::size_t{slice.lanes});
+      std::memcpy(vector(in->d), cells, 4 * std::size_t{slice.length});
     } else {
-      std::memcpy(cells, vector(in->d), 4 * std::size_t{slice.lanes});
+      std::memcpy(cells, vector(in->d), 4 * std::size_t{slice.length});
     }
     NEXT;
   }

@@ -10,12 +10,12 @@ namespace railweave::engine {
 
 /// Operands: d, a, b, c. One signature character each:
 ///   R register written   r register read       W wide register     V vector register
-///   o offset in the PHV (8 bytes readable)     O offset of a run of c 32-bit lanes in the PHV
+///   o offset in the PHV (8 bytes readable)     O offset of a run of c 32-bit words in the PHV
 ///   x bit field: shift | width << 8            B bit position in the PHV, followed by w = its width in bits
 ///   w width in bits      p program counter     P action parameter word, Q the same with a width behind it
 ///   h header  H header with a variable field  v variable field  s stack, followed by e = a member of its
 ///   elements, E = one with a variable field  g register array  b bank slice  t table  c counter  m meter  k
-///   calculation l field list         K wide constant       n number of lanes   y key word   i immediate   -
+///   calculation l field list         K wide constant       n length of vectors  y key word   i immediate   -
 ///   nothing
 // clang-format off
 #define RAILWEAVE_ENGINE_OPS(X) \
@@ -40,7 +40,7 @@ namespace railweave::engine {
   X(W_ZEXT, "WWi-") X(W_SEXT, "WWi-") X(W_USAT, "WWi-") X(W_SSAT, "WWi-") X(W_EQ, "RWW-") \
   X(W_LT, "RWW-") X(W_BOOL, "RW--") X(W_SELECT, "WrWW") X(W_DIV, "WWW-") X(W_MOD, "WWW-") \
   X(W_REG_RD, "Wgrp") X(W_REG_WR, "Wgr-") \
-  /* lanes: 32-bit vectors */ \
+  /* vectors of 32-bit words */ \
   X(V_LD_BE, "VO-n") X(V_ST_BE, "VO-n") X(V_LD_N, "VO-n") X(V_ST_N, "VO-n") X(V_BCAST, "Vr-n") \
   X(V_LD_REG, "Vbrp") X(V_ST_REG, "Vbr-") X(V_MOV, "VV-n") X(V_ADD, "VVVn") X(V_SUB, "VVVn") \
   X(V_MUL, "VVVn") X(V_AND, "VVVn") X(V_OR, "VVVn") X(V_XOR, "VVVn") X(V_NOT, "VV-n") X(V_SHL, "VVin") \

@@ -16,7 +16,7 @@ Machine::Machine(Plan plan, State& state, Tracer* tracer)
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
-  vectors_.assign(std::size_t{plan_.vectors} * plan_.lanes, 0);
+  vectors_.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0);
   key_.assign(plan_.key_words + plan_.limbs, 0);
   std::size_t most = kMaxPacketBytes;
   for (const auto header : plan_.order) {

@@ -81,7 +81,7 @@ class Checker {
     require(plan_.phv_bytes <= kMaxPhv && plan_.metadata_bytes <= plan_.phv_bytes, "plan: PHV too large");
     require(plan_.registers <= 0x10000 && plan_.constants.size() <= plan_.registers, "plan: registers");
     require(plan_.wides <= 0x1000 && plan_.limbs <= 0x1000, "plan: wide registers");
-    require(plan_.vectors <= 0x1000 && plan_.lanes <= 0x10000, "plan: vector registers");
+    require(plan_.vectors <= 0x1000 && plan_.vector_length <= 0x10000, "plan: vector registers");
     require(plan_.key_words <= 0x1000 && plan_.parameter_words <= 0x10000, "plan: keys");
     for (const auto& constant : plan_.wide_constants) {
       require(!constant.empty() && constant.size() <= plan_.limbs, "plan: wide constant");
@@ -141,8 +141,8 @@ class Checker {
       require(array.word + words <= bank.words && array.size <= bank.rows, "plan: register");
     }
     for (const auto& slice : plan_.slices) {
-      require(slice.bank < plan_.banks.size() && slice.lanes <= plan_.lanes, "plan: slice");
-      require(std::uint64_t{slice.word} + slice.lanes <= plan_.banks[slice.bank].words, "plan: slice");
+      require(slice.bank < plan_.banks.size() && slice.length <= plan_.vector_length, "plan: slice");
+      require(std::uint64_t{slice.word} + slice.length <= plan_.banks[slice.bank].words, "plan: slice");
     }
     for (const auto& meter : plan_.meters) require(meter.rates <= 8, "plan: meter rates");
     std::uint64_t cells = 0;
@@ -220,7 +220,7 @@ class Checker {
       case 'O':
         return offset(value, std::uint64_t{in.c} * 4);
       case 'n':
-        return require(value <= plan_.lanes, "plan: number of lanes");
+        return require(value <= plan_.vector_length, "plan: length of a vector");
       case 'x':
         return require((value & 0xff) + (value >> 8) <= 64 && (value >> 8) >= 1, "plan: bit field");
       case 'B':

@@ -88,7 +88,7 @@ struct StackPlan {
   std::size_t size() const { return headers.size() / width; }
 };
 
-/// Registers that are indexed alike lie side by side: row = index, column = lane.
+/// Registers that are indexed alike lie side by side: row = index, column = register.
 struct BankPlan {
   std::uint32_t rows;
   std::uint32_t words;  // 32-bit words per row
@@ -108,8 +108,8 @@ struct RegisterPlan {
 struct SlicePlan {
   std::uint32_t bank;
   std::uint32_t word;
-  std::uint32_t lanes;
-  RAILWEAVE_PLAN_FIELDS(bank, word, lanes)
+  std::uint32_t length;
+  RAILWEAVE_PLAN_FIELDS(bank, word, length)
 };
 
 struct MeterPlan {
@@ -166,7 +166,7 @@ struct BitRange {
 struct Plan {
   std::uint32_t phv_bytes = 0;
   std::uint32_t metadata_bytes = 0;  // [0, metadata_bytes): metadata; validity, stacks and headers follow
-  std::uint32_t registers = 0, wides = 0, limbs = 0, vectors = 0, lanes = 0;
+  std::uint32_t registers = 0, wides = 0, limbs = 0, vectors = 0, vector_length = 0;
   std::uint32_t key_words = 0, parameter_words = 0;
   std::uint32_t parser = 0, parsed = 0, ingress = 0, egress = 0, deparser = 0;  // entry points
   std::array<NativeField, static_cast<std::size_t>(Intrinsic::kCount)> intrinsics{};
@@ -187,7 +187,7 @@ struct Plan {
   std::vector<std::vector<BitRange>> field_lists;   // kept across resubmission, recirculation, cloning
   std::vector<std::vector<InputPlan>> learn_lists;  // of digests, every field padded to bytes
   std::vector<Instruction> code;
-  RAILWEAVE_PLAN_FIELDS(phv_bytes, metadata_bytes, registers, wides, limbs, vectors, lanes, key_words,
+  RAILWEAVE_PLAN_FIELDS(phv_bytes, metadata_bytes, registers, wides, limbs, vectors, vector_length, key_words,
                         parameter_words, parser, parsed, ingress, egress, deparser, intrinsics, errors,
                         constants, wide_constants, headers, variables, stacks, order, banks, arrays, slices,
                         counters, meters, tables, calculations, field_lists, learn_lists, code)

@@ -26,7 +26,7 @@ std::uint32_t sub_signed_saturating(std::uint32_t a, std::uint32_t b) {
 }  // namespace
 
 // One function per operation, each a plain loop for the vectoriser. Operands may be the same vector, which
-// `#pragma GCC ivdep` allows: lane i depends on lane i alone.
+// `#pragma GCC ivdep` allows: word i depends on word i alone.
 #define RAILWEAVE_LANES(name, expression)                                                              \
   RAILWEAVE_SIMD static void name(std::uint32_t* to, const std::uint32_t* pa, const std::uint32_t* pb, \
                                   std::size_t n) {                                                     \

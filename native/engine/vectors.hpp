@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 32-bit lanes: what a fused run of primitives over header fields and registers becomes.
+// Vectors of 32-bit words: what a fused run of primitives over header fields and registers becomes.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ enum class Binary {
   kSubSS
 };
 
-/// `n` words in network order, at any alignment, to lanes and back.
+/// `n` words in network order, at any alignment, to native words and back.
 void load_be(std::uint32_t* to, const std::byte* from, std::size_t n);
 void store_be(std::byte* to, const std::uint32_t* from, std::size_t n);
 void broadcast(std::uint32_t* to, std::uint32_t value, std::size_t n);

@@ -88,7 +88,7 @@ def assemble(out: Code, parts: PlanParts) -> bytes:
         "wides": out.wides,
         "limbs": out.limbs,
         "vectors": out.vectors,
-        "lanes": out.vector_length,
+        "vector_length": out.vector_length,
         "key_words": key_words + out.limbs,
         "parameter_words": out.parameter_words + out.limbs,
         "parser": parser,
@@ -111,7 +111,7 @@ def assemble(out: Code, parts: PlanParts) -> bytes:
             _named("bank word size width", (*layout.bank_position(register), register.size, register.width))
             for register in parts.registers
         ],
-        "slices": [_named("bank word lanes", row) for row in out.slices],
+        "slices": [_named("bank word length", row) for row in out.slices],
         "counters": parts.counters,
         "meters": [_named("size rates bytes", meter) for meter in parts.meters],
         "tables": [_table(parts, table) for table in parts.tables],
