@@ -207,8 +207,7 @@ class Tables:
         if kept.action_set is not None:
             message.action.CopyFrom(kept.action_set)
         else:
-            target = Target(entry.action, entry.params, entry.member, entry.group)
-            message.action.CopyFrom(actions.encode_target(self._schema, table, target))
+            message.action.CopyFrom(actions.encode_target(self._schema, table, entry.target))
         if matches.needs_priority(table):
             message.priority = entry.priority
         return message

@@ -107,7 +107,6 @@ class Profiles:
             name: _Profile(info, tuple(table for table in tables if table.profile == name))
             for name, info in program.profiles.items()
         }
-        self._targets: dict[Place, Target] = {}
         self._down: set[int] = set()
 
     # Members.
@@ -271,36 +270,31 @@ class Profiles:
 
     # References of entries.
 
-    def set_target(self, info: TableInfo, handle: int | None, target: Target, call: _Call) -> None:
-        """Set what an entry (None: the default) refers to, in place of its old reference."""
-        self.drop_target(info, handle)
-        place = (info.name, handle)
-        self._targets[place] = target
+    def use(self, info: TableInfo, handle: int | None, target: Target, call: _Call) -> None:
+        """Note that an entry (None: the default) refers to a target, which `call_of` made a call of."""
         if info.profile is None:
             return
         of = self._profile(info.profile)
         if target.member is not None:
-            of.members[target.member].users.add(place)
+            of.members[target.member].users.add((info.name, handle))
         elif target.group is not None:
-            of.groups[target.group].users.add(place)
+            of.groups[target.group].users.add((info.name, handle))
         elif call.one_shot is not None:
-            of.sets[place] = call.one_shot
+            of.sets[info.name, handle] = call.one_shot
 
-    def drop_target(self, info: TableInfo, handle: int | None) -> None:
-        """Forget what an entry (None: the default) refers to."""
-        place = (info.name, handle)
-        target = self._targets.pop(place, None)
+    def release(self, info: TableInfo, handle: int | None, target: Target | None) -> None:
+        """Forget that an entry (None: the default) refers to a target."""
         if target is None or info.profile is None:
             return
-        of = self._profile(info.profile)
+        of, place = self._profile(info.profile), (info.name, handle)
         if target.member is not None:
             of.members[target.member].users.discard(place)
         elif target.group is not None:
             of.groups[target.group].users.discard(place)
         elif place in of.sets:
-            self._release(of, of.sets.pop(place))
+            self._delete_set(of, of.sets.pop(place))
 
-    def _release(self, of: _Profile, one: _Set) -> None:
+    def _delete_set(self, of: _Profile, one: _Set) -> None:
         self._set_choices(of, one.number, ())
         of.numbers.give(one.number)
         for handle in one.handles:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from railweave._native.engine import NONE, Engine
@@ -17,17 +17,6 @@ from railweave.switch.pipeline.parameters import arguments
 from railweave.switch.pipeline.profiles import Profiles
 from railweave.switch.pipeline.values import CounterValue, Entry, MeterConfig, Params, Target, WeightedAction
 from railweave.switch.program import FieldMatch, MeterInfo, Program, TableInfo
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """An entry to be made."""
-
-    matches: tuple[FieldMatch, ...]
-    target: Target
-    priority: int
-    const: bool = False
-    idle_timeout_ns: int = 0
 
 
 class Tables:
@@ -43,14 +32,14 @@ class Tables:
         self._keys: dict[str, dict[tuple[tuple[FieldMatch, ...], int], int]] = {
             name: {} for name in program.tables
         }
-        self._defaults: dict[str, Target | None] = {}
+        self._defaults: dict[str, Target | None] = dict.fromkeys(program.tables)
         self._meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
         for table in program.tables.values():
             self._reset_default(table)
             for row in table.const_entries:
                 priority = row.priority if table.needs_priority else 0
                 target = Target(row.action, row.parameters)
-                self._install(table, _Wanted(row.matches, target, priority, const=True), 0)
+                self._install(table, Entry(NONE, row.matches, target, priority, const=True), 0)
 
     def insert(
         self,
@@ -81,28 +70,29 @@ class Tables:
             raise ValueError(f"an entry of table {table!r} has no priority, but {priority} was given")
         target = _target(info, action, params, member, group, action_set)
         _check_timeout(info, idle_timeout_ns)
-        wanted = _Wanted(matches, target, priority, idle_timeout_ns=idle_timeout_ns)
-        return self._install(info, wanted, self._now(now_us))
+        entry = Entry(NONE, matches, target, priority, idle_timeout_ns=idle_timeout_ns)
+        return self._install(info, entry, self._now(now_us))
 
-    def _install(self, table: TableInfo, wanted: _Wanted, now_us: int) -> int:
-        key = encode(table, wanted.matches)
+    def _install(self, table: TableInfo, entry: Entry, now_us: int) -> int:
+        """Add an entry, whose handle the engine gives."""
+        key = encode(table, entry.matches)
         with self._lock:
-            if (wanted.matches, wanted.priority) in self._keys[table.name]:
+            if (entry.matches, entry.priority) in self._keys[table.name]:
                 raise DuplicateEntry(f"table {table.name!r} has an entry with this key already")
             if len(self._entries[table.name]) >= table.size:
                 raise TableFull(f"table {table.name!r} is full: it holds {table.size} entries")
-            call = self._profiles.call_of(table, wanted.target)
-            rank = wanted.priority if table.needs_priority else key.prefix
+            call = self._profiles.call_of(table, entry.target)
+            rank = entry.priority if table.needs_priority else key.prefix
             handle = self._engine.insert(
                 table.index, key.value, key.mask, key.ranges, rank, call.number, call.parameters
             )
-            self._profiles.set_target(table, handle, wanted.target, call)
+            self._profiles.use(table, handle, entry.target, call)
             if table.idle_timeouts:
                 self._engine.set_idle_timeout(
-                    table.index, handle, _microseconds(wanted.idle_timeout_ns), now_us
+                    table.index, handle, _microseconds(entry.idle_timeout_ns), now_us
                 )
-            self._entries[table.name][handle] = _entry(handle, wanted)
-            self._keys[table.name][wanted.matches, wanted.priority] = handle
+            self._entries[table.name][handle] = replace(entry, handle=handle)
+            self._keys[table.name][entry.matches, entry.priority] = handle
             return handle
 
     def key(self, table: str, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
@@ -137,12 +127,13 @@ class Tables:
             entry = self._mutable(info, handle)
             call = self._profiles.call_of(info, target)
             self._engine.modify(info.index, handle, call.number, call.parameters)
-            self._profiles.set_target(info, handle, target, call)
-            timeout = entry.idle_timeout_ns if idle_timeout_ns is None else idle_timeout_ns
-            if info.idle_timeouts and idle_timeout_ns is not None:
-                self._engine.set_idle_timeout(info.index, handle, _microseconds(timeout), now_us)
-            wanted = _Wanted(entry.matches, target, entry.priority, idle_timeout_ns=timeout)
-            self._entries[table][handle] = _entry(handle, wanted)
+            self._profiles.release(info, handle, entry.target)
+            self._profiles.use(info, handle, target, call)
+            if idle_timeout_ns is None:
+                idle_timeout_ns = entry.idle_timeout_ns
+            elif info.idle_timeouts:
+                self._engine.set_idle_timeout(info.index, handle, _microseconds(idle_timeout_ns), now_us)
+            self._entries[table][handle] = replace(entry, target=target, idle_timeout_ns=idle_timeout_ns)
 
     def delete(self, table: str, handle: int) -> None:
         """Remove an entry."""
@@ -150,7 +141,7 @@ class Tables:
         with self._lock:
             entry = self._mutable(info, handle)
             self._engine.remove(info.index, handle)
-            self._profiles.drop_target(info, handle)
+            self._profiles.release(info, handle, entry.target)
             self._meters.pop((table, handle), None)
             del self._entries[table][handle]
             del self._keys[table][entry.matches, entry.priority]
@@ -280,7 +271,8 @@ class Tables:
         with self._lock:
             call = self._profiles.call_of(info, target)
             self._engine.set_default(info.index, call.number, call.parameters)
-            self._profiles.set_target(info, None, target, call)
+            self._profiles.release(info, None, self._defaults[table])
+            self._profiles.use(info, None, target, call)
             self._defaults[table] = target
 
     @staticmethod
@@ -303,7 +295,7 @@ class Tables:
         return None if target is None or target.action is None else (target.action, target.params)
 
     def _reset_default(self, table: TableInfo) -> None:
-        self._profiles.drop_target(table, None)
+        self._profiles.release(table, None, self._defaults[table.name])
         self._defaults[table.name] = None
         if table.default is None:
             self._engine.set_default(table.index, NONE, [])
@@ -333,17 +325,6 @@ def _target(
     if info.profile is not None:
         raise ValueError(f"entries of table {info.name!r} refer to action profile {info.profile!r}")
     return Target(action, arguments(info.action(action)[1], params))
-
-
-def _entry(handle: int, wanted: _Wanted) -> Entry:
-    target = wanted.target
-    return replace(
-        Entry(handle, wanted.matches, target.action or "", target.params, wanted.priority, wanted.const),
-        member=target.member,
-        group=target.group,
-        action_set=target.action_set,
-        idle_timeout_ns=wanted.idle_timeout_ns,
-    )
 
 
 def _check_timeout(table: TableInfo, timeout_ns: int) -> None:

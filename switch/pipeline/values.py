@@ -89,20 +89,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as kept in a table; `matches` are normalised (bits outside masks and prefixes are 0).
-
-    `action` is empty where `member`, `group` or `action_set` is given.
-    """
+    """An entry as kept in a table; `matches` are normalised (bits outside masks and prefixes are 0)."""
 
     handle: int
     matches: tuple[FieldMatch, ...]
-    action: str
-    params: tuple[int, ...]
+    target: Target
     priority: int
-    const: bool
-    member: int | None = None
-    group: int | None = None
-    action_set: tuple[WeightedAction, ...] | None = None
+    const: bool = False
     idle_timeout_ns: int = 0
 
 

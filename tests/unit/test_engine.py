@@ -138,7 +138,7 @@ def test_defaults_and_modification(control: Pipeline) -> None:
     handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
     control.tables.modify("hosts", handle, "forward", [3])
     assert port_of(control, packet(2, 9)) == 3
-    assert [entry.params for entry in control.tables.entries("hosts")] == [(3,)]
+    assert [entry.target.params for entry in control.tables.entries("hosts")] == [(3,)]
     control.tables.delete("hosts", handle)
     control.tables.set_default("hosts", None)
     assert port_of(control, packet(2, 9)) is None

@@ -114,7 +114,9 @@ def test_one_shot_sets_come_and_go(pipeline: Pipeline) -> None:
     assert send(pipeline) == bytes([0, 0, 0, 0, 12, 5, 0])
     pipeline.tables.modify("I.sets", handle, action_set=[WeightedAction("I.again", (6, 7), 3)])
     assert send(pipeline) == bytes([0, 0, 0, 0, 24, 6, 7])
-    assert pipeline.tables.entry("I.sets", handle).action_set == (WeightedAction("I.again", (6, 7), 3),)
+    assert pipeline.tables.entry("I.sets", handle).target.action_set == (
+        WeightedAction("I.again", (6, 7), 3),
+    )
     for _ in range(5000):  # numbers and handles are used again
         pipeline.tables.modify("I.sets", handle, action_set=[WeightedAction("I.once", (1,), 50)])
     pipeline.tables.delete("I.sets", handle)
