@@ -25,6 +25,7 @@ def table(tally: Tally) -> Table:
         "longest time between two calls": f"{found['longest_s']:.2f} s",
         "errors": "\n".join([str(found["errors"]), *found["error_texts"]]),
         "wrong elements": str(found["wrong"]),
+        "calls beyond their bound": "\n".join([f"{len(tally.late)} of {tally.judged}", *found["late"]]),
         "memory": ", ".join(f"{name} {rss:.0f} MiB" for name, rss in found["rss_mib"].items()),
         "memory growth, MiB/hour": growth or "run too short",
     }

@@ -14,7 +14,8 @@ from typing import Any, TextIO
 
 from railweave.experiments.following import Following, RankError, cancel
 from railweave.experiments.hosts import JobOptions, environment_of, require_peers
-from railweave.experiments.soak.problem import LARGEST
+from railweave.experiments.soak.bound import LEAST_S, Timeline, limit_s
+from railweave.experiments.soak.problem import LARGEST, Problem
 from railweave.experiments.soak.random_faults import inject
 from railweave.experiments.soak.tally import Tally
 from railweave.topologies.errors import LabError
@@ -54,6 +55,10 @@ class Recorder(Following[list[RankError]]):
         super().__init__(lab, [[] for _ in range(ranks)])
         self._tally = tally
         self._write = write
+        self._topology = lab.topology
+        self._long: dict[tuple[int, int], list[tuple[float, float]]] = {}  # (since, at) of each rank
+        self._problems: dict[tuple[int, int], Problem] = {}
+        self.timeline = Timeline()
         self._stuck: set[int] = set()
         self.none_stuck = asyncio.Event()  # set while no call is stuck
         self.none_stuck.set()
@@ -63,9 +68,15 @@ class Recorder(Following[list[RankError]]):
         rank = message["rank"]
         match message["event"]:
             case "tick":
-                if rank == 0:
-                    self._write_exclusions(message["rails"])
                 self._tally.tick(rank, message)
+            case "rail":
+                self.timeline.rail_state(message["rail"], message["state"] == "up", message["at"])
+                self._write("rail", **{key: message[key] for key in ("rail", "state", "reason")})
+            case "long":
+                problem = Problem(**message["problem"])
+                key = (message["seed"], problem.number)
+                self._problems[key] = problem
+                self._long.setdefault(key, []).append((message["since"], message["at"]))
             case "error":
                 log.append(RankError.of(message))
                 self._unstuck(rank)
@@ -82,12 +93,20 @@ class Recorder(Following[list[RankError]]):
             case "wrong":
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
-    def _write_exclusions(self, rails: dict[str, dict[str, Any]]) -> None:
-        """Record each rail that the ranks have excluded since rank 0's last message, and why."""
-        known = self._tally.failovers()
-        for name, rail in rails.items():
-            if rail["failures"] > known.get(name, 0):
-                self._write("excluded", rail=name, times=rail["failures"], reason=rail["last_failure"])
+    def judge(self) -> None:
+        """Hold each long call against its bound, and enter those beyond it."""
+        for key, spans in self._long.items():
+            since, until = max(begun for begun, _ in spans), max(at for _, at in spans)
+            # A rank that has not reported it made it late, so that it was not long.
+            if len(spans) < len(self.logs) or until - since <= LEAST_S:
+                continue
+            problem = self._problems[key]
+            limit = limit_s(problem, len(self.logs), self._topology.planes, self.timeline, since)
+            took, at = until - since, since - self._tally.begin
+            self._tally.judged += 1
+            self._write("long", since=at, took_s=took, limit_s=limit, call=str(problem))
+            if took > limit:
+                self._tally.late.append(f"at {at:.1f} s, {took:.2f} s, at most {limit:.2f}: {problem}")
 
     def _unstuck(self, rank: int) -> None:
         self._stuck.discard(rank)
@@ -128,11 +147,8 @@ async def _soak(
             raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
         on_phase("all ranks call")
         if options.faults:
-            others.append(
-                asyncio.create_task(
-                    inject(lab, options.seed, _fault_recorder(tally, write), recorder.none_stuck)
-                )
-            )
+            record = _fault_recorder(recorder.timeline, tally, write)
+            others.append(asyncio.create_task(inject(lab, options.seed, record, recorder.none_stuck)))
         left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
         done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -145,6 +161,7 @@ async def _soak(
         await asyncio.wait_for(reading, options.deadline_s + START_S)
     finally:
         await cancel(reading, *others)
+        recorder.judge()
 
 
 async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
@@ -195,10 +212,13 @@ def _writer(file: TextIO) -> Callable[..., None]:
     return write
 
 
-def _fault_recorder(tally: Tally, write: Callable[..., None]) -> Callable[..., None]:
+def _fault_recorder(timeline: Timeline, tally: Tally, write: Callable[..., None]) -> Callable[..., None]:
     def record(event: str, **values: Any) -> None:
         if event == "fault":
             tally.faults[values["fault"]] += 1
+            timeline.fault(values["rail"], time.monotonic())
+        else:
+            timeline.repaired(values["rail"], time.monotonic())
         write(event, **values)
 
     return record

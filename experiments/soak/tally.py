@@ -35,6 +35,8 @@ class Tally:
     ranks: dict[int, RankTally] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # calls, over all ranks, that took so long that faults were held back
+    judged: int = 0  # calls that were long enough to be held against their bound
+    late: list[str] = field(default_factory=list)  # those beyond it
     errors: list[str] = field(default_factory=list)
     rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
 
@@ -62,6 +64,11 @@ class Tally:
         rails = self.ranks[0].rails if 0 in self.ranks else {}
         return {name: counts["failures"] for name, counts in rails.items()}
 
+    def failed(self) -> str:
+        """Say what must not be; empty if nothing is."""
+        found = {"errors": len(self.errors), "wrong elements": self.wrong, "late calls": len(self.late)}
+        return ", ".join(f"{count} {name}" for name, count in found.items()) if any(found.values()) else ""
+
     @property
     def wrong(self) -> int:
         """Wrong elements, of all ranks."""
@@ -84,7 +91,7 @@ class Tally:
     def summary(self) -> dict[str, Any]:
         """Return the counts and the growth of memory as JSON values."""
         return {
-            "ok": not self.errors and not self.wrong,
+            "ok": not self.failed(),
             **self.sample(),
             "rows": [
                 {"rank": rank, "calls": t.calls, "bytes": t.bytes, "wrong": t.wrong, "longest_s": t.longest_s}
@@ -94,6 +101,8 @@ class Tally:
             "longest_s": max((tally.longest_s for tally in self.ranks.values()), default=0.0),
             "by_fault": dict(self.faults),
             "error_texts": self.errors[:20],
+            "judged": self.judged,
+            "late": self.late[:20],
             "growth_mib_per_hour": {name: growth(series) for name, series in self.rss_mib.items()},
         }
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import resource
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,16 @@ import numpy as np
 from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.soak import problem as problems
+from railweave.experiments.soak.bound import LEAST_S
 from railweave.experiments.soak.problem import Array, Problem
 from railweave.hosts.communicator import Communicator
+from railweave.hosts.work import Work
 
 AT_ONCE = 4  # calls in flight
 AGREE_EVERY = 16  # calls between two checks whether to stop
 COMPUTE_EVERY = 400  # calls between two long computations of one rank
 COMPUTE_S = 3.0
+LOOK_S = 0.05
 STUCK_S = 15.0  # longer than the largest call takes on one slow rail
 MIB = 1 << 20
 
@@ -50,6 +55,16 @@ def work() -> None:
     join_and(series)
 
 
+@dataclass
+class InFlight:
+    """A call; the times are CLOCK_MONOTONIC's."""
+
+    problem: Problem
+    pending: Any = None  # its Work; a synchronous call waits in `_call`
+    begun: float = math.inf
+    complete: float = math.inf  # seen so
+
+
 class Series:
     """The calls of one communicator."""
 
@@ -58,7 +73,8 @@ class Series:
         self._comm = comm
         self._seed = seed
         self._largest = largest
-        self._in_flight: deque[tuple[Problem, Any]] = deque()
+        self._in_flight: deque[InFlight] = deque()
+        self._states: dict[str, str] = {}  # of the rails
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
         self._last = time.monotonic()
@@ -66,19 +82,35 @@ class Series:
 
     def run(self, stop: Signal) -> None:
         """Call until rank 0 has received the signal to stop."""
-        with watched(self._report_stuck):
+        with watched(self._look, LOOK_S):
             self._run(stop)
 
-    def _report_stuck(self) -> None:
-        """Report the rails' statistics if no call has ended for long, once for each such time."""
+    def _look(self) -> None:
+        """Note which calls are complete; report new states of rails, and calls that do not end, once."""
+        now = time.monotonic()
+        for call in tuple(self._in_flight):
+            if isinstance(call.pending, Work) and call.pending.done():
+                call.complete = min(call.complete, now)
+        if self._comm.rank == 0:
+            for rail in self._comm.stats().rails:
+                if self._states.get(rail.name) != rail.state:
+                    self._states[rail.name] = rail.state
+                    emit(
+                        "rail",
+                        rank=0,
+                        at=now,
+                        rail=rail.name,
+                        state=rail.state,
+                        reason=rail.reason or rail.last_failure,
+                    )
         last = self._last
-        if time.monotonic() - last > STUCK_S and self._stuck_since != last:
+        if now - last > STUCK_S and self._stuck_since != last:
             self._stuck_since = last
             emit("stuck", rank=self._comm.rank, calls=self.waiting(), stats=str(self._comm.stats()))
 
     def waiting(self) -> list[str]:
         """Return the calls that have not ended, oldest first; from any thread."""
-        return [str(problem) for problem, _ in tuple(self._in_flight)]
+        return [str(call.problem) for call in tuple(self._in_flight)]
 
     def _run(self, stop: Signal) -> None:
         number = 0
@@ -103,15 +135,18 @@ class Series:
         """Make a call, and wait for it unless it is one of several in flight."""
         while len(self._in_flight) >= (AT_ONCE if problem.async_op else 1):
             self._end()
-        self._in_flight.append((problem, None))  # a synchronous call waits in `_call`
-        self._in_flight[-1] = (problem, self._call(problem))
+        call = InFlight(problem)
+        self._in_flight.append(call)
+        call.pending = self._call(call)
         if not problem.async_op:
             self._end()
 
-    def _call(self, problem: Problem) -> Any:
+    def _call(self, call: InFlight) -> Any:
         """Return the call's Work, or its result."""
+        problem = call.problem
         comm, later = self._comm, problem.async_op
         mine = problems.tensor(problem, comm.world_size, comm.rank)
+        call.begun = time.monotonic()
         own = slice(comm.rank * problem.count, (comm.rank + 1) * problem.count)
         match problem.collective:
             case "all_reduce":
@@ -128,13 +163,18 @@ class Series:
                 )
 
     def _end(self) -> None:
-        problem, pending = self._in_flight[0]
-        result = pending.wait() if problem.async_op else pending
+        call = self._in_flight[0]
+        result = call.pending.wait() if call.problem.async_op else call.pending
+        call.complete = min(call.complete, time.monotonic())
         self._in_flight.popleft()
-        self._check(problem, result)
+        self._check(call, result)
 
-    def _check(self, problem: Problem, result: Array) -> None:
-        now = time.monotonic()
+    def _check(self, call: InFlight, result: Array) -> None:
+        problem, now = call.problem, time.monotonic()
+        since = max(call.begun, self._last)
+        if call.complete - since > LEAST_S:
+            times = {"since": since, "at": call.complete}
+            emit("long", rank=self._comm.rank, **times, seed=self._seed, problem=asdict(problem))
         if self._stuck_since == self._last:
             emit("unstuck", rank=self._comm.rank)
         self._longest_s = max(self._longest_s, now - self._last)
@@ -161,9 +201,7 @@ class Series:
                 rail.name: {
                     "slices": rail.slices,
                     "failures": rail.failures,
-                    "last_failure": rail.last_failure,
                     "down_s": round(rail.down_s, 3),
-                    "state": rail.state,
                 }
                 for rail in self._comm.stats().rails
             },
@@ -173,12 +211,12 @@ class Series:
 
 
 @contextlib.contextmanager
-def watched(look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` every second, from another thread, until the block ends."""
+def watched(look: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Call `look` again and again, from another thread, until the block ends."""
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(1.0):
+        while not ended.wait(every_s):
             look()
 
     thread = threading.Thread(target=watch, daemon=True)

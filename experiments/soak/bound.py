@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a call of the soak may take: 3 times its time on the rails that are up, and 200 ms for each fault.
+
+A rail is up while no fault is on it and the ranks use it. Where no rail is up, a call waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from railweave._native.collectives import Collective, DType
+from railweave.experiments.soak.problem import Problem, dtype_of
+from railweave.hosts import capabilities
+from railweave.hosts.limits import LANE_BYTES, limit_bps
+from railweave.topologies.model import Plane
+
+FACTOR = 3.0
+PER_FAULT_S = 0.2
+LEAST_S = 0.25  # shorter calls are not judged: a process of a busy machine may wait so long for a CPU
+NOTICED_S = 0.6  # an exclusion that begins so soon after a fault comes from it
+
+
+@dataclass
+class Timeline:
+    """When which rail was not up, in seconds of CLOCK_MONOTONIC."""
+
+    faults: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # begin, end
+    excluded: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+
+    def fault(self, rail: str, at: float) -> None:
+        """Enter the begin of a fault; `rail` is empty for one that is on no rail."""
+        self.faults[rail].append([at, math.inf])
+
+    def repaired(self, rail: str, at: float) -> None:
+        """Enter its end."""
+        self.faults[rail][-1][1] = at
+
+    def rail_state(self, rail: str, up: bool, at: float) -> None:
+        """Enter whether the ranks use a rail from now on."""
+        spans = self.excluded[rail]
+        down = bool(spans) and spans[-1][1] == math.inf
+        if up and down:
+            spans[-1][1] = at
+        elif not up and not down:
+            spans.append([at, math.inf])
+
+    def up(self, rail: str, at: float) -> bool:
+        """Whether a rail is up."""
+        return not any(begin <= at < end for begin, end in self.faults[rail] + self.excluded[rail])
+
+    def edges(self, since: float) -> list[float]:
+        """Return the later times at which some rail goes up or down, in order."""
+        spans = [span for rails in (self.faults, self.excluded) for each in rails.values() for span in each]
+        return sorted({at for span in spans for at in span if since < at < math.inf})
+
+    def faults_within(self, since: float, until: float) -> int:
+        """Return how many faults begin, last or end in that time, or the exclusions that come from them."""
+        return sum(
+            begin <= until and self._readmitted(rail, begin, end) >= since
+            for rail, spans in self.faults.items()
+            for begin, end in spans
+        )
+
+    def _readmitted(self, rail: str, begin: float, end: float) -> float:
+        after = (up for down, up in self.excluded[rail] if begin <= down < end + NOTICED_S)
+        return max([end, *after])
+
+
+def limit_s(problem: Problem, ranks: int, planes: Sequence[Plane], timeline: Timeline, since: float) -> float:
+    """Return how long a call may take that all ranks have made at `since`; inf if no rail ever comes up."""
+    rates = {plane.name: 1 / _alone_s(problem, ranks, plane) for plane in planes}
+    left = FACTOR  # of its times
+    at = since
+    for edge in [*timeline.edges(since), math.inf]:
+        rate = sum(rate for rail, rate in rates.items() if timeline.up(rail, at))
+        if rate * (edge - at) >= left > 0:
+            end = at + left / rate
+            return end - since + PER_FAULT_S * timeline.faults_within(since, end)
+        left -= rate * (edge - at) if rate else 0
+        at = edge
+    return math.inf
+
+
+def _alone_s(problem: Problem, ranks: int, plane: Plane) -> float:
+    """Return the time of a call on one rail alone, in seconds; inf if it cannot carry it."""
+    collective = Collective[problem.collective.upper()]
+    dtype, op = DType[problem.dtype.upper()], capabilities.OPS[problem.op]
+    if capabilities.obstacle(plane.kind, dtype, op, collective):
+        return math.inf
+    item = dtype_of(problem.dtype).itemsize
+    size = capabilities.size_bytes(collective, problem.count, item, ranks)
+    if plane.kind == "ina" and collective in capabilities.REDUCING:
+        size *= max(1, LANE_BYTES // item)
+    return size * 8 / limit_bps(plane.kind, plane.rate_bps, ranks, collective=collective)

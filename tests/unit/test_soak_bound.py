@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the soak lets a call take."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from railweave.experiments.soak.bound import FACTOR, PER_FAULT_S, Timeline, limit_s
+from railweave.experiments.soak.problem import Problem
+from railweave.hosts.limits import limit_bps
+from railweave.topologies.planes import planes
+
+RANKS = 4
+RATE = 100_000_000
+TOPOLOGY = planes(RANKS, ("ina", "tcp"), RATE)
+SIZE = 1_000_000  # elements
+
+
+def alone_s(kind: str, size: int = 4 * SIZE) -> float:
+    return size * 8 / limit_bps(kind, RATE, RANKS)
+
+
+def limit(timeline: Timeline, since: float = 10.0, dtype: str = "float32", op: str = "sum") -> float:
+    problem = Problem(0, "all_reduce", SIZE, dtype, op, 0, async_op=False, in_place=False)
+    return limit_s(problem, RANKS, TOPOLOGY.planes, timeline, since)
+
+
+BOTH = 1 / (1 / alone_s("ina") + 1 / alone_s("tcp"))
+
+
+def test_rails_that_are_up_share_the_call() -> None:
+    assert limit(Timeline()) == pytest.approx(FACTOR * BOTH)
+
+
+def test_a_rail_counts_neither_during_a_fault_nor_while_excluded() -> None:
+    timeline = Timeline()
+    timeline.fault("ina", 9.0)
+    timeline.rail_state("ina", up=False, at=9.1)
+    timeline.repaired("ina", 9.5)  # the ranks do not use it again yet
+    assert limit(timeline, since=9.2) == pytest.approx(FACTOR * alone_s("tcp") + PER_FAULT_S)
+    timeline.rail_state("ina", up=True, at=10.0)
+    assert limit(timeline, since=10.1) == pytest.approx(FACTOR * BOTH)
+
+
+def test_while_no_rail_is_up_a_call_waits() -> None:
+    timeline = Timeline()
+    for rail in ("ina", "tcp"):
+        timeline.fault(rail, 9.0)
+    assert limit(timeline) == math.inf
+    timeline.repaired("tcp", 12.0)
+    assert limit(timeline) == pytest.approx(2.0 + FACTOR * alone_s("tcp") + 2 * PER_FAULT_S)
+
+
+def test_a_fault_that_begins_in_mid_call_takes_its_rail_from_then_on() -> None:
+    timeline = Timeline()
+    timeline.fault("tcp", 10.0 + FACTOR * BOTH / 2)
+    assert limit(timeline) == pytest.approx(FACTOR * (BOTH / 2 + alone_s("ina") / 2) + PER_FAULT_S)
+
+
+def test_a_fault_that_is_on_no_rail_gives_time_only() -> None:
+    timeline = Timeline()
+    timeline.fault("", 10.1)
+    assert limit(timeline) == pytest.approx(FACTOR * BOTH + PER_FAULT_S)
+
+
+def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
+    assert limit(Timeline(), op="prod") == pytest.approx(FACTOR * alone_s("tcp"))
+    half = 1 / (1 / alone_s("ina") + 1 / alone_s("tcp", 2 * SIZE))  # a switch adds words of 32 bits
+    assert limit(Timeline(), dtype="float16") == pytest.approx(FACTOR * half)
