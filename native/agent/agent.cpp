@@ -112,19 +112,24 @@ bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool st
 void Agent::start_submitted() {
   std::unique_lock lock(mutex_);
   while (started_ops_ < calls_.next() && !closing_) {
-    const std::uint32_t op_index = started_ops_;
+    const std::uint32_t op_index = started_ops_++;
     for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
-      if (!in_use(rail)) continue;
-      while (const auto slice = calls_.take({.rail = rail}, op_index + 1))
-        to_start_.emplace_back(rail, *slice);
+      start_slices(lock, {.rail = rail});
+      start_slices(lock, {.rail = rail, .repair = true});
     }
-    lock.unlock();
-    for (const auto& [rail, slice] : to_start_) rails_[rail]->start(slice, EventLoop::now());
-    to_start_.clear();
-    lock.lock();
-    started_ops_ = op_index + 1;
     pass_over(lock, op_index);
-    if (recovery_ && recovery_->repairs_open()) start_on_repair_channels(lock);
+  }
+}
+
+void Agent::start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel) {
+  if (channel.repair ? !recovery_ || !recovery_->repairs_open() : !in_use(channel.rail)) return;
+  Rail& rail = channel.repair ? recovery_->repair(channel.rail) : *rails_[channel.rail];
+  while (rail.takes()) {
+    const auto slice = calls_.take(channel, started_ops_);
+    if (!slice) return;
+    lock.unlock();
+    rail.start(*slice, EventLoop::now());
+    lock.lock();
   }
 }
 
@@ -141,12 +146,10 @@ void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index
   }
 }
 
-std::optional<CallDescription> Agent::pending_call(ChannelId channel, std::uint32_t op_index) const {
-  if (channel.repair || !in_use(channel.rail)) return std::nullopt;  // these do not carry users' calls
+std::optional<MessageLabel> Agent::pending_label(ChannelId channel, const SliceKey& key) const {
+  if (!channel.repair && !in_use(channel.rail)) return std::nullopt;  // it carries a trial
   const std::lock_guard lock(mutex_);
-  // A rail that has a part knows of it itself, until it is past it.
-  if (op_index >= started_ops_ || calls_.has_part(op_index, channel.rail)) return std::nullopt;
-  return calls_.description(op_index);
+  return key.op_index < started_ops_ ? calls_.label(channel, key) : std::nullopt;
 }
 
 // ---------------------------------------------------------------- completion
@@ -163,9 +166,9 @@ void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
                 .end = now,
                 .bytes = finished->bytes,
                 .repair = channel.repair});
-  if (!finished->last) return;
-  if (!calls_.delivering()) return shared_loop_.notify();
-  if (!delivering) deliver(lock);  // else with the next turns
+  if (finished->last && !calls_.delivering()) shared_loop_.notify();
+  if (finished->last && calls_.delivering() && !delivering) deliver(lock);  // else with the next turns
+  start_slices(lock, channel);
 }
 
 Time Agent::deadline() const {

@@ -145,7 +145,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   void slice_done(ChannelId channel, std::uint64_t id, Time now) override;
   void rail_failed(ChannelId channel, const Failure& failure, Time now) override;
   void stalled(std::size_t rail, const Stall& stall, Time now) override;
-  std::optional<CallDescription> pending_call(ChannelId channel, std::uint32_t op_index) const override;
+  std::optional<MessageLabel> pending_label(ChannelId channel, const SliceKey& key) const override;
 
   // RecoveryOwner
   void prepare() override;
@@ -174,7 +174,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   bool has_room() const;
   PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = changes_.size()}; }
   void start_submitted();
-  void start_on_repair_channels(std::unique_lock<std::mutex>& lock);
+  void start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
   void deliver(std::unique_lock<std::mutex>& lock);
   void report_early_failures(Time now);
@@ -193,13 +193,12 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   bool undecided_ = false;                           // whether rails may be excluded
   std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known
   std::unique_ptr<RecoveryDriver> recovery_;         // made by the first `open_control`
-  std::vector<std::pair<std::size_t, Slice>> to_start_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable stall_reported_;
   bool closing_ = false;
   Calls calls_;
-  std::uint32_t started_ops_ = 0;  // calls before this one are known to all their rails
+  std::uint32_t started_ops_ = 0;  // channels may take slices of calls before this one
   std::size_t most_kept_ = 0;
   std::optional<PlanPoint> planned_from_;
   bool preparing_ = false;

@@ -71,8 +71,13 @@ void Calls::enqueue(Call& call) {
     if (piece.needed && !piece.done) ++call.missing;
     if (piece.id != 0) continue;
     piece.id = next_id_++;
-    channel({.rail = piece.rail, .repair = piece.repair})
-        .queue.push_back({.op_index = call.description.op_index, .id = piece.id, .needed = piece.needed});
+    auto& queue = channel({.rail = piece.rail, .repair = piece.repair}).queue;
+    const std::uint32_t op_index = call.description.op_index;
+    const bool another = !queue.empty() && queue.back().op_index == op_index;
+    queue.push_back({.op_index = op_index,
+                     .part = static_cast<std::uint16_t>(another ? queue.back().part + 1 : 0),
+                     .id = piece.id,
+                     .needed = piece.needed});
   }
 }
 
@@ -84,12 +89,22 @@ std::optional<Slice> Calls::take(ChannelId id, std::uint32_t upto) {
   const Place& place = from.queue[from.taken];
   if (place.op_index >= upto) return std::nullopt;
   ++from.taken;
-  const Call& call = *find(place.op_index);
-  return slice_of(call, *std::find_if(call.pieces.begin(), call.pieces.end(),
-                                      [&place](const Piece& piece) { return piece.id == place.id; }));
+  return slice_of(place);
 }
 
-Slice Calls::slice_of(const Call& call, const Piece& piece) const {
+std::optional<MessageLabel> Calls::label(ChannelId id, const SliceKey& key) const {
+  const std::deque<Place>& queue = channel(id).queue;
+  const auto place = std::ranges::find_if(
+      queue, [&key](const Place& held) { return SliceKey(held.op_index, held.part) == key; });
+  if (place != queue.end()) return label_of(slice_of(*place));
+  const auto call = description(key.op_index);
+  if (!call || id.repair || key.part > 0 || has_part(key.op_index, id.rail)) return std::nullopt;
+  return MessageLabel{.call = *call, .slice_count = 0};
+}
+
+Slice Calls::slice_of(const Place& place) const {
+  const Call& call = *find(place.op_index);
+  const Piece& piece = *std::ranges::find(call.pieces, place.id, &Piece::id);
   const std::size_t at = piece.offset * item_size(call.description.dtype);
   Slice slice{.id = piece.id,
               .call = call.description,
@@ -98,7 +113,8 @@ Slice Calls::slice_of(const Call& call, const Piece& piece) const {
               .count = piece.count,
               .stride = is_sharded(call.description.collective) ? call.description.count : 0,
               .rank = rank_,
-              .world_size = world_size_};
+              .world_size = world_size_,
+              .part = place.part};
   if (piece.fetch_from < 0) return slice;
   slice.call.collective = Collective::kBroadcast;
   slice.call.op = ReduceOp::kSum;
@@ -111,8 +127,7 @@ std::optional<Calls::Finished> Calls::finish(ChannelId id, std::uint64_t slice, 
   Channel& on = channel(id);
   if (on.taken == 0 || on.queue.front().id != slice) return std::nullopt;
   Call& call = *find(on.queue.front().op_index);
-  Piece& piece = *std::find_if(call.pieces.begin(), call.pieces.end(),
-                               [slice](const Piece& held) { return held.id == slice; });
+  Piece& piece = *std::ranges::find(call.pieces, slice, &Piece::id);
   on.queue.pop_front();
   --on.taken;
   ++on.ended;

@@ -99,6 +99,9 @@ class Calls {
   void skip();
   /// The next slice of a call that this channel may start, in order; at most of `upto`.
   std::optional<Slice> take(ChannelId channel, std::uint32_t upto);
+  /// What this rank calls under that index, by the channel's slice of the call; of 0 elements if the call is
+  /// pending and the main channel has no part in it. Nothing if there is no such slice, or it has ended.
+  std::optional<MessageLabel> label(ChannelId channel, const SliceKey& key) const;
   /// The channel's slices end in the order in which they were taken. Nothing if this is not the one.
   std::optional<Finished> finish(ChannelId channel, std::uint64_t id, Time now);
   /// Whether results are there that their callers have not got.
@@ -149,6 +152,7 @@ class Calls {
   };
   struct Place {
     std::uint32_t op_index;
+    std::uint16_t part;  // of the call's pieces on this channel
     std::uint64_t id;
     bool needed;
   };
@@ -167,7 +171,7 @@ class Calls {
   std::uint32_t reached(const Channel& channel) const;
   std::uint32_t repaired(const Channel& channel) const;
   void enqueue(Call& call);
-  Slice slice_of(const Call& call, const Piece& piece) const;
+  Slice slice_of(const Place& place) const;
   void complete(Call& call);
   void drop_finished();
 

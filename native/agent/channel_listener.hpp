@@ -15,7 +15,7 @@ class ChannelOwner {
   virtual void slice_done(ChannelId channel, std::uint64_t id, Time now) = 0;
   virtual void rail_failed(ChannelId channel, const Failure& failure, Time now) = 0;
   virtual void stalled(std::size_t rail, const Stall& stall, Time now) = 0;
-  virtual std::optional<CallDescription> pending_call(ChannelId channel, std::uint32_t op_index) const = 0;
+  virtual std::optional<MessageLabel> pending_label(ChannelId channel, const SliceKey& key) const = 0;
 };
 
 class ChannelListener final : public RailListener {
@@ -25,8 +25,8 @@ class ChannelListener final : public RailListener {
   void slice_done(std::uint64_t id, Time now) override { owner_.slice_done(channel_, id, now); }
   void rail_failed(const Failure& failure, Time now) override { owner_.rail_failed(channel_, failure, now); }
   void stalled(const Stall& stall, Time now) override { owner_.stalled(channel_.rail, stall, now); }
-  std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
-    return owner_.pending_call(channel_, op_index);
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return owner_.pending_label(channel_, key);
   }
 
  private:

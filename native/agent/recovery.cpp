@@ -149,17 +149,7 @@ void Agent::commit(const recovery::Commit& commit) {
 
 void Agent::start_repairs() {
   std::unique_lock lock(mutex_);
-  start_on_repair_channels(lock);
-}
-
-void Agent::start_on_repair_channels(std::unique_lock<std::mutex>& lock) {
-  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
-    while (const auto slice = calls_.take({.rail = rail, .repair = true}, started_ops_)) {
-      lock.unlock();
-      recovery_->repair(rail).start(*slice, EventLoop::now());
-      lock.lock();
-    }
-  }
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) start_slices(lock, {.rail = rail, .repair = true});
 }
 
 void Agent::all_completed(std::uint32_t op_index) {

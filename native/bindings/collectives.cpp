@@ -13,6 +13,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "agent/calls.hpp"
 #include "collectives/label.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/simulation.hpp"
@@ -52,42 +53,39 @@ struct Call {
   std::size_t count() const { return std::min(input.nbytes(), output.nbytes()) / item_size(dtype); }
 };
 
-// One rank of the simulation: submits all its calls at once and keeps what it is told.
+// One rank of the simulation: submits all its calls at once and keeps what is reported.
 class SimulatedRank final : public RailListener {
  public:
-  SimulatedRank(SimulatedNetwork& network, int rank, RingRailOptions options)
-      : rank_(rank), rail_(network.transport(rank), *this, options) {}
+  SimulatedRank(SimulatedNetwork& network, int rank, int ranks, RingRailOptions options)
+      : calls_(rank, ranks), rail_(network.transport(rank), *this, options) {
+    calls_.add_rail();
+  }
 
-  void submit(const std::vector<Call>& calls, int world_size, Time now = 0) {
+  void submit(const std::vector<Call>& calls, Time now = 0) {
     for (const Call& call : calls) {
-      const CallDescription description{.op_index = next_op_++,
-                                        .collective = call.collective,
-                                        .dtype = call.dtype,
-                                        .op = call.op,
-                                        .root = call.root,
-                                        .count = call.count()};
       const auto [offset, count] = call.part.value_or(std::pair(std::size_t{0}, call.count()));
-      const std::size_t skipped = offset * item_size(call.dtype);
-      rail_.start({.id = description.op_index,
-                   .call = description,
-                   .input = bytes_of(call.input) + skipped,
-                   .output = bytes_of(call.output) + skipped,
-                   .count = count,
-                   .stride = is_sharded(call.collective) ? call.count() : 0,
-                   .rank = rank_,
-                   .world_size = world_size},
-                  now);
+      const Part part{.rail = 0, .offset = offset, .count = count};
+      calls_.submit({.call = {.op_index = 0,  // the table numbers them
+                              .collective = call.collective,
+                              .dtype = call.dtype,
+                              .op = call.op,
+                              .root = call.root,
+                              .count = call.count()},
+                     .input = bytes_of(call.input),
+                     .output = bytes_of(call.output),
+                     .parts = {&part, 1}},
+                    {}, now);
+      start(now);
     }
   }
 
   /// The outputs of what is not complete are the caller's again, who uses them for something else.
   void halt(const std::vector<Call>& calls, Time now) {
     rail_.halt(now);
-    const std::uint32_t first = next_op_ - static_cast<std::uint32_t>(calls.size());
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      const bool done = std::find(done_.begin(), done_.end(), first + i) != done_.end();
-      if (!done)
-        std::fill_n(bytes_of(calls[i].output), calls[i].output.nbytes(), static_cast<std::byte>(kReused));
+    const std::size_t first = calls_.next() - calls.size();
+    for (const std::uint32_t op_index : calls_.abort()) {
+      const Array& output = calls[op_index - first].output;
+      std::fill_n(bytes_of(output), output.nbytes(), static_cast<std::byte>(kReused));
     }
   }
   void restart(std::uint32_t incarnation, Time now) { rail_.restart({incarnation, {}}, now); }
@@ -96,7 +94,13 @@ class SimulatedRank final : public RailListener {
     return {done_, failure_};
   }
 
-  void slice_done(std::uint64_t id, Time) override { done_.push_back(static_cast<std::uint32_t>(id)); }
+  void slice_done(std::uint64_t id, Time now) override {
+    done_.push_back(calls_.finish({.rail = 0}, id, now)->op_index);
+    start(now);
+  }
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return calls_.label({.rail = 0}, key);
+  }
   void rail_failed(const Failure& failure, Time now) override {
     failure_ = failure.message;
     rail_.announce(failure, now);
@@ -104,9 +108,16 @@ class SimulatedRank final : public RailListener {
   }
 
  private:
-  const int rank_;
+  void start(Time now) {
+    while (rail_.takes()) {
+      const auto slice = calls_.take({.rail = 0}, calls_.next());
+      if (!slice) return;
+      rail_.start(*slice, now);
+    }
+  }
+
+  Calls calls_;
   RingRail rail_;
-  std::uint32_t next_op_ = 0;
   std::vector<std::uint32_t> done_;
   std::optional<std::string> failure_;
 };
@@ -118,9 +129,9 @@ auto simulate(const std::vector<std::vector<Call>>& calls, std::uint64_t seed, s
   std::vector<std::unique_ptr<SimulatedRank>> hosts;
   for (int rank = 0; rank < ranks; ++rank) {
     const RingRailOptions options{.small_bytes = small_bytes, .segment_bytes = segment_bytes};
-    hosts.push_back(std::make_unique<SimulatedRank>(network, rank, options));
+    hosts.push_back(std::make_unique<SimulatedRank>(network, rank, ranks, options));
   }
-  for (int rank = 0; rank < ranks; ++rank) hosts[rank]->submit(calls[rank], ranks);
+  for (int rank = 0; rank < ranks; ++rank) hosts[rank]->submit(calls[rank]);
   network.run();
   std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
   for (const auto& host : hosts) outcomes.push_back(host->outcome());
@@ -135,7 +146,7 @@ class Restarts {
   Restarts(const Incarnations& calls, std::uint64_t seed, RingRailOptions options)
       : calls_(calls), ranks_(static_cast<int>(calls.at(0).size())), random_(seed), network_(ranks_, seed) {
     for (int rank = 0; rank < ranks_; ++rank)
-      hosts_.push_back(std::make_unique<SimulatedRank>(network_, rank, options));
+      hosts_.push_back(std::make_unique<SimulatedRank>(network_, rank, ranks_, options));
   }
 
   auto run() {
@@ -159,7 +170,7 @@ class Restarts {
   void begin(int rank) {
     const auto& calls = calls_[incarnation_][static_cast<std::size_t>(rank)];
     if (incarnation_ > 0) hosts_[rank]->restart(incarnation_, network_.now());
-    hosts_[rank]->submit(calls, ranks_, network_.now());
+    hosts_[rank]->submit(calls, network_.now());
     if (incarnation_ + 1 == calls_.size()) return;
     soon(2 * kMillisecond, [this, rank, &calls] {
       hosts_[rank]->halt(calls, network_.now());

@@ -10,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -112,28 +113,31 @@ class RankRails final {
   }
 
   void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output,
-             std::string_view op) {
+             std::string_view op, std::uint16_t part) {
     check_alike(input, output);
-    hosts_.at(rank).held.emplace(id, std::pair(input, output));
-    rail(rank).start({.id = id,
-                      .call = {.op_index = op_index,
-                               .collective = Collective::kAllReduce,
-                               .dtype = dtype_of(input),
-                               .op = op_of(op),
-                               .root = 0,
-                               .count = input.size()},
-                      .input = bytes_of(input),
-                      .output = bytes_of(output),
-                      .count = input.size(),
-                      .stride = 0,
-                      .rank = static_cast<int>(rank),
-                      .world_size = world_size_},
-                     EventLoop::now());
+    Host& host = hosts_.at(rank);
+    host.held.emplace(id, std::pair(input, output));
+    host.waiting.push_back({.id = id,
+                            .call = {.op_index = op_index,
+                                     .collective = Collective::kAllReduce,
+                                     .dtype = dtype_of(input),
+                                     .op = op_of(op),
+                                     .root = 0,
+                                     .count = input.size()},
+                            .input = bytes_of(input),
+                            .output = bytes_of(output),
+                            .count = input.size(),
+                            .stride = 0,
+                            .rank = static_cast<int>(rank),
+                            .world_size = world_size_,
+                            .part = part});
+    host.start(EventLoop::now());
   }
 
   /// Drops the slices, and their arrays.
   void halt(std::size_t rank) {
     rail(rank).halt(EventLoop::now());
+    hosts_[rank].waiting.clear();
     hosts_[rank].held.clear();
     hosts_[rank].halt_at_next = false;
   }
@@ -162,20 +166,31 @@ class RankRails final {
     RdmaTransport* rdma = nullptr;
     InaRail* ina = nullptr;
     std::map<std::uint64_t, std::pair<ConstArray, Array>> held;
+    std::deque<Slice> waiting;
     std::vector<std::uint64_t> done;
     std::vector<Failure> failures;
     bool halt_at_next = false;
 
+    void start(Time now) {
+      while (!waiting.empty() && rail->takes()) {
+        const Slice slice = waiting.front();
+        waiting.pop_front();
+        rail->start(slice, now);
+      }
+    }
     void slice_done(std::uint64_t id, Time now) override {
       done.push_back(id);
       reported(now);
+      start(now);
     }
     void rail_failed(const Failure& failure, Time now) override {
       failures.push_back(failure);
       reported(now);
     }
     void reported(Time now) {
-      if (std::exchange(halt_at_next, false)) rail->halt(now);
+      if (!std::exchange(halt_at_next, false)) return;
+      rail->halt(now);
+      waiting.clear();
     }
   };
 
@@ -295,7 +310,7 @@ void bind_rails(nb::module_& m) {
       .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "token"_a, "members"_a)
       .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "members"_a)
       .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "op"_a = "sum",
-           "Begin an all-reduce")
+           "part"_a = 0, "Begin an all-reduce, of which this is the slice `part`")
       .def("halt", &RankRails::halt, "rank"_a)
       .def("halt_at_next", &RankRails::halt_at_next, "rank"_a,
            "Halt from inside the next report, as an agent might")

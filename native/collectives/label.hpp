@@ -12,6 +12,7 @@
 #include "core/bytes.hpp"
 #include "core/collective.hpp"
 #include "core/failure.hpp"
+#include "core/slice.hpp"
 
 namespace railweave {
 
@@ -34,6 +35,9 @@ struct SliceKey {
   auto operator<=>(const SliceKey&) const = default;
 };
 
+inline MessageLabel label_of(const Slice& slice) {
+  return {.call = slice.call, .slice_count = slice.count, .part = slice.part};
+}
 inline SliceKey key_of(const MessageLabel& label) { return {label.call.op_index, label.part}; }
 
 /// Network order: op index 32, collective 8, dtype 8, op 8, zero 8, root 16, part 16, count 64, slice count

@@ -23,6 +23,7 @@ struct Slice {
   std::size_t stride;  // elements between two shards of the sharded side: call.count; 0 where none is sharded
   int rank;            // this rank's, which is also its shard's place
   int world_size;
+  std::uint16_t part = 0;  // which of the call's slices on its channel, from 0
 };
 
 }  // namespace railweave

@@ -240,7 +240,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte
 void Endpoint::fail_mismatch(const Call& owner) {
   fail({.kind = FailureKind::kMismatch,
         .rank = -1,
-        .message = "this rank called " + describe(MessageLabel{owner.slice().call, owner.slice().count}) +
+        .message = "this rank called " + describe(label_of(owner.slice())) +
                    " while another rank of the group called something else; all ranks must make the "
                    "same calls in the same order, with the same length, dtype and op",
         .op_index = owner.slice().call.op_index});

@@ -16,7 +16,7 @@ void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> c
 
 void GuardedRail::start(const Slice& slice, Time now) {
   if (ended_ || show_until_ != kNever) return;
-  slices_.push_back({.id = slice.id, .label = {.call = slice.call, .slice_count = slice.count}});
+  ++slices_;
   // A peer that leaves in good order has the results of all its calls. If this rank's do not come in so long,
   // they are of calls that the peer has not made.
   if (left_ >= 0) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
@@ -24,39 +24,31 @@ void GuardedRail::start(const Slice& slice, Time now) {
 }
 
 void GuardedRail::slice_done(std::uint64_t id, Time now) {
-  std::erase_if(slices_, [id](const Shown& slice) { return slice.id == id; });
-  if (slices_.empty()) grace_until_ = kNever;
+  if (--slices_ == 0) grace_until_ = kNever;
   listener_.slice_done(id, now);
 }
 
 void GuardedRail::rail_failed(const Failure& failure, Time now) {
   const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
-  if (other_side_unknown && !slices_.empty() && !ended_) return show_labels(failure, now);
-  failed(failure, now);
+  const auto own =
+      other_side_unknown && !ended_ ? pending_label({failure.op_index.value(), 0}) : std::nullopt;
+  if (!own) return failed(failure, now);
+  if (show_until_ == kNever) show_label(*own, failure, now);
 }
 
 // One byte to and from everybody, under this rank's label: the transport finds labels that differ.
-void GuardedRail::show_labels(const Failure& failure, Time now) {
-  if (show_until_ != kNever) return;
+void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Time now) {
   mismatch_ = failure;
   show_until_ = now + timing::kShowTime;
   rail_->abort();
   const int ranks = control_->world_size();
   unseen_ = ranks - 1;
-  const auto concerned = [&](const Shown& slice) { return slice.label.call.op_index == failure.op_index; };
-  const auto found = std::find_if(slices_.begin(), slices_.end(), concerned);
-  control_->begin(found == slices_.end() ? slices_.front().label : found->label, now);
+  control_->begin(own, now);
   for (int peer = 0; peer < ranks && !ended_; ++peer) {
     if (peer == control_->rank()) continue;
     control_->post_receive(peer, in_, now);
     control_->post_send(peer, out_, now);
   }
-}
-
-std::optional<MessageLabel> GuardedRail::pending_label(const SliceKey& key) const {
-  const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                  [&](const Shown& slice) { return key_of(slice.label) == key; });
-  return found == slices_.end() ? std::nullopt : std::optional(found->label);
 }
 
 void GuardedRail::received(int, Time now) {
@@ -65,7 +57,7 @@ void GuardedRail::received(int, Time now) {
 
 void GuardedRail::left(int peer, Time now) {
   if (left_ < 0) left_ = peer;
-  if (!slices_.empty()) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
+  if (slices_ > 0) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
 }
 
 void GuardedRail::failed(const Failure& failure, Time now) {
@@ -102,7 +94,7 @@ void GuardedRail::halt(Time now) {
 void GuardedRail::stop() {
   ended_ = true;
   show_until_ = grace_until_ = kNever;
-  slices_.clear();
+  slices_ = 0;
 }
 
 void GuardedRail::restart(const Restart& restart, Time now) {

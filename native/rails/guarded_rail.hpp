@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <memory>
 
 #include "collectives/transport.hpp"
@@ -26,6 +25,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control);
 
   std::string_view kind() const override { return rail_->kind(); }
+  bool takes() const override { return rail_->takes(); }
   void start(const Slice& slice, Time now) override;
   Time deadline() const override;
   void expire(Time now) override;
@@ -44,28 +44,22 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
  private:
   void slice_done(std::uint64_t id, Time now) override;
   void stalled(const Stall& stall, Time now) override { listener_.stalled(stall, now); }
-  std::optional<CallDescription> pending_call(std::uint32_t op_index) const override {
-    return listener_.pending_call(op_index);
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return listener_.pending_label(key);
   }
   void rail_failed(const Failure& failure, Time now) override;
   void sent(int, Time) override {}
   void received(int peer, Time now) override;
   void left(int peer, Time now) override;
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
   void failed(const Failure& failure, Time now) override;
-  void show_labels(const Failure& failure, Time now);
+  void show_label(const MessageLabel& own, const Failure& failure, Time now);
   void stop();
-
-  struct Shown {
-    std::uint64_t id;
-    MessageLabel label;
-  };
 
   RailListener& listener_;
   std::unique_ptr<Rail> rail_;
   std::unique_ptr<Transport> control_;
-  std::deque<Shown> slices_;  // in progress, in order
-  Failure mismatch_{};        // what the rail has found, while the ranks show their labels
+  std::size_t slices_ = 0;  // in progress
+  Failure mismatch_{};      // what the rail has found, while the ranks show their labels
   Time show_until_ = kNever;
   int unseen_ = 0;  // peers whose label has not come yet
   int left_ = -1;   // the first peer that has said goodbye

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/label.hpp"
 #include "core/collective.hpp"
 #include "core/failure.hpp"
 #include "core/rail_stats.hpp"
@@ -56,9 +57,8 @@ class RailListener {
   virtual void rail_failed(const Failure& failure, Time now) = 0;
   /// The rail waits for a tree and goes on trying; reported once per silence.
   virtual void stalled(const Stall&, Time) {}
-  /// What this rank calls under that index, if it has been submitted and is not complete. For messages that
-  /// come on a rail that has no part in the call.
-  virtual std::optional<CallDescription> pending_call(std::uint32_t) const { return std::nullopt; }
+  /// What this rank calls there: as a TransportListener's.
+  virtual std::optional<MessageLabel> pending_label(const SliceKey&) const { return std::nullopt; }
 };
 
 class Rail : public Timed {
@@ -71,7 +71,9 @@ class Rail : public Timed {
   };
 
   virtual std::string_view kind() const = 0;
-  /// Starts a slice, or queues it behind those that run. Slices are started in the same order on every rank.
+  /// Whether `start` may be called: a rail has no more slices than it works on.
+  virtual bool takes() const { return true; }
+  /// Slices are started in the same order on every rank.
   virtual void start(const Slice& slice, Time now) = 0;
   /// A call begins in which this rail has no part. A peer that uses it for that call calls something else.
   virtual void pass_over(const CallDescription&, Time) {}

@@ -2,6 +2,8 @@
 #include "rails/ring_rail.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 namespace railweave {
 
@@ -12,12 +14,9 @@ RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener,
 
 void RingRail::start(const Slice& slice, Time now) {
   if (failed_) return;
-  if (slices_.empty()) busy_since_ = now;
-  const bool same_call = last_ && last_->op_index == slice.call.op_index;
-  const auto part = static_cast<std::uint16_t>(same_call ? last_->part + 1 : 0);
-  last_ = {.op_index = slice.call.op_index, .part = part};
-  slices_.push_back(
-      {.slice = slice, .label = {.call = slice.call, .slice_count = slice.count, .part = part}});
+  if (slice_) throw std::logic_error("a rail of a ring takes one slice at a time");
+  busy_since_ = now;
+  slice_ = slice;
   advance(now);
 }
 
@@ -39,15 +38,6 @@ void RingRail::received(int peer, Time now) {
   advance(now);
 }
 
-std::optional<MessageLabel> RingRail::pending_label(const SliceKey& key) const {
-  const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                  [&](const Pending& pending) { return key_of(pending.label) == key; });
-  if (found != slices_.end()) return found->label;
-  const auto call = key.part == 0 ? listener_.pending_call(key.op_index) : std::nullopt;
-  if (!call) return std::nullopt;
-  return MessageLabel{.call = *call, .slice_count = 0};
-}
-
 void RingRail::failed(const Failure& failure, Time now) {
   if (failed_) return;
   failed_ = true;
@@ -60,30 +50,28 @@ void RingRail::advance(Time now) {
   again_ = true;
   if (advancing_) return;
   advancing_ = true;
-  while (again_ && !failed_ && !slices_.empty() && transport_->ready()) {
+  while (again_ && !failed_ && slice_ && transport_->ready()) {
     again_ = false;
     if (!machine_) begin(now);
     machine_->advance(now);
     if (!failed_ && machine_->ready()) finish(now);
   }
   advancing_ = false;
-  if (slices_.empty()) machine_.reset();  // they may have been dropped in the meantime
+  if (!slice_) machine_.reset();  // it may have been dropped in the meantime
 }
 
 void RingRail::begin(Time now) {
-  transport_->begin(slices_.front().label, now);
-  machine_ = choose_algorithm(*transport_, slices_.front().slice, options_);
+  transport_->begin(label_of(*slice_), now);
+  machine_ = choose_algorithm(*transport_, *slice_, options_);
 }
 
 void RingRail::finish(Time now) {
-  const Slice slice = slices_.front().slice;
-  slices_.pop_front();
+  const Slice slice = *std::exchange(slice_, std::nullopt);
   if (!machine_->finished()) retired_.push_back(std::move(machine_));
   machine_.reset();
-  again_ = true;
   ++stats_.slices;
   stats_.payload_bytes += tensor_bytes(slice.call, slice.count, slice.world_size);
-  if (slices_.empty()) stats_.busy += now - busy_since_;
+  stats_.busy += now - busy_since_;
   listener_.slice_done(slice.id, now);
 }
 
@@ -93,14 +81,14 @@ void RingRail::abort() {
 }
 
 void RingRail::halt(Time now) {
-  if (!slices_.empty()) stats_.busy += now - busy_since_;
+  if (slice_) stats_.busy += now - busy_since_;
   transport_->halt(now);
   drop();
 }
 
 void RingRail::drop() {
   failed_ = true;
-  slices_.clear();
+  slice_.reset();
   retired_.clear();
   if (!advancing_) machine_.reset();  // else `advance` stands on it
 }
@@ -108,14 +96,13 @@ void RingRail::drop() {
 void RingRail::restart(const Restart& restart, Time now) {
   transport_->restart(restart.incarnation, now);
   failed_ = false;
-  last_.reset();
 }
 
 RailStats RingRail::stats() const {
   RailStats stats = transport_->stats();
   stats.slices = stats_.slices;
   stats.payload_bytes = stats_.payload_bytes;
-  stats.busy = stats_.busy + (slices_.empty() ? 0 : EventLoop::now() - busy_since_);
+  stats.busy = stats_.busy + (slice_ ? EventLoop::now() - busy_since_ : 0);
   return stats;
 }
 

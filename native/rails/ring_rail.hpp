@@ -22,6 +22,7 @@ class RingRail final : public Rail, private TransportListener {
   Transport& transport() { return *transport_; }
 
   std::string_view kind() const override { return transport_->kind(); }
+  bool takes() const override { return !slice_; }
   void start(const Slice& slice, Time now) override;
   Time deadline() const override { return transport_->deadline(); }
   void expire(Time now) override { transport_->expire(now); }
@@ -41,7 +42,9 @@ class RingRail final : public Rail, private TransportListener {
   void sent(int peer, Time now) override;
   void received(int peer, Time now) override;
   void joined(Time now) override { advance(now); }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override;
+  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+    return listener_.pending_label(key);
+  }
   void failed(const Failure& failure, Time now) override;
 
   void advance(Time now);
@@ -52,14 +55,8 @@ class RingRail final : public Rail, private TransportListener {
   const std::unique_ptr<Transport> transport_;
   RailListener& listener_;
   const RingRailOptions options_;
-  struct Pending {
-    Slice slice;
-    MessageLabel label;
-  };
-
-  std::deque<Pending> slices_;          // in order; the first is in progress if there is a machine
-  std::optional<SliceKey> last_;        // of the slice started last
-  std::unique_ptr<Algorithm> machine_;  // of the first slice
+  std::optional<Slice> slice_;
+  std::unique_ptr<Algorithm> machine_;              // of the slice, once it has begun
   std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way
   bool advancing_ = false;
   bool again_ = false;   // a completion came while advancing

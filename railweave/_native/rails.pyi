@@ -34,8 +34,8 @@ class Rails:
 
     def connect_rdma(self, rank: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None: ...
 
-    def start(self, rank: int, id: int, op_index: int, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], op: str = 'sum') -> None:
-        """Begin an all-reduce"""
+    def start(self, rank: int, id: int, op_index: int, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], op: str = 'sum', part: int = 0) -> None:
+        """Begin an all-reduce, of which this is the slice `part`"""
 
     def halt(self, rank: int) -> None: ...
 

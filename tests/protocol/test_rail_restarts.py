@@ -157,7 +157,7 @@ def test_several_slices_of_one_call_follow_each_other() -> None:
     for rank in range(2):
         for number, length in enumerate(lengths):
             ones = np.full(length, number + 1, np.int32)
-            world.rails.start(rank, number, 7, ones, outputs[rank][number])
+            world.rails.start(rank, number, 7, ones, outputs[rank][number], part=number)
         world.rails.turn(0.0)
     world.run(lambda: all(len(world.rails.done(rank)) == len(lengths) for rank in range(2)))
     for rank in range(2):
