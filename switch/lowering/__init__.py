@@ -20,14 +20,11 @@ from railweave.switch.lowering.fields import Field, Headers
 from railweave.switch.lowering.layout import Layout, lay_out
 from railweave.switch.lowering.notes import note_validity
 from railweave.switch.lowering.parser import emit_parser
-from railweave.switch.lowering.plan import ENGINE_READS, INTRINSICS, REQUIRED, PlanParts, assemble
+from railweave.switch.lowering.plan import ENGINE_READS, INTRINSICS, REQUIRED, Starts, assemble
 from railweave.switch.lowering.source import Json, parse_document, parts
 from railweave.switch.lowering.symbolic import Piece, fields_in, summarise
-from railweave.switch.lowering.value_sets import as_table
 from railweave.switch.lowering.vectors import Fused, fuse
 from railweave.switch.program import ArrayInfo, Fusion, Program
-
-Starts = tuple[Label, Label, Label, Label, Label]  # parser, behind it, ingress, egress, before the deparser
 
 
 def lower(text: bytes) -> tuple[Program, bytes]:
@@ -56,7 +53,7 @@ def _lower(text: bytes, notes: list[Note] | None) -> tuple[Program, bytes]:
         layout = lay_out(declared.headers, declared.registers.values(), rows)
         bodies = {number: ActionBody(blocks.actions[number][0], pieces) for number, pieces in fused.items()}
         code, starts = _emit(declared, blocks, bodies, layout, notes)
-        plan = assemble(code, _parts(declared, blocks, bodies, layout, intrinsics, starts))
+        plan = assemble(code, starts, declared, blocks, bodies, intrinsics)
         return _describe(root, declared, blocks, bodies), plan
     except RecursionError:
         raise InvalidProgram("the program nests too deeply") from None
@@ -132,37 +129,6 @@ def _emit(
     note_validity(out, blocks.order)
     out.op("END")
     return out, (parser, parsed, ingress, egress, update)
-
-
-def _parts(
-    declared: Declarations,
-    blocks: Blocks,
-    bodies: dict[int, ActionBody],
-    layout: Layout,
-    intrinsics: list[Field | None],
-    starts: Starts,
-) -> PlanParts:
-    value_sets = blocks.parser.value_sets.values()
-    tables = [*blocks.ingress.tables.values(), *blocks.egress.tables.values(), *map(as_table, value_sets)]
-    return PlanParts(
-        headers=declared.headers,
-        layout=layout,
-        registers=list(declared.registers.values()),
-        counters=[counter.size for counter in declared.counters.values()],
-        meters=[(m.size, m.rates, int(m.unit == "bytes")) for m in declared.meters.values()],
-        tables=tables,
-        entries={number: body.entry for number, body in bodies.items()},
-        calculations=declared.calculations,
-        field_lists=declared.field_lists,
-        learn_lists=declared.learn_lists,
-        order=blocks.order,
-        errors=declared.errors,
-        intrinsics=intrinsics,
-        starts=starts,
-        nodes=blocks.ingress.following()
-        | blocks.egress.following()
-        | {info.index: ([], None, blocks.parser.end) for info in value_sets},
-    )
 
 
 def _describe(root: Json, declared: Declarations, blocks: Blocks, bodies: dict[int, ActionBody]) -> Program:

@@ -40,7 +40,6 @@ from railweave.switch.program import (
 )
 
 MAX_TABLE_SIZE = 1 << 22
-Following = tuple[list[Label], Label | None, Label]  # where a table goes on: by action, on hit, on miss
 NOWHERE = ""  # a table's code does not run into its successor: its plan names it
 
 
@@ -310,16 +309,10 @@ class Pipeline:
             raise InvalidProgram(f"pipeline {self.name!r}: no node {name!r}")
         return self.labels[name]
 
-    def following(self) -> dict[int, Following]:
-        """By table number."""
-        return {
-            node.info.index: (
-                [self.label(node.next_by_action.get(i)) for i in range(len(node.action_ids))],
-                self.label(node.on_hit) if node.by_hit else None,
-                self.label(node.on_miss),
-            )
-            for node in self.tables.values()
-        }
+    def following(self, node: TableNode) -> tuple[list[Label], Label | None, Label]:
+        """Where a table goes on: by action, on a hit (None: by action), on a miss."""
+        nexts = [self.label(node.next_by_action.get(i)) for i in range(len(node.action_ids))]
+        return nexts, self.label(node.on_hit) if node.by_hit else None, self.label(node.on_miss)
 
     def emit(self, out: Code, actions: dict[int, ActionBody]) -> Label:
         """All nodes that can be reached; the label of the first."""

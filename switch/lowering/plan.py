@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from railweave._native import engine
 from railweave._native.engine import NONE, OPS
+from railweave.switch.lowering.blocks import Blocks
 from railweave.switch.lowering.code import Code, Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
+from railweave.switch.lowering.declarations import Declarations
+from railweave.switch.lowering.emit_actions import ActionBody
 from railweave.switch.lowering.expr import mask
-from railweave.switch.lowering.fields import Field, Header, Headers, Register, Stack
+from railweave.switch.lowering.fields import Field, Header, Stack
 from railweave.switch.lowering.layout import Layout
+from railweave.switch.lowering.value_sets import as_table
 from railweave.switch.program import MatchType
 
 SIGNATURES: dict[int, str] = dict(OPS.values())
@@ -30,26 +33,8 @@ ENGINE_READS = {
 REQUIRED = 5  # the first of INTRINSICS: without them simple_switch loads no program
 
 
-@dataclass
-class PlanParts:
-    """What goes into a plan besides the code."""
-
-    headers: Headers
-    layout: Layout
-    registers: list[Register]
-    counters: list[int]  # sizes
-    meters: list[tuple[int, int, int]]  # size, rates, whether of bytes
-    tables: list[TableNode]
-    entries: dict[int, Label]  # of actions, by id
-    calculations: list[tuple[int, list[tuple[str, Any]]]]
-    field_lists: list[list[Field]]
-    learn_lists: list[list[tuple[str, Any]]]  # as calculations' inputs
-    order: list[str]
-    errors: dict[str, int]
-    intrinsics: list[Field | None]
-    # Where parser, the code behind it, ingress, egress and the code in front of the deparser begin.
-    starts: tuple[Label, Label, Label, Label, Label]
-    nodes: dict[int, tuple[list[Label], Label | None, Label]] = field(default_factory=dict)
+# Where parser, the code behind it, ingress, egress and the code in front of the deparser begin.
+Starts = tuple[Label, Label, Label, Label, Label]
 
 
 def _pack(layout: Any, value: Any) -> bytes:
@@ -73,14 +58,26 @@ def _pc(label: Label | None) -> int:
     return label.pc
 
 
-def assemble(out: Code, parts: PlanParts) -> bytes:
-    """The bytes of the plan."""
-    layout = parts.layout
-    inputs = [_inputs(out, layout, inputs) for _, inputs in parts.calculations]  # adds constants
-    learn_lists = [_inputs(out, layout, inputs) for inputs in parts.learn_lists]
-    key_words = max((table.info.key_words for table in parts.tables), default=0)
+def assemble(
+    out: Code,
+    starts: Starts,
+    declared: Declarations,
+    blocks: Blocks,
+    bodies: dict[int, ActionBody],
+    intrinsics: list[Field | None],
+) -> bytes:
+    """The bytes of the plan; `bodies` of actions by id."""
+    layout, headers = out.layout, declared.headers
+    inputs = [_inputs(out, layout, inputs) for _, inputs in declared.calculations]  # adds constants
+    learn_lists = [_inputs(out, layout, inputs) for inputs in declared.learn_lists]
+    pipelines = (blocks.ingress, blocks.egress)
+    tables = [
+        (node, *pipeline.following(node)) for pipeline in pipelines for node in pipeline.tables.values()
+    ]
+    tables += [(as_table(info), [], None, blocks.parser.end) for info in blocks.parser.value_sets.values()]
+    key_words = max((node.info.key_words for node, *_ in tables), default=0)
     code = [_instruction(out, number, operands) for number, operands in out.code]
-    parser, parsed, ingress, egress, deparser = (_pc(label) for label in parts.starts)
+    parser, parsed, ingress, egress, deparser = (_pc(label) for label in starts)
     plan = {
         "phv_bytes": layout.size,
         "metadata_bytes": layout.metadata_bytes,
@@ -96,30 +93,33 @@ def assemble(out: Code, parts: PlanParts) -> bytes:
         "ingress": ingress,
         "egress": egress,
         "deparser": deparser,
-        "intrinsics": [_native(layout, member) for member in parts.intrinsics],
-        "errors": [parts.errors.get(name, number) for number, name in enumerate(engine.CORE_ERRORS)],
+        "intrinsics": [_native(layout, member) for member in intrinsics],
+        "errors": [declared.errors.get(name, number) for number, name in enumerate(engine.CORE_ERRORS)],
         "constants": out.constants,
         "wide_constants": out.wide_constants,
-        "headers": [_header(layout, header) for header in parts.headers.packet_headers],
+        "headers": [_header(layout, header) for header in headers.packet_headers],
         "variables": [
             {"offset": layout.offsets[member], "bytes": member.width // 8} for member in layout.variables
         ],
-        "stacks": [_stack(layout, stack) for stack in parts.headers.all_stacks],
-        "order": [parts.headers.by_name[name].index for name in parts.order],
+        "stacks": [_stack(layout, stack) for stack in headers.all_stacks],
+        "order": [headers.by_name[name].index for name in blocks.order],
         "banks": [_named("rows words", layout.bank_shape(bank)) for bank in range(len(layout.banks))],
         "arrays": [
             _named("bank word size width", (*layout.bank_position(register), register.size, register.width))
-            for register in parts.registers
+            for register in declared.registers.values()
         ],
         "slices": [_named("bank word length", row) for row in out.slices],
-        "counters": parts.counters,
-        "meters": [_named("size rates bytes", meter) for meter in parts.meters],
-        "tables": [_table(parts, table) for table in parts.tables],
+        "counters": [counter.size for counter in declared.counters.values()],
+        "meters": [
+            {"size": meter.size, "rates": meter.rates, "bytes": meter.unit == "bytes"}
+            for meter in declared.meters.values()
+        ],
+        "tables": [_table(layout, bodies, *table) for table in tables],
         "calculations": [
             {"algorithm": algorithm, "inputs": pieces}
-            for (algorithm, _), pieces in zip(parts.calculations, inputs, strict=True)
+            for (algorithm, _), pieces in zip(declared.calculations, inputs, strict=True)
         ],
-        "field_lists": [_field_list(layout, members) for members in parts.field_lists],
+        "field_lists": [_field_list(layout, members) for members in declared.field_lists],
         "learn_lists": learn_lists,
         "code": code,
     }
@@ -168,10 +168,16 @@ def _native(layout: Layout, member: Field | None) -> dict[str, int]:
     return _named("offset width", (0, 0) if member is None else (layout.offsets[member], member.width))
 
 
-def _table(parts: PlanParts, table: TableNode) -> dict[str, Any]:
+def _table(
+    layout: Layout,
+    bodies: dict[int, ActionBody],
+    table: TableNode,
+    nexts: list[Label],
+    hit: Label | None,
+    miss: Label,
+) -> dict[str, Any]:
     kinds = {part.match for part in table.info.key}
     ternary = kinds & {MatchType.TERNARY, MatchType.RANGE}
-    nexts, hit, miss = parts.nodes[table.info.index]
     meter, result = table.meter or (NONE, None)
     return {
         "kind": engine.MATCH_KINDS.index(
@@ -182,10 +188,10 @@ def _table(parts: PlanParts, table: TableNode) -> dict[str, Any]:
         "hit": _pc(hit),
         "miss": _pc(miss),
         "meter": meter,
-        "meter_result": _native(parts.layout, result),
+        "meter_result": _native(layout, result),
         "selector": NONE if table.selector is None else table.selector,
         "timeouts": table.info.idle_timeouts,
-        "actions": [_pc(parts.entries[number]) for number in table.action_ids],
+        "actions": [_pc(bodies[number].entry) for number in table.action_ids],
         "next": [_pc(label) for label in nexts],
     }
 
