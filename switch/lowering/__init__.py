@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowering: a BMv2 JSON program, as p4c emits it for v1model, to a plan that the native engine runs.
 
-The stages stand in `_lower`, one behind the other. Unknown constructs are refused by name.
+`_lower` calls the stages in order. Unknown constructs are refused by name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _lower(text: bytes, notes: list[Note] | None) -> tuple[Program, bytes]:
 
 
 def _fields_read(declared: Declarations, blocks: Blocks, actions: dict[int, list[Piece]]) -> set[Field]:
-    """Fields whose value somebody may look at after an action has ended."""
+    """Fields whose value may be read after an action has ended."""
     nodes = blocks.reads()
     read = {member for members in declared.field_lists for member in members}
     read |= {what for inputs in declared.learn_lists for kind, what in inputs if kind == "sample"}
@@ -84,7 +84,7 @@ def _intrinsics(root: Json, headers: Headers, read: set[Field]) -> list[Field | 
             raise InvalidProgram(f"{member.header}.{member.name} is not metadata of up to 64 bits")
     code = [root.get(key) for key in ("actions", "parsers", "field_lists")]
     if not any(isinstance(part, list) and len(part) == 2 and part[1] == "priority" for part in parts(code)):
-        members[-1] = None  # always 0: nothing to look at
+        members[-1] = None  # always 0, so it need not be set
     return [
         member if member in read or reference in ENGINE_READS else None
         for reference, member in zip(INTRINSICS, members, strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums: verified behind the parser, updated in front of the deparser."""
+"""Checksums: verified after parsing, updated before deparsing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def emit_verify(out: Code, checksums: list[Checksum]) -> None:
 
 
 def emit_update(out: Code, checksums: list[Checksum]) -> None:
-    """Writes the fields anew."""
+    """Write the computed values."""
     for checksum in (checksum for checksum in checksums if checksum.update):
         out.scope()
         skip = Label()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines: tables, conditionals and the way from one to the next."""
+"""Pipelines: tables, conditionals and what follows each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from railweave.switch.program import (
 )
 
 MAX_TABLE_SIZE = 1 << 22
-NOWHERE = ""  # a table's code does not run into its successor: its plan names it
+NOWHERE = ""  # a table's code does not fall through to its successor, which the plan names
 
 
 @dataclass
@@ -125,7 +125,7 @@ class TableReader:
             raise InvalidProgram(f"{place}: an action that does not exist")
         entries = item.get("entries")
         if entries is not None and profile is not None:
-            raise InvalidProgram(f"{place}: entries of the program's own in a table with an action profile")
+            raise InvalidProgram(f"{place}: const entries in a table with an action profile")
         size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
         size = max(size, len(entries)) if isinstance(entries, list) else size
         meter_name = None if item.get("direct_meters") is None else get(item, "direct_meters", str, place)
@@ -281,7 +281,9 @@ class Pipeline:
         for table in objects(item, "tables"):
             node = tables.read(table, first_table + len(self.tables))
             self.tables[node.info.name] = node
-        self.conditionals: dict[str, tuple[str, Expr, str | None, str | None]] = {}  # source, value, ways
+        self.conditionals: dict[
+            str, tuple[str, Expr, str | None, str | None]
+        ] = {}  # source, value, what follows
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
@@ -342,7 +344,7 @@ class Pipeline:
         return start
 
     def _node(self, out: Code, name: str, actions: dict[int, ActionBody]) -> list[str | None]:
-        """The node's code; what follows, first what its code runs into."""
+        """The node's code; what follows, first what its code falls through to."""
         if name in self.conditionals:
             source, condition, true_next, false_next = self.conditionals[name]
             note(out, "if", source, [("value", condition)])

@@ -29,7 +29,7 @@ MAX_ARRAY = 1 << 26
 MAX_LISTS = 1 << 12
 MAX_PROFILE = 1 << 22
 
-Inputs = list[tuple[str, Any]]  # of a calculation: (kind, what it is)
+Inputs = list[tuple[str, Any]]  # of a calculation: (kind, field or constant)
 Calculation = tuple[int, Inputs]  # number of the algorithm
 
 

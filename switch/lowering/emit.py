@@ -123,7 +123,7 @@ def _emit_log(out: Code, effect: Effect) -> None:
 
 
 def emit_statements(out: Code, statements: list[Statement]) -> None:
-    """Statements one after the other, as they stand."""
+    """Statements in sequence, unfused."""
     targets = {s.target: Label() for s in statements if isinstance(s, Jump)}
     for position, statement in enumerate(statements):
         if position in targets:

@@ -35,8 +35,8 @@ MAX_HEADER_BYTES = 1 << 19  # of all headers together
 class Field:
     """A field of a header instance. `position` is its bit in the header, from the left; -1: the validity.
 
-    A variable field (varbit) has a place of its own: its width is the greatest one, and fields behind it
-    have the positions that they would have if it were empty.
+    A variable field (varbit) is stored apart: its width is its maximum, and fields after it have the
+    positions that they would have if it were empty.
     """
 
     header: str

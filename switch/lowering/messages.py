@@ -11,7 +11,7 @@ _ESCAPED = re.compile(r"\\([{}])")
 
 
 def places(text: str) -> int:
-    """How many values a message wants; ValueError if a brace is not closed."""
+    """How many values a message takes; ValueError if a brace is not closed."""
     if re.search(r"(?<!\\)\{", _PLACE.sub("", text)):
         raise ValueError(f"the message {text!r:.60} has an opening brace without its closing one")
     return len(_PLACE.findall(text))
@@ -31,8 +31,8 @@ class Messages:
         self.texts: list[str] = []
 
     def add(self, text: str, values: int) -> int:
-        """The number of a message that is given this many values; ValueError if it wants another number."""
+        """The number of a message that is given this many values; ValueError if it takes another number."""
         if places(text) != values:
-            raise ValueError(f"the message {text!r:.60} wants {places(text)} values, not {values}")
+            raise ValueError(f"the message {text!r:.60} takes {places(text)} values, not {values}")
         self.texts.append(text)
         return len(self.texts) - 1

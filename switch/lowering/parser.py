@@ -79,7 +79,7 @@ def emit_parser(out: Code, parser: Parser) -> Label:
             emit_statements(out, statements)
         out.scope()
         for position, (when, target) in enumerate(state.transitions):
-            # What the first case loads stays known; the others' temporaries are done with behind them.
+            # What the first case loads stays known; the other cases' temporaries are dropped.
             with out.apart() if position else nullcontext():
                 if isinstance(when, Expr):
                     branch(out, when, target, when=True)

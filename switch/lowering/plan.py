@@ -33,7 +33,7 @@ ENGINE_READS = {
 REQUIRED = 5  # the first of INTRINSICS: without them simple_switch loads no program
 
 
-# Where parser, the code behind it, ingress, egress and the code in front of the deparser begin.
+# Where the parser, the code after it, ingress, egress and the code before the deparser begin.
 Starts = tuple[Label, Label, Label, Label, Label]
 
 

@@ -13,7 +13,7 @@ from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natur
 from railweave.switch.program import Parameter
 
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
-MAX_CHAIN = 32  # alternatives one behind the other
+MAX_CHAIN = 32  # alternatives in one chain of selects
 PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
 UNARY = {"not": Graph.negate, "~": Graph.invert, "d2b": Graph.to_bool, "b2d": Graph.to_data}
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}

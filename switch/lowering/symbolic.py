@@ -23,7 +23,7 @@ from railweave.switch.lowering.expr import Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
 
 MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
-MAX_WORK = 1 << 21  # fields looked at where ways part and meet: more takes longer than it can be worth
+MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
 
 
 @dataclass(frozen=True)

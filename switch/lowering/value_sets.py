@@ -26,7 +26,7 @@ class ValueSets:
     def read(self, item: Json, widths: list[int], place: str) -> ValueSetInfo:
         """The set that a transition names; `widths` of the key's fields, in bits."""
         if item.get("mask") is not None:
-            raise unsupported("a value set behind a mask", item, place)
+            raise unsupported("a value set with a mask", item, place)
         name = get(item, "value", str, place)
         declared = self._declared.get(name)
         if declared is None:

@@ -106,7 +106,7 @@ class _Fuser:
                 return value
         except (_NoVector, RecursionError):
             pass
-        self._memo = before  # what was made for nothing rests on places that were not granted
+        self._memo = before  # discarded vectors may rely on rows that were not granted
         return None
 
     def _grant(self) -> bool:

@@ -164,7 +164,7 @@ def test_messages_with_open_braces_or_other_values_are_refused() -> None:
         )
         primitive["parameters"][0]["value"] += "{}"
 
-    with pytest.raises(InvalidProgram, match=r"messages\.p4:\d+: the message .* wants"):
+    with pytest.raises(InvalidProgram, match=r"messages\.p4:\d+: the message .* takes"):
         Pipeline.load(changed("messages", more_values))
 
 
