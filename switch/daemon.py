@@ -11,6 +11,7 @@ from pathlib import Path
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
+from railweave.switch import pauses
 from railweave.switch.errors import SwitchError
 from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchOptions, stop_on_signals
@@ -24,6 +25,7 @@ _GRACE_S = 0.5  # for RPCs in progress when the switch ends
 
 async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM, calling `ready` once with a line to print; SwitchError if that fails."""
+    pauses.keep_short()
     stop = stop_on_signals()
     async with serving(options):
         ready(options.ready_line())

@@ -4,8 +4,8 @@
 A switch without interfaces serves P4Runtime; a thread of its process sends a packet at a time through the
 engine, a client asks for the version again and again, and another process asks much. For each thing asked the
 longest packet and the longest answer in a second are printed: the median over seconds and, in brackets, the
-longest, beside those while nothing is asked. On a busy machine, and with a packet thread that shares the
-interpreter, only the difference says something.
+longest, beside those while nothing is asked. Both are sound only on a quiet machine with a core for each of
+three processes: the times in which they get none are in them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing as mp
 import statistics
-import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
@@ -26,6 +26,7 @@ from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc
 
 from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.switch import pauses
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
@@ -66,8 +67,8 @@ class Probe:
 
 def serve(address: str, pipe: Connection) -> None:
     """Be the switch: `pipe` is told that it serves, and answers each question with the longest packet."""
-    sys.setswitchinterval(0.0005)
-    running: list[Pipeline] = []
+    pauses.keep_short()
+    running: deque[Pipeline] = deque(maxlen=1)
     packet = Scenario(LANES).contribution(0, 0, 1)
 
     async def main() -> None:

@@ -153,6 +153,36 @@ void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, con
   });
 }
 
+using CarriedTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
+
+std::vector<Carried> make_carried(const std::vector<CarriedTuple>& tuples) {
+  std::vector<Carried> arrays;
+  for (const auto& [from, to, size] : tuples) arrays.push_back({from, to, size});
+  return arrays;
+}
+
+bool carry_cells(Engine& self, Engine& to, const std::vector<CarriedTuple>& registers,
+                 const std::vector<CarriedTuple>& counters, std::size_t most) {
+  const auto from_state = self.control();
+  const auto to_state = to.control();
+  return from_state->cells.carry(to_state->cells, make_carried(registers), make_carried(counters), most);
+}
+
+/// Of pairs of entries; those that have gone are left out.
+void carry_direct_counters(Engine& self, std::uint32_t table, Engine& to, std::uint32_t to_table,
+                           const std::vector<std::uint64_t>& handles,
+                           const std::vector<std::uint64_t>& to_handles) {
+  const auto from_state = self.control();
+  const auto to_state = to.control();
+  Table& old = from_state->table(table);
+  Table& made = to_state->table(to_table);
+  for (std::size_t i = 0; i < std::min(handles.size(), to_handles.size()); ++i) {
+    if (old.has(handles[i]) && made.has(to_handles[i])) {
+      made.entry(to_handles[i]).counter = old.entry(handles[i]).counter;
+    }
+  }
+}
+
 /// [(words, negative)].
 nb::list to_python(const std::vector<NotedValue>& values) {
   nb::list list;
@@ -241,7 +271,12 @@ void bind_engine(nb::module_& parent) {
 
   nb::class_<Engine>(m, "Engine", "Runs a plan; see railweave.switch.pipeline for the friendly face")
       .def(
-          "__init__", [](Engine* self, const nb::bytes& plan) { new (self) Engine(as_bytes(plan)); },
+          "__init__",
+          [](Engine* self, const nb::bytes& plan) {
+            const Bytes bytes = as_bytes(plan);
+            const nb::gil_scoped_release unlocked;  // registers may be large
+            new (self) Engine(bytes);
+          },
           "plan"_a)
       .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0,
            "backlog"_a = std::pair<std::uint32_t, std::uint64_t>())
@@ -304,6 +339,7 @@ void bind_engine(nb::module_& parent) {
             in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
               for (const std::uint64_t end = from + cells; from < end; ++from) {
                 state.cells.counters.at(counter).at(from) = {packets, bytes};
+                state.cells.counted(counter, static_cast<std::uint32_t>(from));
               }
             });
           },
@@ -323,6 +359,15 @@ void bind_engine(nb::module_& parent) {
       .def("read_registers", &read_registers, "array"_a, "first"_a, "count"_a,
            "Cells in a row, whole bytes each, in network order")
       .def("write_registers", &write_registers, "array"_a, "first"_a, "cells"_a)
+      .def(
+          "track_cells", [](Engine& self) { return self.control()->cells.track(); },
+          "Note which blocks of cells are written, all at first; how many there are")
+      .def("untrack_cells", [](Engine& self) { self.control()->cells.untrack(); })
+      .def("carry_cells", &carry_cells, "to"_a, "registers"_a, "counters"_a, "most"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Copy written blocks of (array, its array, size); whether no more were written")
+      .def("carry_direct_counters", &carry_direct_counters, "table"_a, "to"_a, "to_table"_a, "handles"_a,
+           "to_handles"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_multicast",
            [](Engine& self, std::uint32_t group, const ReplicaPairs& replicas) {
              self.control()->replication.set_group(group, make_replicas(replicas));

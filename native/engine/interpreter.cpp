@@ -326,6 +326,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
       std::memcpy(vector(in->d), cells, 4 * std::size_t{slice.length});
     } else {
       std::memcpy(cells, vector(in->d), 4 * std::size_t{slice.length});
+      state_.cells.wrote(slice.bank, row);
     }
     NEXT;
   }
@@ -427,6 +428,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     const std::uint64_t value = array.width < 64 ? r[in->d] & low_bits(array.width) : r[in->d];
     cell[0] = static_cast<std::uint32_t>(value);
     if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
+    state_.cells.wrote(array.bank, index);
     NEXT;
   }
   OP(COUNT) {
@@ -435,6 +437,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     if (index >= cells.size()) NEXT;
     cells[index].packets += 1;
     cells[index].bytes += packet.ingress_length;
+    state_.cells.counted(in->a, index);
     NEXT;
   }
   OP(METER) {

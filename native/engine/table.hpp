@@ -31,6 +31,7 @@ class Table {
   std::uint64_t insert(Match match, std::uint32_t action, std::vector<std::uint64_t> parameters);
   void modify(std::uint64_t handle, std::uint32_t action, std::vector<std::uint64_t> parameters);
   void remove(std::uint64_t handle);
+  bool has(std::uint64_t handle) const { return entries_.contains(handle); }
   Entry& entry(std::uint64_t handle);  // throws std::out_of_range
 
   /// A selector group; entries name it as the parameter of kGroup. Empty: the group goes.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import json.scanner
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -13,6 +14,11 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 MAX_BITS = 1 << 16  # of any field, constant or shift
+
+
+_DECODER = json.JSONDecoder()
+# The scanner in C keeps all other threads waiting until the whole document is read.
+_DECODER.scan_once = json.scanner.py_make_scanner(_DECODER)  # type: ignore[attr-defined]
 
 
 def where(item: Any, fallback: str) -> str:
@@ -26,7 +32,7 @@ def where(item: Any, fallback: str) -> str:
 def parse_document(text: bytes) -> Json:
     """The root object; InvalidProgram if the bytes are not JSON or not a BMv2 program."""
     try:
-        root = json.loads(text)
+        root = _DECODER.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidProgram(f"not JSON: {error}") from None
     if not isinstance(root, dict) or "pipelines" not in root or "header_types" not in root:

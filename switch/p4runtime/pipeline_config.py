@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from finsy.proto import p4r
 
+from railweave.switch import pauses
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
-from railweave.switch.p4runtime import reconcile
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.reconcile import Handover
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
@@ -118,9 +119,12 @@ class PipelineConfig:
         if old is None:
             self._activate(device)
             return
-        await reconcile.carry_over(old, device, self._turns)
-        still_allowed()
-        self._activate(device, lambda: reconcile.carry_cells(old, device))
+        with Handover(old, device) as handover:
+            async for _ in self._turns.chunks(handover.steps()):
+                pass
+            handover.last_writes()
+            still_allowed()
+            self._activate(device, handover.last_cells)
 
     def _activate(self, device: Device, handover: Callable[[], None] | None = None) -> None:
         self._commit(device, handover)
@@ -139,13 +143,16 @@ def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipe
 
 
 async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
+    def load() -> Device:
+        with pauses.collected_after():
+            return Device.of(config, Pipeline.load(config.p4_device_config))
+
     try:
-        pipeline = await asyncio.to_thread(Pipeline.load, config.p4_device_config)
+        return await asyncio.to_thread(load)
     except UnsupportedConstruct as error:
         raise invalid(f"this target cannot realize the config: {error}") from None
     except InvalidProgram as error:
         raise invalid(f"p4_device_config: {error}") from None
-    return Device.of(config, pipeline)
 
 
 def _same_program(ours: p4r.ForwardingPipelineConfig, theirs: p4r.ForwardingPipelineConfig) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from finsy.proto import p4i, p4r
@@ -12,87 +13,103 @@ from railweave.switch.p4runtime.arrays import blocks
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused, invalid
 from railweave.switch.p4runtime.roles import p4_id
-from railweave.switch.p4runtime.turns import Turns
 
 _Object = TypeVar("_Object", p4i.Counter, p4i.Register, p4i.Table)
+_Array = TypeVar("_Array", p4i.Counter, p4i.Register)
+_BLOCKS_AT_ONCE = 64  # of 4 KiB and more: packets wait so long
+_PASSES = 4
 
 
-async def carry_over(old: Device, new: Device, turns: Turns) -> None:
-    """Write what controllers have left in `old` into `new`, which is fresh; they may go on writing meanwhile.
+class Handover:
+    """Writes what `old` holds into `new`, which is fresh, while controllers and packets go on writing `old`.
 
-    When this returns, `new` has all that was written until then but for counters and registers, which packets
-    write, too: `carry_cells` brings them when no packet passes. Refused (INVALID_ARGUMENT) if something has
-    no place in `new`; `old` is as it was in any case.
+    First `steps`, then without a pause `last_writes` and, while no packet passes, `last_cells`.
     """
-    meanwhile: list[p4r.Update] = []
-    old.followers.append(meanwhile)
-    try:
-        async for _ in turns.chunks(_writing(old, new, old.snapshot(), meanwhile)):
-            pass
-        while meanwhile:
-            _write(old, new, meanwhile.pop(0))
-        for update in old.meter_state():
+
+    def __init__(self, old: Device, new: Device) -> None:
+        """Nothing is followed before the `with` begins."""
+        self._old = old
+        self._new = new
+        self._meanwhile: list[p4r.Update] = []
+        self._registers = _sizes(old.schema.registers, new.schema.registers)
+        self._counters = _sizes(old.schema.counters, new.schema.counters)
+        self._paired: dict[str, dict[int, int]] = {  # by table: handles of entries that both have
+            table.preamble.name: {}
+            for table in old.schema.tables.values()
+            if old.schema.has_direct_counter(table)
+            and (there := _kept(table, new.schema.tables))
+            and new.schema.has_direct_counter(there)
+        }
+
+    def __enter__(self) -> Handover:
+        """Follow what is written."""
+        self._old.followers.append(self._meanwhile)
+        self._blocks = self._old.pipeline.arrays.track_cells()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Follow no longer."""
+        self._old.pipeline.arrays.untrack_cells()
+        self._old.followers.remove(self._meanwhile)
+
+    def steps(self) -> Iterator[None]:
+        """Bring over nearly everything.
+
+        Refused (INVALID_ARGUMENT) if something has no place in `new`; `old` is as it was in any case.
+        """
+        old, new = self._old, self._new
+        for update in chain(old.snapshot().state(), old.meter_state()):
             _write(old, new, update)
-    finally:
-        old.followers.remove(meanwhile)
+            yield
+        yield from _checking_cells(old, new)
+        yield from self._pairing()
+        # Where packets write as fast as this copies, the rest is for `last_cells`.
+        for _ in range(_PASSES * self._blocks // _BLOCKS_AT_ONCE + 1):
+            if self._carry():
+                break
+            yield
+        while self._meanwhile:
+            _write(old, new, self._meanwhile.pop(0))
+            yield
+        yield from self._pairing()
+
+    def last_writes(self) -> None:
+        """Bring over what controllers have written since; nothing if another turn came before this one."""
+        while self._meanwhile:
+            _write(self._old, self._new, self._meanwhile.pop(0))
+        for _ in self._pairing():
+            pass
+
+    def last_cells(self) -> None:
+        """Bring over what packets have written since. None may pass meanwhile."""
+        while not self._carry():
+            pass
+        for table, paired in self._paired.items():
+            self._old.pipeline.tables.carry_direct_counters(self._new.pipeline.tables, table, paired)
+
+    def _carry(self) -> bool:
+        old, new = self._old.pipeline.arrays, self._new.pipeline.arrays
+        return old.carry_cells(new, self._registers, self._counters, _BLOCKS_AT_ONCE)
+
+    def _pairing(self) -> Iterator[None]:
+        for table, paired in self._paired.items():
+            for entry in self._old.pipeline.tables.unpaired(table, paired):
+                handle = self._new.pipeline.tables.same(table, entry)
+                if handle is not None:
+                    paired[entry.handle] = handle
+                yield
 
 
-def carry_cells(old: Device, new: Device) -> None:
-    """Copy registers and counters as far as `new` has them. No packet may pass meanwhile."""
-    for register in old.schema.registers.values():
-        if room := _kept(register, new.schema.registers):
-            for block in blocks(range(min(register.size, room.size))):
-                _carry_registers(old, new, register.preamble.name, block)
-    for counter in old.schema.counters.values():
-        if place := _kept(counter, new.schema.counters):
-            for block in blocks(range(min(counter.size, place.size))):
-                _carry_counters(old, new, counter.preamble.name, block)
-    for table in old.schema.tables.values():
-        if _kept(table, new.schema.tables) and old.schema.has_direct_counter(table):
-            _carry_direct_counters(old, new, table.preamble.name)
+def _sizes(ours: Mapping[int, _Array], theirs: Mapping[int, _Array]) -> dict[str, int]:
+    """How many cells of each array the new program keeps."""
+    kept = ((one, _kept(one, theirs)) for one in ours.values())
+    return {one.preamble.name: min(one.size, there.size) for one, there in kept if there}
 
 
 def _kept(one: _Object, there: Mapping[int, _Object]) -> _Object | None:
     """The same object of the new program, if it has it."""
     other = there.get(one.preamble.id)
     return other if other is not None and other.preamble.name == one.preamble.name else None
-
-
-def _carry_registers(old: Device, new: Device, name: str, block: range) -> None:
-    data, width = old.pipeline.arrays.registers(name, block), _width(new, name)
-    if not data.strip(b"\0"):
-        return  # as in the new program
-    if width == _width(old, name):
-        new.pipeline.arrays.restore_registers(name, block, data)
-        return
-    for index, value in _values(data, block):
-        new.pipeline.arrays.set_register(name, index, value % (1 << width))
-
-
-def _carry_counters(old: Device, new: Device, name: str, block: range) -> None:
-    for index, count in zip(block, old.pipeline.arrays.counters(name, block), strict=True):
-        if count.packets or count.bytes:
-            new.pipeline.arrays.set_counter(name, index, count)
-
-
-def _carry_direct_counters(old: Device, new: Device, name: str) -> None:
-    for entry in old.pipeline.tables.entries(name):
-        handle = new.pipeline.tables.same(name, entry)
-        if handle is not None:
-            new.pipeline.tables.set_direct_counter(
-                name, handle, old.pipeline.tables.direct_counter(name, entry.handle)
-            )
-
-
-def _writing(old: Device, new: Device, view: Device, meanwhile: list[p4r.Update]) -> Iterator[None]:
-    """Steps until `new` has all of `view`, a snapshot of `old`, and most of what was written meanwhile."""
-    for update in view.state():
-        _write(old, new, update)
-        yield
-    yield from _checking_cells(old, new)
-    while meanwhile:
-        _write(old, new, meanwhile.pop(0))
-        yield
 
 
 def _checking_cells(old: Device, new: Device) -> Iterator[None]:
@@ -130,7 +147,7 @@ def _width(device: Device, register: str) -> int:
 
 def _write(old: Device, new: Device, update: p4r.Update) -> None:
     if update.entity.WhichOneof("entity") in ("counter_entry", "register_entry"):
-        return  # see carry_cells
+        return  # cells are carried in blocks
     try:
         _require_same_object(old, new, update.entity)
         new.write(update)

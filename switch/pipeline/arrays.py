@@ -10,6 +10,8 @@ from railweave._native.engine import Engine
 from railweave.switch.pipeline.values import CounterValue, MeterConfig
 from railweave.switch.program import ArrayInfo, MeterInfo, Program
 
+_CELLS_AT_ONCE = 16_384  # written alike: so many need memory
+
 
 class Arrays:
     """Cells that packets count into, and cells that they read and write."""
@@ -40,6 +42,29 @@ class Arrays:
         number = _number(self._program.counters, name, cells)
         self._engine.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
 
+    def track_cells(self) -> int:
+        """Begin to note which blocks of cells are written, all of them at first; how many there are."""
+        return self._engine.track_cells()
+
+    def untrack_cells(self) -> None:
+        """End that."""
+        self._engine.untrack_cells()
+
+    def carry_cells(
+        self, to: Arrays, registers: Mapping[str, int], counters: Mapping[str, int], most: int
+    ) -> bool:
+        """Copy up to `most` written blocks into another pipeline, cut to its widths; True if no more were.
+
+        The arrays are those with these names, and as many of their cells; both pipelines must have them.
+        """
+        ours, theirs = self._program, to._program
+        return self._engine.carry_cells(
+            to._engine,
+            [(ours.registers[n].index, theirs.registers[n].index, size) for n, size in registers.items()],
+            [(ours.counters[n].index, theirs.counters[n].index, size) for n, size in counters.items()],
+            most,
+        )
+
     def register(self, name: str, index: int) -> int:
         """A cell of a register array."""
         return int.from_bytes(self.registers(name, range(index, index + 1)), "big")
@@ -60,9 +85,9 @@ class Arrays:
         width = self._program.registers[name].bitwidth
         if not 0 <= value < 1 << width:
             raise ValueError(f"register {name!r} holds {width} bits; {value} does not fit")
-        self._engine.write_registers(
-            number, cells.start, value.to_bytes((width + 7) // 8, "big") * len(cells)
-        )
+        cell = value.to_bytes((width + 7) // 8, "big")
+        for at in range(cells.start, cells.stop, _CELLS_AT_ONCE):
+            self._engine.write_registers(number, at, cell * min(_CELLS_AT_ONCE, cells.stop - at))
 
     def restore_registers(self, name: str, cells: range, data: bytes) -> None:
         """Write cells as `registers` has given them."""
