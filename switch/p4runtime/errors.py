@@ -67,24 +67,26 @@ def require(condition: object, error: Callable[[str], Refused], message: str) ->
 _METADATA_BYTES = 8192 * 3 // 4  # what gRPC's clients take by default, less the growth by base64
 
 
+_MAX_WITH_MESSAGES = 512  # updates: the codes of more fill these bytes
+
+
 def batch_status(results: Sequence[Refused | None]) -> rpc_status.Status:
     """Status of a batch with failures: one p4.v1.Error for every update, in order, OK ones included.
 
     The messages are left out where they would make the status longer than most clients take.
     """
-    status = _batch_status(results, with_messages=True)
-    return status if status.ByteSize() <= _METADATA_BYTES else _batch_status(results, with_messages=False)
+    if len(results) <= _MAX_WITH_MESSAGES:
+        status = _batch_status([(r.code, r.message) if r else (Code.OK, "") for r in results])
+        if status.ByteSize() <= _METADATA_BYTES:
+            return status
+    return _batch_status([(r.code if r else Code.OK, "") for r in results])
 
 
-def _batch_status(results: Sequence[Refused | None], *, with_messages: bool) -> rpc_status.Status:
-    details = []
-    for result in results:
-        error = p4r.Error(canonical_code=Code.OK)
-        if result is not None:
-            error = p4r.Error(canonical_code=result.code, message=result.message if with_messages else "")
-        packed = any_pb2.Any()
-        packed.Pack(error)
-        details.append(packed)
-    failed = sum(result is not None for result in results)
+def _batch_status(results: Sequence[tuple[Code, str]]) -> rpc_status.Status:
+    packed = {}
+    for code, text in set(results):
+        packed[code, text] = any_pb2.Any()
+        packed[code, text].Pack(p4r.Error(canonical_code=code, message=text))
+    failed = sum(code is not Code.OK for code, _ in results)
     message = f"{failed} of {len(results)} updates failed"
-    return rpc_status.Status(code=Code.UNKNOWN, message=message, details=details)
+    return rpc_status.Status(code=Code.UNKNOWN, message=message, details=[packed[r] for r in results])

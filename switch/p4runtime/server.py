@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import grpc
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import p4r
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from railweave.switch.options import Tls
+from railweave.switch.p4runtime.requests import MAX_PROGRAM_BYTES, Requests
 from railweave.switch.p4runtime.service import Service
 
-_MAX_MESSAGE_BYTES = 64 << 20  # a compiled program of many lanes is some megabytes of JSON
-_MAX_RPCS = 1024  # at once, streams included
+_MAX_RPCS = 512  # at once, streams included; gRPC holds one message of each
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a second switch on the same address must fail, not share it
-    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_PROGRAM_BYTES),
+    ("grpc.max_send_message_length", 2 * MAX_PROGRAM_BYTES),
     ("grpc.max_concurrent_streams", 256),  # of one connection
     ("grpc.max_metadata_size", 1 << 20),
     # A controller whose machine died is noticed, and its mastership freed.
@@ -47,7 +47,7 @@ async def listen(
     SwitchError names a TLS file that cannot be read.
     """
     server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_RPCS)
-    p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
+    server.add_generic_rpc_handlers((Requests(service).handler(),))
     for extra in extras:
         extra.add(server)
     names = [_P4RUNTIME, *(extra.name for extra in extras)]

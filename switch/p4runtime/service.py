@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC face: every RPC of p4.v1.P4Runtime, thin over the modules beside this one."""
+"""Every RPC of p4.v1.P4Runtime, thin over the modules beside this one; Refused is the RPC's status."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
@@ -77,11 +76,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
         context: grpc.aio.ServicerContext[p4r.CapabilitiesRequest, p4r.CapabilitiesResponse],
     ) -> p4r.CapabilitiesResponse:
         """Say which version of the specification is served."""
-        try:
-            if request.device_id:
-                self._check_device(request.device_id)
-        except Refused as refusal:
-            await _abort(context, refusal)
+        if request.device_id:
+            self._check_device(request.device_id)
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
@@ -92,12 +88,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         ],
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a program."""
-        try:
-            self._check_device(request.device_id)
-            self._check_may_push(request)
-            await self._config.set(request, lambda: self._check_may_push(request))
-        except Refused as refusal:
-            await _abort(context, refusal)
+        self._check_device(request.device_id)
+        self._check_may_push(request)
+        await self._config.set(request, lambda: self._check_may_push(request))
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
@@ -108,10 +101,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         ],
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Give the committed program back."""
-        try:
-            self._check_device(request.device_id)
-        except Refused as refusal:
-            await _abort(context, refusal)
+        self._check_device(request.device_id)
         return self._config.get(request.response_type)
 
     async def Write(  # noqa: N802 - gRPC's name
@@ -120,13 +110,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
         context: grpc.aio.ServicerContext[p4r.WriteRequest, p4r.WriteResponse],
     ) -> p4r.WriteResponse:
         """Carry out a batch of updates; what failed stands in the status of the RPC."""
-        try:
-            self._check_device(request.device_id)
-            self._primary(request)
-            writer = Writer(lambda: self._config.device, lambda: self._primary(request), self._turns)
-            results = await writer.write(request)
-        except Refused as refusal:
-            await _abort(context, refusal)
+        self._check_device(request.device_id)
+        self._primary(request)
+        writer = Writer(lambda: self._config.device, lambda: self._primary(request), self._turns)
+        results = await writer.write(request)
         if any(result is not None for result in results):
             status = batch_status(results)
             details = (("grpc-status-details-bin", status.SerializeToString()),)
@@ -135,24 +122,21 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     async def Read(  # noqa: N802 - gRPC's name
         self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext[p4r.ReadRequest, p4r.ReadResponse]
-    ) -> AsyncIterator[p4r.ReadResponse]:
+    ) -> AsyncGenerator[p4r.ReadResponse, None]:
         """Stream everything that fits any of the request's patterns, in messages of bounded size."""
-        try:
-            self._check_device(request.device_id)
-            with self._reading():
-                device, scope = self._config.device.snapshot(), self._arbitration.scope(request.role)
-                batch, size = p4r.ReadResponse(), 0
-                async for chunk in self._turns.chunks(_found(device, request, scope)):
-                    for entity in filter(None, chunk):
-                        batch.entities.append(entity)
-                        size += entity.ByteSize()
-                        if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
-                            yield batch
-                            batch, size = p4r.ReadResponse(), 0
-                if batch.entities:
-                    yield batch
-        except Refused as refusal:
-            await _abort(context, refusal)
+        self._check_device(request.device_id)
+        with self._reading():
+            device, scope = self._config.device.snapshot(), self._arbitration.scope(request.role)
+            batch, size = p4r.ReadResponse(), 0
+            async for chunk in self._turns.chunks(_found(device, request, scope)):
+                for entity in filter(None, chunk):
+                    batch.entities.append(entity)
+                    size += entity.ByteSize()
+                    if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
+                        yield batch
+                        batch, size = p4r.ReadResponse(), 0
+            if batch.entities:
+                yield batch
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -169,11 +153,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self,
         request_iterator: AsyncIterator[p4r.StreamMessageRequest],
         context: grpc.aio.ServicerContext[p4r.StreamMessageRequest, p4r.StreamMessageResponse],
-    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+    ) -> AsyncGenerator[p4r.StreamMessageResponse, None]:
         """Serve one controller until it leaves."""
         if self._open_streams >= MAX_STREAMS:
-            message = f"{MAX_STREAMS} streams are open, which is the limit"
-            await _abort(context, Refused(Code.RESOURCE_EXHAUSTED, message))
+            raise Refused(Code.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open, which is the limit")
         self._open_streams += 1
         stream = Stream()
         incoming = asyncio.ensure_future(self._streams.serve(request_iterator, stream))
@@ -187,11 +170,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 elif incoming.done():
                     incoming.result()
                     return
-        except Refused as refusal:
-            await _abort(context, refusal)
         except Overrun:
             message = "too many notifications wait for this controller, which does not read them"
-            await _abort(context, Refused(Code.RESOURCE_EXHAUSTED, message))
+            raise Refused(Code.RESOURCE_EXHAUSTED, message) from None
         finally:
             self._open_streams -= 1
             outgoing.cancel()
@@ -222,8 +203,3 @@ def _found(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p
         yield None
         for entity in device.search(pattern):
             yield entity if entity and (scope.everything or scope.covers(p4_id(entity))) else None
-
-
-async def _abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refused) -> NoReturn:
-    """End the RPC with the refusal's status."""
-    await context.abort(refusal.code.grpc, refusal.message)

@@ -8,8 +8,8 @@ import threading
 
 import grpc
 import pytest
-from finsy import P4CounterData, P4CounterEntry, P4Schema
-from finsy.proto import p4r
+from finsy import P4CounterData, P4CounterEntry, P4MulticastGroupEntry, P4Schema
+from finsy.proto import p4i, p4r
 from p4runtime_clients import (
     DEVICE,
     ROUTER,
@@ -23,8 +23,12 @@ from p4runtime_clients import (
     update,
 )
 
-from railweave.switch.p4runtime import batches
+from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.switch.p4runtime import batches, requests
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES
+from railweave.switch.p4runtime.device import Device
+from railweave.switch.p4runtime.errors import Code, Refused
+from railweave.switch.p4runtime.requests import parse
 from railweave.switch.p4runtime.service import MAX_READS, Service
 from railweave.switch.p4runtime.stream import Overrun, Stream
 from railweave.switch.pipeline import Pipeline
@@ -93,7 +97,7 @@ async def test_batches_that_are_done_in_one_go_are_limited(
     async with client(server, load=True) as one:
         value = P4CounterData(packet_count=1)
         many = [update("MODIFY", P4CounterEntry("arrivals", index=3, data=value))] * (MAX_ATOMIC_UPDATES + 1)
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 128 updates, not 129") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="up to 64 updates, not 65") as refused:
             await one.write(*many, atomicity=atomicity)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
@@ -102,6 +106,107 @@ async def test_batches_that_are_done_in_one_go_are_limited(
         wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
         with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32"):
             await one.write(wildcard, wildcard, atomicity=atomicity)
+
+
+@pytest.mark.parametrize("atomicity", ATOMICITIES)
+async def test_updates_are_limited_in_length(server: Server, atomicity: int) -> None:
+    async with client(server, load=True) as one:
+        group = P4MulticastGroupEntry(4, replicas=[(1, n) for n in range(3000)])
+        [error] = await one.write(update("INSERT", group))
+        assert error.canonical_code == Code.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.aio.AioRpcError, match="up to 16384 bytes of updates") as refused:
+            await one.write(update("INSERT", group), atomicity=atomicity)
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_requests_are_limited_before_they_are_parsed(server: Server) -> None:
+    async with client(server, load=True) as one:
+        config = P4Schema(*files(ROUTER)).get_pipeline_config()
+        push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.VERIFY, config=config)
+        push.config.p4_device_config += b" " * (2 << 20)
+        await one.stub.SetForwardingPipelineConfig(push)
+        push.config.p4_device_config += b" " * (4 << 20)
+        push.config.p4info.pkg_info.doc.brief = "x" * (1 << 20)
+        many = [p4r.Entity()] * (1 << 20)
+        for call in (one.stub.SetForwardingPipelineConfig(push), one.read(*many)):
+            with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes") as refused:
+                await call
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        await one.stream.write(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(1 << 20))))
+        with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes"):
+            await one.stream.read()
+
+
+def test_a_push_is_no_larger_for_being_hidden() -> None:
+    """The program is found however often it is given, and only where it is."""
+    program = p4r.ForwardingPipelineConfig(p4_device_config=bytes(1 << 20))
+    for config, fits in (
+        (program.SerializeToString() * 3, True),
+        (p4i.P4Info(pkg_info=p4i.PkgInfo(name="x" * (1 << 20))).SerializeToString(), False),
+        (b"\x10\x01" * (1 << 20) + program.SerializeToString(), False),  # fields that nobody knows
+    ):
+        request = b"\x2a" + _varint(len(config)) + config
+        if fits:
+            assert len(parse(request, Config).config.p4_device_config) == 1 << 20
+            continue
+        with pytest.raises(Refused, match="up to 1048576 bytes"):
+            parse(request, Config)
+
+
+def _varint(number: int) -> bytes:
+    groups = [number >> shift & 0x7F for shift in range(0, 35, 7)]
+    return bytes(group | 0x80 for group in groups[:-1]) + bytes(groups[-1:])
+
+
+async def test_requests_in_progress_are_limited_together(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client(server, load=True) as one, client(server, None) as other:
+        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
+        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
+        request = p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 10_000)
+        monkeypatch.setattr(requests, "MAX_BYTES_IN_PROGRESS", request.ByteSize() + 10)
+        reading = one.stub.Read(request)
+        await reading.read()
+        with pytest.raises(grpc.aio.AioRpcError, match="requests in progress") as refused:
+            await other.read(*[wildcard] * 100)
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        reading.cancel()
+        await _until_read(other, wildcard)
+
+
+def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> None:
+    """In all ways in which packets write cells: counters, single cells, and neighbouring ones as a vector."""
+    scenario = Scenario(64)
+    schema = P4Schema(scenario.program.p4info_path, scenario.program.json_path)
+    config = schema.get_pipeline_config()
+    aggregating = Device.of(config, Pipeline.load(config.p4_device_config))
+    for entity in scenario.updates():
+        aggregating.write(p4r.Update(type=p4r.Update.INSERT, entity=entity.encode(schema)))
+    routing = Pipeline.load(files(ROUTER)[1].read_bytes())
+    for old, program, port, packet in (
+        (
+            aggregating.pipeline,
+            config.p4_device_config,
+            scenario.nics[0].port,
+            scenario.contribution(0, 0, 1),
+        ),
+        (routing, files(ROUTER)[1].read_bytes(), 2, bytes(range(64))),
+    ):
+        new = Pipeline.load(program)
+        registers = {name: info.size for name, info in old.program.registers.items()}
+        counters = {name: info.size for name, info in old.program.counters.items()}
+        assert old.arrays.track_cells() > 0
+        for written in (False, True):
+            if written:
+                old.inject(port, packet)
+            while not old.arrays.carry_cells(new.arrays, registers, counters, 1):
+                pass
+            cells = [new.arrays.registers(name, range(size)) for name, size in registers.items()]
+            assert cells == [old.arrays.registers(name, range(size)) for name, size in registers.items()]
+            assert any(any(part) for part in cells) == written
+            for name, size in counters.items():
+                assert new.arrays.counters(name, range(size)) == old.arrays.counters(name, range(size))
 
 
 async def test_a_wildcard_is_undone(server: Server) -> None:

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests as bytes: refused for their size before they are parsed, which nothing can interrupt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from finsy.proto import p4r
+from google.protobuf.message import DecodeError, Message
+
+from railweave.switch.p4runtime.errors import Code, Refused, invalid
+from railweave.switch.p4runtime.service import Service
+
+MAX_BYTES = (
+    1 << 20
+)  # of a request without its program: parsed in less than 10 ms, even if it has 500,000 parts
+MAX_PROGRAM_BYTES = 8 << 20  # of a request with its program; that of 256 lanes has 0.9 MB
+MAX_BYTES_IN_PROGRESS = 8 << 20  # of all requests: parsed they take up to 40 times the memory
+_MAX_FIELDS = 64  # of a message that is searched for the program
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+_Push = p4r.SetForwardingPipelineConfigRequest
+_Request = TypeVar("_Request", bound=Message)
+
+
+class Requests:
+    """Stands between gRPC and the service, all of whose methods may raise Refused."""
+
+    def __init__(self, service: Service) -> None:
+        """Nothing is in progress."""
+        self._service = service
+        self._bytes = 0
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """For a server to be given."""
+        service = self._service
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._unary(behaviour, kind), response_serializer=_serialize
+            )
+            for name, behaviour, kind in (
+                ("Write", service.Write, p4r.WriteRequest),
+                ("SetForwardingPipelineConfig", service.SetForwardingPipelineConfig, _Push),
+                (
+                    "GetForwardingPipelineConfig",
+                    service.GetForwardingPipelineConfig,
+                    p4r.GetForwardingPipelineConfigRequest,
+                ),
+                ("Capabilities", service.Capabilities, p4r.CapabilitiesRequest),
+            )
+        }
+        methods["Read"] = grpc.unary_stream_rpc_method_handler(self._read, response_serializer=_serialize)
+        methods["StreamChannel"] = grpc.stream_stream_rpc_method_handler(
+            self._stream, response_serializer=_serialize
+        )
+        return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", methods)
+
+    def _unary(self, behaviour: Callable[..., Any], kind: type[Message]) -> Callable[..., Any]:
+        async def call(data: bytes, context: _Context) -> Message:
+            try:
+                with self._parsed(data, kind) as request:
+                    answer: Message = await behaviour(request, context)
+                    return answer
+            except Refused as refusal:
+                await abort(context, refusal)
+
+        return call
+
+    async def _read(self, data: bytes, context: _Context) -> AsyncIterator[Message]:
+        try:
+            with self._parsed(data, p4r.ReadRequest) as request:
+                async with contextlib.aclosing(self._service.Read(request, context)) as answers:
+                    async for answer in answers:
+                        yield answer
+        except Refused as refusal:
+            await abort(context, refusal)
+
+    async def _stream(self, incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[Message]:
+        async def requests() -> AsyncIterator[p4r.StreamMessageRequest]:
+            async for data in incoming:
+                yield parse(data, p4r.StreamMessageRequest)
+
+        try:
+            async with contextlib.aclosing(self._service.StreamChannel(requests(), context)) as answers:
+                async for answer in answers:
+                    yield answer
+        except Refused as refusal:
+            await abort(context, refusal)
+
+    @contextlib.contextmanager
+    def _parsed(self, data: bytes, kind: type[_Request]) -> Iterator[_Request]:
+        size = len(data)
+        if self._bytes + size > MAX_BYTES_IN_PROGRESS:
+            raise _exhausted(f"requests in progress have up to {MAX_BYTES_IN_PROGRESS} bytes together")
+        self._bytes += size
+        try:
+            yield parse(data, kind)
+        finally:
+            self._bytes -= size
+
+
+async def abort(context: _Context, refusal: Refused) -> NoReturn:
+    """End the RPC with the refusal's status."""
+    await context.abort(refusal.code.grpc, refusal.message)
+
+
+def parse(data: bytes, kind: type[_Request]) -> _Request:
+    """The request; Refused if it is too large, which takes a look at 64 fields, or malformed."""
+    if len(data) > MAX_BYTES:
+        program = _program_bytes(data) if kind is _Push else 0
+        if len(data) - program > MAX_BYTES:
+            raise _exhausted(f"a {kind.__name__} has up to {MAX_BYTES} bytes, a program not counted")
+        if len(data) > MAX_PROGRAM_BYTES:
+            raise _exhausted(f"a request with a program has up to {MAX_PROGRAM_BYTES} bytes, not {len(data)}")
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise invalid(f"not a {kind.__name__}: {error}") from None
+
+
+def _exhausted(message: str) -> Refused:
+    return Refused(Code.RESOURCE_EXHAUSTED, message)
+
+
+def _serialize(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _program_bytes(data: bytes) -> int:
+    """The size of config.p4_device_config, as far as it is found without parsing."""
+    configs = _parts(memoryview(data), _Push.CONFIG_FIELD_NUMBER)
+    number = p4r.ForwardingPipelineConfig.P4_DEVICE_CONFIG_FIELD_NUMBER
+    return sum(len(part) for config in configs for part in _parts(config, number))
+
+
+def _parts(data: memoryview, number: int) -> Iterator[memoryview]:
+    """The values of a message's field that is bytes or a message, before anything that is malformed."""
+    at = 0
+    for _ in range(_MAX_FIELDS):
+        tag, at = _varint(data, at)
+        value, at = _varint(data, at)
+        if tag & 7 == 2:
+            if tag >> 3 == number:
+                yield data[at : at + value]
+            at += value
+        elif tag & 7 != 0:
+            return
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number of up to 35 bits and the place behind it; (7, …), the tag of nothing, if there is none."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    return 7, at
