@@ -24,6 +24,7 @@ class JobOptions:
     shares: Mapping[str, float] | None = None  # by rail; None: by measured cost
     planes: Sequence[str] | None = None  # the planes to use as rails; None: all
     name: str = ""  # shown beside the host's name, where several jobs run
+    timeout_s: float | None = None  # of joining and of every call; None: as without a bench
 
 
 def require_peers(topology: Topology) -> None:
@@ -34,13 +35,15 @@ def require_peers(topology: Topology) -> None:
 
 async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:
     """Start the job's ranks in the order of the hosts; return the rank of each process."""
-    ranks = {}
-    for rank, host in enumerate(lab.topology.hosts):
-        environment = environment_of(lab.topology, host, rank, lab.controller, options)
-        name = f"{host} (rank {rank}" + (f", {options.name})" if options.name else ")")
-        child = await lab.start_worker(host, name, [options.module, *options.arguments], environment)
-        ranks[child] = rank
-    return ranks
+    return {await start_rank(lab, options, rank): rank for rank in range(len(lab.topology.hosts))}
+
+
+async def start_rank(lab: Lab, options: JobOptions, rank: int) -> Child:
+    """Start one rank of the job on its host."""
+    host = lab.topology.hosts[rank]
+    environment = environment_of(lab.topology, host, rank, lab.controller, options)
+    name = f"{host} (rank {rank}" + (f", {options.name})" if options.name else ")")
+    return await lab.start_worker(host, name, [options.module, *options.arguments], environment)
 
 
 def environment_of(
@@ -69,6 +72,8 @@ def environment_of(
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
+    if options.timeout_s is not None:
+        environment["RAILWEAVE_TIMEOUT_S"] = f"{options.timeout_s:g}"
     if options.shares is not None:
         environment["RAILWEAVE_SHARES"] = ",".join(
             f"{name}={share:.6f}" for name, share in options.shares.items()

@@ -22,7 +22,7 @@ from railweave.experiments.failover.values import (
     Case,
     Trial,
 )
-from railweave.experiments.hosts import JobOptions, environment_of
+from railweave.experiments.hosts import JobOptions, start_rank
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
@@ -42,6 +42,9 @@ class Series:
         self._lab = lab
         self._case = case
         self._options = case.options
+        given = {"bytes": case.options.bytes, "dtype": case.options.dtype, "compute": case.options.compute_s}
+        arguments = [part for name, value in given.items() for part in (f"--{name}", f"{value}")]
+        self._job = JobOptions(JOB, WORKER, arguments, timeout_s=case.options.deadline_s)
         self._children: dict[int, Child] = {}
         self._watch = Watch(lab, len(lab.topology.hosts))
         self.curve: Curve | None = None  # of the first trial
@@ -61,15 +64,7 @@ class Series:
             raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._case.folder}")
 
     async def _start_rank(self, rank: int) -> None:
-        options = self._options
-        host = self._lab.topology.hosts[rank]
-        arguments = ["--bytes", str(options.bytes), "--dtype", options.dtype]
-        arguments += ["--compute", f"{options.compute_s:g}"]
-        job = JobOptions(JOB, WORKER, arguments)
-        environment = environment_of(self._lab.topology, host, rank, self._lab.controller, job)
-        environment["RAILWEAVE_TIMEOUT_S"] = f"{options.deadline_s:g}"
-        name = f"{host} (rank {rank})"
-        self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *arguments], environment)
+        self._children[rank] = await start_rank(self._lab, self._job, rank)
 
     def stop(self) -> None:
         """Signal the ranks to end after a common last call."""

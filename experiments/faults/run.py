@@ -15,7 +15,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
 from railweave.experiments.faults.watch import RankLog, Slow, Watch
 from railweave.experiments.following import cancel
-from railweave.experiments.hosts import JobOptions, environment_of, require_peers
+from railweave.experiments.hosts import JobOptions, require_peers, start_rank
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -144,6 +144,8 @@ class Series:
         self._lab = lab
         self._options = options
         self._size = len(lab.topology.hosts)
+        arguments = ["--bytes", str(options.bytes)]
+        self._job = JobOptions(JOB, WORKER, arguments, timeout_s=options.deadline_s)
         self._children: dict[int, Child] = {}
         self.watch = Watch(lab, self._size)
 
@@ -159,12 +161,7 @@ class Series:
         return reading
 
     async def _start_rank(self, rank: int) -> None:
-        host = self._lab.topology.hosts[rank]
-        job = JobOptions(JOB, WORKER, ["--bytes", str(self._options.bytes)])
-        environment = environment_of(self._lab.topology, host, rank, self._lab.controller, job)
-        environment["RAILWEAVE_TIMEOUT_S"] = f"{self._options.deadline_s:g}"
-        name = f"{host} (rank {rank})"
-        self._children[rank] = await self._lab.start_worker(host, name, [WORKER, *job.arguments], environment)
+        self._children[rank] = await start_rank(self._lab, self._job, rank)
 
     def stop(self) -> None:
         """Signal the ranks to end after a common last call."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from railweave.experiments.following import Following, RankError, cancel
-from railweave.experiments.hosts import JobOptions, environment_of, require_peers
+from railweave.experiments.hosts import JobOptions, require_peers, start_job
 from railweave.experiments.soak.bound import LEAST_S, Timeline, limit_s
 from railweave.experiments.soak.problem import LARGEST, Problem
 from railweave.experiments.soak.random_faults import inject
@@ -21,7 +21,6 @@ from railweave.experiments.soak.tally import Tally
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
 
 WORKER = "railweave.experiments.soak.worker"
@@ -134,7 +133,8 @@ async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None
 async def _soak(
     lab: Lab, options: SoakOptions, tally: Tally, write: Callable[..., None], on_phase: Callable[[str], None]
 ) -> None:
-    children = await _start(lab, options)
+    arguments = ["--seed", str(options.seed), "--largest", str(options.largest)]
+    children = list(await start_job(lab, JobOptions(JOB, WORKER, arguments, timeout_s=options.deadline_s)))
     recorder = Recorder(lab, len(children), tally, write)
     reading = asyncio.create_task(recorder.read())
     tally.begin = time.monotonic()
@@ -162,18 +162,6 @@ async def _soak(
     finally:
         await cancel(reading, *others)
         recorder.judge()
-
-
-async def _start(lab: Lab, options: SoakOptions) -> list[Child]:
-    arguments = ["--seed", str(options.seed), "--largest", str(options.largest)]
-    job = JobOptions(JOB, WORKER, arguments)
-    children = []
-    for rank, host in enumerate(lab.topology.hosts):
-        environment = environment_of(lab.topology, host, rank, lab.controller, job)
-        environment["RAILWEAVE_TIMEOUT_S"] = f"{options.deadline_s:g}"
-        name = f"{host} (rank {rank})"
-        children.append(await lab.start_worker(host, name, [WORKER, *arguments], environment))
-    return children
 
 
 async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:

@@ -154,14 +154,8 @@ def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
         )
     )
     present = done is not None and done.returncode == 0
-    detail = (
-        "works"
-        if present
-        else (done.stderr.strip().splitlines() or [""])[0]
-        if done is not None
-        else "no unshare"
-    )
-    return Finding(name, present, needed, detail, remedy)
+    complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or [""])[0]
+    return Finding(name, present, needed, "works" if present else complaint, remedy)
 
 
 def _try(action: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str] | None:

@@ -31,22 +31,13 @@ def doctor(
     for column in ("", "what", "found", "what to do"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        mark = (
-            "[green]ok[/green]"
-            if finding.present
-            else "[red]absent[/red]"
-            if finding.needed
-            else "[yellow]no[/yellow]"
-        )
+        absent = "[red]absent[/red]" if finding.needed else "[yellow]no[/yellow]"
+        mark = "[green]ok[/green]" if finding.present else absent
         table.add_row(mark, finding.name, finding.detail, "" if finding.present else finding.remedy)
     console.print(table)
     able = all(finding.present for finding in findings if finding.needed)
-    console.print(
-        "this machine can run the demo"
-        if able
-        else "this machine cannot run the demo: see the missing parts",
-        style="bold",
-    )
+    verdict = "can run the demo" if able else "cannot run the demo: see the missing parts"
+    console.print(f"this machine {verdict}", style="bold")
     values: list[dict[str, Any]] = [vars(finding) for finding in findings]
     with common.one_line_errors():
         common.write_json({"ok": able, "checks": values}, json_file)

@@ -17,18 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
 from dataplane import wire
 from dataplane.control import Control, GrpcControl
-from finsy import (
-    P4CounterEntry,
-    P4DirectCounterEntry,
-    P4MulticastGroupEntry,
-    P4RegisterEntry,
-    P4Schema,
-    P4TableAction,
-    P4TableEntry,
-    P4TableMatch,
-)
 from finsy.p4entity import decode_entity
 from finsy.proto import p4r
 
@@ -75,7 +66,7 @@ class Switch:
         """Run a program; tables and registers start anew."""
         self.program = program
         self.lanes = program.lanes
-        self.schema = P4Schema(program.p4info, program.json)
+        self.schema = fy.P4Schema(program.p4info, program.json)
         self.control.load(self.schema)
         if program.prepare:
             program.prepare(self)
@@ -90,52 +81,54 @@ class Switch:
         priority: int = 0,
         kind: p4r.Update.Type.ValueType = p4r.Update.INSERT,
     ) -> None:
-        chosen = P4TableAction(action, **(params or {}))
-        self._update(kind, P4TableEntry(table, match=P4TableMatch(key), action=chosen, priority=priority))
+        chosen = fy.P4TableAction(action, **(params or {}))
+        self._update(
+            kind, fy.P4TableEntry(table, match=fy.P4TableMatch(key), action=chosen, priority=priority)
+        )
 
     modify = functools.partialmethod(insert, kind=p4r.Update.MODIFY)
 
     def delete(self, table: str, key: Mapping[str, Any], priority: int = 0) -> None:
-        self._update(p4r.Update.DELETE, P4TableEntry(table, match=P4TableMatch(key), priority=priority))
+        self._update(p4r.Update.DELETE, fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority))
 
     def default(self, table: str, action: str | None, params: Mapping[str, int] | None = None) -> None:
         """Set a table's default action; None: back to the program's own."""
-        chosen = P4TableAction(action, **(params or {})) if action else None
-        self._update(p4r.Update.MODIFY, P4TableEntry(table, action=chosen, is_default_action=True))
+        chosen = fy.P4TableAction(action, **(params or {})) if action else None
+        self._update(p4r.Update.MODIFY, fy.P4TableEntry(table, action=chosen, is_default_action=True))
 
     def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Make a multicast group of (port, instance) pairs."""
-        self._update(p4r.Update.INSERT, P4MulticastGroupEntry(group, replicas=replicas))
+        self._update(p4r.Update.INSERT, fy.P4MulticastGroupEntry(group, replicas=replicas))
 
-    def entries(self, table: str) -> list[P4TableEntry]:
-        return self._read(P4TableEntry(table))
+    def entries(self, table: str) -> list[fy.P4TableEntry]:
+        return self._read(fy.P4TableEntry(table))
 
     def direct_counter(self, table: str, key: Mapping[str, Any], priority: int = 0) -> int:
         """Packets that hit an entry."""
-        entry = P4TableEntry(table, match=P4TableMatch(key), priority=priority)
-        [found] = self._read(P4DirectCounterEntry(table_entry=entry))
+        entry = fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority)
+        [found] = self._read(fy.P4DirectCounterEntry(table_entry=entry))
         return int(found.packet_count)
 
     def action_packets(self, table: str) -> dict[str, int]:
         """Packets per action of a table with a direct counter; misses are not counted (by BMv2 neither)."""
         counts: dict[str, int] = {}
         names = {self._identity(entry): entry.action.name for entry in self.entries(table)}
-        for counted in self._read(P4DirectCounterEntry(table_entry=P4TableEntry(table))):
+        for counted in self._read(fy.P4DirectCounterEntry(table_entry=fy.P4TableEntry(table))):
             name = names[self._identity(counted.table_entry)]
             counts[name] = counts.get(name, 0) + int(counted.packet_count)
         return counts
 
     def counter(self, name: str, index: int) -> int:
         """Packets in one cell of an indirect counter."""
-        [found] = self._read(P4CounterEntry(name, index=index))
+        [found] = self._read(fy.P4CounterEntry(name, index=index))
         return int(found.packet_count)
 
     def register(self, name: str, index: int) -> int:
-        [found] = self._read(P4RegisterEntry(name, index=index))
+        [found] = self._read(fy.P4RegisterEntry(name, index=index))
         return int(found.data)
 
     def set_register(self, name: str, index: int, value: int) -> None:
-        self._update(p4r.Update.MODIFY, P4RegisterEntry(name, index=index, data=value))
+        self._update(p4r.Update.MODIFY, fy.P4RegisterEntry(name, index=index, data=value))
 
     def exchange(self, port: int, packet: bytes) -> Frames:
         """Send a packet; all that leaves because of it, with ports."""
@@ -151,7 +144,7 @@ class Switch:
     def _read(self, pattern: Any) -> list[Any]:
         return [decode_entity(e, self.schema) for e in self.control.read(pattern.encode(self.schema))]
 
-    def _identity(self, entry: P4TableEntry) -> tuple[Any, ...]:
+    def _identity(self, entry: fy.P4TableEntry) -> tuple[Any, ...]:
         return tuple(entry.match_dict(self.schema).items()), entry.priority
 
 

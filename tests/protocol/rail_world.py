@@ -79,6 +79,10 @@ class World:
             self.begun[rank].add(number)
             self.rails.start(rank, number, number, self.inputs[number][rank], self.outputs[number][rank])
 
+    def start_all(self, slices: Sequence[int]) -> None:
+        for rank in range(self.ranks):
+            self.start(rank, slices)
+
     def halt(self, rank: int) -> None:
         """What is not done is the caller's again, who uses it for something else."""
         self.rails.halt(rank)

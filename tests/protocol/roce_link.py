@@ -18,6 +18,11 @@ Buffer = NDArray[np.uint8]
 MS = 1_000_000
 
 
+def all_sent(end: End, now: int = 0) -> list[bytes]:
+    """What a queue pair sends at this time."""
+    return list(iter(lambda: end.qp.transmit(now), None))
+
+
 def buffer(data: bytes | int) -> Buffer:
     """A buffer with these bytes, or a zeroed one of this size."""
     return np.zeros(data, np.uint8) if isinstance(data, int) else np.frombuffer(data, np.uint8).copy()

@@ -31,8 +31,7 @@ def hello(rank: int, incarnation: int) -> bytes:
 def halted_and_restarted(world: World, rounds: int) -> None:
     """Several incarnations, each halted wherever it is; the last one's slices are exact."""
     slices = world.new_slices()
-    for rank in range(world.ranks):
-        world.start(rank, slices)
+    world.start_all(slices)
     for incarnation in range(1, rounds + 1):
         world.some_turns()
         world.in_any_order(world.halt)
@@ -41,8 +40,7 @@ def halted_and_restarted(world: World, rounds: int) -> None:
         world.restart(incarnation, slices, bases)
     world.finish(slices)
     more = world.new_slices()
-    for rank in range(world.ranks):
-        world.start(rank, more)
+    world.start_all(more)
     world.finish(more)
 
 
@@ -187,8 +185,7 @@ def test_an_in_network_rail_wants_a_base_per_tree_that_is_not_below_its_own(swit
     del switch
     world = ina_world()
     slices = world.new_slices()
-    for rank in range(3):
-        world.start(rank, slices)
+    world.start_all(slices)
     world.finish(slices)
     world.rails.halt(0)
     [following] = world.rails.next_chunks(0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, Pair, Weather, address, buffer
+from protocol.roce_link import MS, Pair, Weather, address, all_sent, buffer
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
@@ -76,10 +76,7 @@ def test_a_receiver_that_is_never_ready_is_given_up() -> None:
 def test_a_write_with_immediate_waits_for_a_receive_and_is_whole_afterwards() -> None:
     pair = Pair()
     into = pair.write(bytes(range(256)) * 12, 1, immediate=3)
-    packets = []
-    while (packet := pair.a.qp.transmit(0)) is not None:
-        packets.append(packet)
-    for packet in packets:
+    for packet in all_sent(pair.a):
         pair.b.qp.receive(packet, 0)
     pair.b.qp.post_receive(1, buffer(0))
     pair.run()
@@ -187,7 +184,7 @@ def test_more_reads_at_once_than_agreed_are_refused() -> None:
     rkey = pair.b.memory.add(source, roce.REMOTE_READ)
     for index in range(3):
         request(pair, Opcode.READ_REQUEST, ahead=index, reth=(address(source), rkey, 1024))
-    answers = [roce.parse(packet) for packet in iter(lambda: pair.b.qp.transmit(0), None)]
+    answers = [roce.parse(packet) for packet in all_sent(pair.b)]
     assert [packet["aeth"][:2] for packet in answers if packet] == [(0, 31), (0, 31), NAK_INVALID_REQUEST]
 
 
@@ -259,7 +256,7 @@ def test_no_packet_writes_or_reads_outside_the_regions(packets: list[tuple]) -> 
         psn = (expected + near) % 2**24
         packet = roce.build(opcode, 0x222, psn, b"\x99" * size, reth=reth, aeth=(*syndrome, 0))
         pair.b.qp.receive(packet, 0)
-        for out in iter(lambda: pair.b.qp.transmit(0), None):
+        for out in all_sent(pair.b):
             fields = roce.parse(out)
             if fields is not None and fields["opcode"].name.startswith("READ_RESPONSE"):
                 assert set(fields["payload"]) <= {0x77}, "a READ returned bytes outside its region"
@@ -276,8 +273,7 @@ def test_garbage_never_crashes(data: bytes, seed: int) -> None:
     pair.b.qp.receive(data, 0)
     header = roce.build(Opcode(random.Random(seed).randrange(18)), 0x222, (2**24 - 5) % 2**24)
     pair.b.qp.receive(header[:12] + data, 0)
-    while pair.b.qp.transmit(0) is not None:
-        pass
+    all_sent(pair.b)
 
 
 @pytest.mark.parametrize(

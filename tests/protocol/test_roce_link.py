@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, Pair, Weather
+from protocol.roce_link import MS, Pair, Weather, all_sent
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
@@ -64,18 +64,13 @@ def test_acknowledgements_are_coalesced() -> None:
 def test_the_window_bounds_what_is_outstanding() -> None:
     pair = Pair(window=10)
     pair.write(message(100 * 1024))
-    burst = 0
-    while pair.a.qp.transmit(0) is not None:
-        burst += 1
-    assert burst == 10
+    assert len(all_sent(pair.a)) == 10
 
 
 def test_a_lost_packet_is_asked_for_by_nak_not_by_timeout() -> None:
     pair = Pair()
     into = pair.write(message(20 * 1024))
-    packets = []
-    while (packet := pair.a.qp.transmit(0)) is not None:
-        packets.append(packet)
+    packets = all_sent(pair.a)
     for packet in packets[:3] + packets[4:]:
         pair.b.qp.receive(packet, 1000)
     pair.now = 2000
@@ -90,9 +85,7 @@ def test_a_packet_lost_again_is_asked_for_again() -> None:
     pair = Pair()
     into = pair.write(message(20 * 1024))
     for _ in range(3):  # packet 3 is lost three times
-        packets = []
-        while (packet := pair.a.qp.transmit(0)) is not None:
-            packets.append(packet)
+        packets = all_sent(pair.a)
         lost = 3 if len(packets) == 20 else 0
         for packet in packets[:lost] + packets[lost + 1 :]:
             pair.b.qp.receive(packet, 1000)
@@ -133,15 +126,12 @@ def test_an_acknowledgement_that_comes_after_going_back_is_used() -> None:
     """All has arrived, but the answer is late: the timer has gone back, and a part has been sent again."""
     pair = Pair(window=64, first_timeout=20 * MS)
     into = pair.write(message(20 * 1024))
-    while (packet := pair.a.qp.transmit(0)) is not None:
+    for packet in all_sent(pair.a):
         pair.b.qp.receive(packet, 10)
     late = pair.b.qp.transmit(10)
     assert late is not None
     pair.a.qp.expire(20 * MS)
-    again = 0
-    while pair.a.qp.transmit(20 * MS) is not None:
-        again += 1
-    assert again == 8, "the window has shrunk to its least"
+    assert len(all_sent(pair.a, 20 * MS)) == 8, "the window has shrunk to its least"
     pair.a.qp.receive(late, 21 * MS)
     more = pair.write(message(3000, 2), 2)
     pair.now = 21 * MS
@@ -158,9 +148,7 @@ def test_a_duplicate_read_is_carried_out_again_from_where_it_broke_off() -> None
     request = pair.a.qp.transmit(0)
     assert request is not None
     pair.b.qp.receive(request, 10)
-    responses = []
-    while (packet := pair.b.qp.transmit(10)) is not None:
-        responses.append(packet)
+    responses = all_sent(pair.b, 10)
     assert len(responses) == 10
     for packet in responses[:4]:
         pair.a.qp.receive(packet, 20)
@@ -178,10 +166,7 @@ def test_reads_in_progress_are_bounded() -> None:
     pair = Pair(max_reads=2)
     wanted = [message(2000, seed) for seed in range(6)]
     buffers = [pair.read(data, i) for i, data in enumerate(wanted)]
-    requests = 0
-    while pair.a.qp.transmit(0) is not None:
-        requests += 1
-    assert requests == 2
+    assert len(all_sent(pair.a)) == 2
     pair.run()  # both requests were lost
     assert [into.tobytes() for into in buffers] == wanted
 

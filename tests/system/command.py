@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from railweave.topologies.lab.record import RUN_FOLDER, Identity
 
@@ -44,3 +46,14 @@ class Command:
         """Wait for the end; return the exit status and what was said on stderr."""
         _, complaint = self.process.communicate()
         return self.process.returncode, complaint
+
+
+Start = Callable[..., Command]
+
+
+def result_of(start: Start, tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    path = tmp_path / "result.json"
+    code, complaint = start(*arguments, "--json", str(path)).end()
+    assert code == 0, complaint
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result

@@ -73,28 +73,18 @@ def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) 
     assert "Traceback" not in complaint
 
 
-def test_a_host_that_dies_is_named_by_the_others(start: Callable[..., Command]) -> None:
+@pytest.mark.parametrize("name", ["h2 (rank 1)", "controller"])
+def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Command], name: str) -> None:
     command = start(*LONG)
     command.until("step")
     processes = command.processes()
-    os.kill(processes["h2 (rank 1)"].pid, signal.SIGKILL)
+    os.kill(processes[name].pid, signal.SIGKILL)
     code, complaint = command.end()
     assert code == 1
-    assert "h2 (rank 1) was killed by SIGKILL" in complaint
-    for survivor in ("h1 (rank 0)", "h3 (rank 2)"):
+    assert f"{name} was killed by SIGKILL" in complaint
+    for survivor in ("h1 (rank 0)", "h3 (rank 2)") if name != "controller" else ():
         assert f"{survivor} ended with status 1: PeerLost: rank 1 is lost" in complaint
     assert "Traceback" not in complaint
-    assert not [name for name, one in processes.items() if one.alive()]
-
-
-def test_a_controller_that_dies_ends_the_run(start: Callable[..., Command]) -> None:
-    command = start(*LONG)
-    command.until("step")
-    processes = command.processes()
-    os.kill(processes["controller"].pid, signal.SIGKILL)
-    code, complaint = command.end()
-    assert code == 1
-    assert "controller was killed by SIGKILL" in complaint
     assert not [name for name, one in processes.items() if one.alive()]
 
 

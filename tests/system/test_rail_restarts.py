@@ -76,8 +76,7 @@ def set_link(hosts: Hosts, rank: int, state: str) -> None:
 def test_rdma_rails_may_be_halted_at_any_time(hosts: Hosts, seed: int) -> None:
     world = rdma_world(hosts, seed)
     slices = world.new_slices()
-    for rank in range(RANKS):
-        world.start(rank, slices)
+    world.start_all(slices)
     for incarnation in (1, 2, 3, 7):
         world.some_turns()
         world.in_any_order(world.halt)
@@ -85,8 +84,7 @@ def test_rdma_rails_may_be_halted_at_any_time(hosts: Hosts, seed: int) -> None:
         world.restart(incarnation, slices)
     world.finish(slices)
     more = world.new_slices()
-    for rank in range(RANKS):
-        world.start(rank, more)
+    world.start_all(more)
     world.finish(more)
     assert world.spoilt
 
@@ -110,8 +108,7 @@ def test_late_packets_of_an_incarnation_meet_no_queue_pair(hosts: Hosts) -> None
     """A rank that is still in the old one goes on sending; the others' new slices do not notice."""
     world = rdma_world(hosts)
     slices = world.new_slices()
-    for rank in range(RANKS):
-        world.start(rank, slices)
+    world.start_all(slices)
     world.run(lambda: bool(world.rails.stats(0).bytes_received))
     for rank in (0, 1):
         world.halt(rank)
@@ -144,8 +141,7 @@ def test_a_link_that_dies_and_comes_back(hosts: Hosts, open_world: Callable[[Hos
     """Ranks restart while the link is still down; they join once it is up, and nothing fails for good."""
     world = open_world(hosts)
     slices = world.new_slices()
-    for rank in range(RANKS):
-        world.start(rank, slices)
+    world.start_all(slices)
     world.some_turns()
     set_link(hosts, 0, "down")
     try:

@@ -4,38 +4,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from system.command import Command
+from system.command import Start, result_of
 
 from railweave.switch.targets import TARGETS
 
-Start = Callable[..., Command]
 RAIL_KEYS = {
-    "name",
-    "sent",
-    "failures",
-    "agent_bytes",
-    "interface_bytes",
-    "goodput_bps",
-    "share",
+    *("name", "sent", "failures", "agent_bytes", "interface_bytes", "goodput_bps", "share"),
     "retransmissions",
 }
 ROW_KEYS = {
     *("bytes", "dtype", "op", "root", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
     *("limit_bps", "limit_fraction", "shares"),
 }
-
-
-def result_of(start: Start, tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    path = tmp_path / "result.json"
-    code, complaint = start(*arguments, "--json", str(path)).end()
-    assert code == 0, complaint
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result
 
 
 def test_demo_over_three_rails(start: Start, tmp_path: Path) -> None:
@@ -94,21 +77,8 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
 )
 def test_bench_of_other_types_and_ops(start: Start, tmp_path: Path, dtype: str, op: str) -> None:
     result = result_of(
-        *(
-            start,
-            tmp_path,
-            "bench",
-            "all-reduce",
-            "--hosts",
-            "2",
-            "--sizes",
-            "100K",
-            "--iters",
-            "2",
-            "--rate",
-            "0",
-        ),
-        *("--dtype", dtype, "--op", op),
+        *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "100K", "--iters", "2"),
+        *("--rate", "0", "--dtype", dtype, "--op", op),
     )
     (row,) = result["rows"]
     assert row["wrong"] == 0

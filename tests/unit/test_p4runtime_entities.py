@@ -3,25 +3,8 @@
 
 from __future__ import annotations
 
-import finsy
+import finsy as fy
 import pytest
-from finsy import (
-    P4ActionProfileGroup,
-    P4ActionProfileMember,
-    P4CounterEntry,
-    P4DirectCounterEntry,
-    P4DirectMeterEntry,
-    P4IndirectAction,
-    P4Member,
-    P4MeterConfig,
-    P4MeterEntry,
-    P4MulticastGroupEntry,
-    P4RegisterEntry,
-    P4TableAction,
-    P4TableEntry,
-    P4TableMatch,
-    P4ValueSetEntry,
-)
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4r
 from p4runtime_clients import ENTITIES, SCHEMAS, B, Server, client, codes, update
@@ -61,17 +44,17 @@ async def test_groups_and_one_shot_sets_spread_packets(server: Server) -> None:
         def leaves() -> set[int]:
             return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
 
-        group = spread(P4IndirectAction(group_id=1))
+        group = spread(fy.P4IndirectAction(group_id=1))
         await write(one, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
         assert leaves() == {1, 2}
-        shot = P4IndirectAction([(1, port(3)), (2, port(4))])
+        shot = fy.P4IndirectAction([(1, port(3)), (2, port(4))])
         assert await write(one, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
         clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
         assert await write(one, *clear) == []
         assert await write(one, ("INSERT", spread(shot))) == []
         assert leaves() == {3, 4}
         assert await write(one, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
-        assert await one.read(P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
+        assert await one.read(fy.P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
         assert await write(one, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
 
 
@@ -85,18 +68,18 @@ def raw_group(weight: int = 1, **fields: object) -> p4r.Entity:
     return encoded
 
 
-def next_hops(*members: int, max_size: int = 9) -> P4ActionProfileGroup:
-    weighed = [P4Member(member, weight=1) for member in members]
-    return P4ActionProfileGroup("next_hops", group_id=1, max_size=max_size, members=weighed)
+def next_hops(*members: int, max_size: int = 9) -> fy.P4ActionProfileGroup:
+    weighed = [fy.P4Member(member, weight=1) for member in members]
+    return fy.P4ActionProfileGroup("next_hops", group_id=1, max_size=max_size, members=weighed)
 
 
-def marked_types(*members: int) -> P4ValueSetEntry:
-    return P4ValueSetEntry("marked_types", members=[P4ValueSetMember(member) for member in members])
+def marked_types(*members: int) -> fy.P4ValueSetEntry:
+    return fy.P4ValueSetEntry("marked_types", members=[P4ValueSetMember(member) for member in members])
 
 
-SLOW_PEAK = P4MeterConfig(cir=9, cburst=1, pir=1, pburst=1)
+SLOW_PEAK = fy.P4MeterConfig(cir=9, cburst=1, pir=1, pburst=1)
 COLOURS = p4r.MeterEntry(meter_id=1, counter_data=p4r.MeterCounterData())
-OF_A_GROUP = P4IndirectAction(group_id=1)
+OF_A_GROUP = fy.P4IndirectAction(group_id=1)
 PROFILE_CASES = {
     "ALREADY_EXISTS": {
         "member again": ("INSERT", MEMBERS[0]),
@@ -105,39 +88,39 @@ PROFILE_CASES = {
         "value set member twice": ("MODIFY", marked_types(1, 1)),
     },
     "NOT_FOUND": {
-        "unknown member": ("MODIFY", P4ActionProfileMember("next_hops", member_id=9, action=port(1))),
+        "unknown member": ("MODIFY", fy.P4ActionProfileMember("next_hops", member_id=9, action=port(1))),
         "group of a stranger": ("MODIFY", next_hops(8)),
         "unknown profile": ("INSERT", raw_group(action_profile_id=5)),
         "colours": ("MODIFY", p4r.Entity(meter_entry=COLOURS)),
     },
     "INVALID_ARGUMENT": {
-        "member 0": ("INSERT", P4ActionProfileMember("next_hops", action=port(1))),
-        "member without action": ("INSERT", P4ActionProfileMember("next_hops", member_id=7)),
+        "member 0": ("INSERT", fy.P4ActionProfileMember("next_hops", action=port(1))),
+        "member without action": ("INSERT", fy.P4ActionProfileMember("next_hops", member_id=7)),
         "another max_size": ("MODIFY", next_hops(1, max_size=8)),
         "member twice": ("MODIFY", next_hops(1, 1)),
         "no weight": ("INSERT", raw_group(0)),
         "group 0": ("INSERT", raw_group(group_id=0)),
         "an action in an indirect table": (
             "INSERT",
-            P4TableEntry("spread", match=P4TableMatch(destination=(B, 48)), action=port(1)),
+            fy.P4TableEntry("spread", match=fy.P4TableMatch(destination=(B, 48)), action=port(1)),
         ),
         "a group without selector": (
             "INSERT",
-            P4TableEntry("classified", match=P4TableMatch(type=6), action=OF_A_GROUP),
+            fy.P4TableEntry("classified", match=fy.P4TableMatch(type=6), action=OF_A_GROUP),
         ),
-        "an idle default": ("MODIFY", P4TableEntry("hosts", is_default_action=True, idle_timeout_ns=5)),
-        "peak below committed": ("MODIFY", P4MeterEntry("rates", index=1, config=SLOW_PEAK)),
+        "an idle default": ("MODIFY", fy.P4TableEntry("hosts", is_default_action=True, idle_timeout_ns=5)),
+        "peak below committed": ("MODIFY", fy.P4MeterEntry("rates", index=1, config=SLOW_PEAK)),
     },
     "FAILED_PRECONDITION": {"member in use": ("DELETE", MEMBERS[0]), "group in use": ("DELETE", GROUP)},
     "PERMISSION_DENIED": {
         "a default of an indirect table": (
             "MODIFY",
-            P4TableEntry("spread", action=P4TableAction("drop"), is_default_action=True),
+            fy.P4TableEntry("spread", action=fy.P4TableAction("drop"), is_default_action=True),
         ),
     },
     "OUT_OF_RANGE": {
         "a port beyond the program's": ("INSERT", policy(port(1), ingress=512)),
-        "meter index": ("MODIFY", P4MeterEntry("rates", index=8, config=RATES)),
+        "meter index": ("MODIFY", fy.P4MeterEntry("rates", index=8, config=RATES)),
     },
     "RESOURCE_EXHAUSTED": {
         "too heavy": ("INSERT", raw_group(max_size=1)),
@@ -159,32 +142,32 @@ async def test_what_the_specification_forbids_is_refused_and_changes_nothing(ser
 async def test_meters_come_with_entries_and_turn_green_again(server: Server) -> None:
     async with client(server, load=True, program=ENTITIES) as one:
         [pipeline] = server.pipelines
-        wish = P4TableEntry(
+        wish = fy.P4TableEntry(
             "hosts",
-            meter_config=P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
-            counter_data=finsy.P4CounterData(),
+            meter_config=fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
+            counter_data=fy.P4CounterData(),
         )
         await write(
-            one, ("INSERT", host(3, meter_config=RATES, counter_data=finsy.P4CounterData(packet_count=8)))
+            one, ("INSERT", host(3, meter_config=RATES, counter_data=fy.P4CounterData(packet_count=8)))
         )
         for _ in range(2):
             assert pipeline.inject(1, frame()) == [(3, frame())]
         [entry] = await one.read(wish)
         assert entry.table_entry.meter_config == RATES.encode()
         assert entry.table_entry.counter_data.packet_count == 10
-        meter = P4DirectMeterEntry(table_entry=host(3))
+        meter = fy.P4DirectMeterEntry(table_entry=host(3))
         [direct] = await one.read(meter)
         assert direct.direct_meter_entry.config == RATES.encode()
         await write(one, ("MODIFY", host(4)))  # as the specification says: the counter stays, the meter not
         [entry] = await one.read(wish)
         assert not entry.table_entry.HasField("meter_config")
         assert entry.table_entry.counter_data.packet_count == 10
-        await write(one, ("MODIFY", P4DirectMeterEntry(table_entry=host(4), config=RATES)))
+        await write(one, ("MODIFY", fy.P4DirectMeterEntry(table_entry=host(4), config=RATES)))
         await write(
             one,
             (
                 "MODIFY",
-                P4DirectCounterEntry(table_entry=host(4), data=finsy.P4CounterData(packet_count=1)),
+                fy.P4DirectCounterEntry(table_entry=host(4), data=fy.P4CounterData(packet_count=1)),
             ),
         )
         [entry] = await one.read(wish)
@@ -195,12 +178,12 @@ async def test_meters_come_with_entries_and_turn_green_again(server: Server) -> 
 async def test_value_sets_steer_the_parser(server: Server) -> None:
     async with client(server, load=True, program=ENTITIES) as one:
         [pipeline] = server.pipelines
-        marked = P4TableEntry("policy", match=P4TableMatch(marked=1), action=port(6), priority=1)
+        marked = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked=1), action=port(6), priority=1)
         await write(one, ("INSERT", marked))
         assert pipeline.inject(1, frame(kind=0x88B5)) == []
         assert await write(one, ("MODIFY", MODIFIED[-1])) == []
         assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
-        assert await write(one, ("MODIFY", P4ValueSetEntry("marked_types", members=[]))) == []
+        assert await write(one, ("MODIFY", fy.P4ValueSetEntry("marked_types", members=[]))) == []
         assert pipeline.inject(1, frame(kind=0x88B5)) == []
 
 
@@ -209,21 +192,21 @@ async def test_a_batch_is_done_as_a_whole_or_not_at_all(server: Server, atomicit
     async with client(server, load=True, program=ENTITIES) as one:
         await write(one, *(("INSERT", entity) for entity in WRITTEN))
         await write(one, *(("MODIFY", entity) for entity in MODIFIED))
-        counters = (P4CounterEntry(), P4RegisterEntry(), P4MeterEntry(), P4DirectCounterEntry())
+        counters = (fy.P4CounterEntry(), fy.P4RegisterEntry(), fy.P4MeterEntry(), fy.P4DirectCounterEntry())
         before = await one.read(*EVERYTHING, *counters)
         changes = [
-            ("MODIFY", host(9, counter_data=finsy.P4CounterData(packet_count=77))),
+            ("MODIFY", host(9, counter_data=fy.P4CounterData(packet_count=77))),
             ("DELETE", WRITTEN[6]),
             ("DELETE", GROUP),
             ("DELETE", MEMBERS[0]),
-            ("INSERT", P4MulticastGroupEntry(9, replicas=[1])),
-            ("MODIFY", P4RegisterEntry("sizes", data=6)),
-            ("MODIFY", P4TableEntry("policy", action=port(3), is_default_action=True)),
+            ("INSERT", fy.P4MulticastGroupEntry(9, replicas=[1])),
+            ("MODIFY", fy.P4RegisterEntry("sizes", data=6)),
+            ("MODIFY", fy.P4TableEntry("policy", action=port(3), is_default_action=True)),
             ("DELETE", WRITTEN[-1]),
         ]
-        failed = await write(one, *changes, ("DELETE", P4MulticastGroupEntry(99)), atomicity=atomicity)
+        failed = await write(one, *changes, ("DELETE", fy.P4MulticastGroupEntry(99)), atomicity=atomicity)
         assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
         after = await one.read(*EVERYTHING, *counters)
         assert sorted(map(str, after)) == sorted(map(str, before))
         assert await write(one, *changes, atomicity=atomicity) == []
-        assert len(await one.read(P4MulticastGroupEntry())) == 2
+        assert len(await one.read(fy.P4MulticastGroupEntry())) == 2

@@ -3,19 +3,8 @@
 
 from __future__ import annotations
 
-import finsy
+import finsy as fy
 import pytest
-from finsy import (
-    P4CloneSessionEntry,
-    P4CounterEntry,
-    P4DirectCounterEntry,
-    P4MulticastGroupEntry,
-    P4RegisterEntry,
-    P4Schema,
-    P4TableAction,
-    P4TableEntry,
-    P4TableMatch,
-)
 from finsy.proto import p4i, p4r
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
@@ -27,21 +16,21 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.pipeline import Pipeline
 
-ACL = P4TableMatch(source=(1, 0xFF), type=(0, 0x800), port=5)
-OF_THE_ROUTER: list[finsy.P4Entity] = [
+ACL = fy.P4TableMatch(source=(1, 0xFF), type=(0, 0x800), port=5)
+OF_THE_ROUTER: list[fy.P4Entity] = [
     to_port(1),
-    P4TableEntry("acl", match=ACL, action=P4TableAction("paint", color=7), priority=9),
-    P4TableEntry(
+    fy.P4TableEntry("acl", match=ACL, action=fy.P4TableAction("paint", color=7), priority=9),
+    fy.P4TableEntry(
         "routes",
-        match=P4TableMatch(destination="10.0.0.0/8"),
-        action=P4TableAction("next_hop", port=2, destination=B),
+        match=fy.P4TableMatch(destination="10.0.0.0/8"),
+        action=fy.P4TableAction("next_hop", port=2, destination=B),
     ),
-    P4TableEntry("bridge", action=P4TableAction("to_port", port=5), is_default_action=True),
-    P4DirectCounterEntry(table_entry=P4TableEntry("bridge", match=P4TableMatch(destination=A))),
-    P4CounterEntry("arrivals", index=3),
-    P4RegisterEntry("last_source", index=3, data=7),
-    P4MulticastGroupEntry(4, replicas=[(1, 1), (2, 2)]),
-    P4CloneSessionEntry(5, replicas=[3]),
+    fy.P4TableEntry("bridge", action=fy.P4TableAction("to_port", port=5), is_default_action=True),
+    fy.P4DirectCounterEntry(table_entry=fy.P4TableEntry("bridge", match=fy.P4TableMatch(destination=A))),
+    fy.P4CounterEntry("arrivals", index=3),
+    fy.P4RegisterEntry("last_source", index=3, data=7),
+    fy.P4MulticastGroupEntry(4, replicas=[(1, 1), (2, 2)]),
+    fy.P4CloneSessionEntry(5, replicas=[3]),
 ]
 UPDATES = [
     update(kind, entity).SerializeToString()
@@ -53,7 +42,7 @@ MORE_UPDATES = [
     update(kind, entity, ENTITIES).SerializeToString()
     for entity in [*WRITTEN, *MODIFIED]
     for kind in ("INSERT", "MODIFY", "DELETE")
-    if not isinstance(entity, (P4RegisterEntry, P4CounterEntry)) or kind == "MODIFY"
+    if not isinstance(entity, (fy.P4RegisterEntry, fy.P4CounterEntry)) or kind == "MODIFY"
 ]
 
 
@@ -113,14 +102,14 @@ DEVICES: dict[str, Device] = {}
 
 
 def make_device(program: str) -> Device:
-    config = P4Schema(*files(program)).get_pipeline_config()
+    config = fy.P4Schema(*files(program)).get_pipeline_config()
     return Device.of(config, Pipeline.load(config.p4_device_config))
 
 
 @settings(max_examples=120, deadline=None)
 @given(changes)
 def test_damaged_p4infos(damages: list[tuple[int, int, int]]) -> None:
-    config = P4Schema(*files(ENTITIES)).get_pipeline_config()
+    config = fy.P4Schema(*files(ENTITIES)).get_pipeline_config()
     whole = config.p4info.SerializeToString()
     try:
         spread = [(how, place * 40, value) for how, place, value in damages]
@@ -131,7 +120,7 @@ def test_damaged_p4infos(damages: list[tuple[int, int, int]]) -> None:
 
 
 def test_types_that_contain_themselves_are_refused() -> None:
-    config = P4Schema(*files(ENTITIES)).get_pipeline_config()
+    config = fy.P4Schema(*files(ENTITIES)).get_pipeline_config()
     member = config.p4info.type_info.structs["learned_t"].members.add(name="again")
     member.type_spec.struct.name = "learned_t"
     with pytest.raises(Refused, match="nested"):

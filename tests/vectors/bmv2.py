@@ -18,27 +18,9 @@ from functools import singledispatchmethod
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
 import grpc
 from dataplane.control import GrpcControl
-from finsy import (
-    P4ActionProfileGroup,
-    P4ActionProfileMember,
-    P4CloneSessionEntry,
-    P4CounterEntry,
-    P4DigestEntry,
-    P4DirectCounterEntry,
-    P4DirectMeterEntry,
-    P4IndirectAction,
-    P4Member,
-    P4MeterConfig,
-    P4MeterEntry,
-    P4MulticastGroupEntry,
-    P4Schema,
-    P4TableAction,
-    P4TableEntry,
-    P4TableMatch,
-    P4ValueSetEntry,
-)
 from finsy.p4entity import P4ValueSetMember, decode_entity
 from finsy.proto import p4r
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -85,7 +67,7 @@ class Bmv2:
 
     def __init__(self, control: GrpcControl, packets: grpc.Channel, p4info: Path, json: Path) -> None:
         """Load the program."""
-        self.schema = P4Schema(p4info, json)
+        self.schema = fy.P4Schema(p4info, json)
         self._control = control
         self._packets = packets.stream_stream(
             "/p4.bm.DataplaneInterface/PacketStream",
@@ -96,7 +78,7 @@ class Bmv2:
         control.load(self.schema)
         threading.Thread(target=self._listen, daemon=True).start()
         for digest in self.schema.digests:
-            self._write(P4DigestEntry(digest.alias, max_list_size=1, ack_timeout_ns=0))
+            self._write(fy.P4DigestEntry(digest.alias, max_list_size=1, ack_timeout_ns=0))
 
     def _listen(self) -> None:
         with contextlib.suppress(grpc.RpcError):
@@ -134,83 +116,85 @@ class Bmv2:
 
     @do.register
     def _(self, step: steps.Insert) -> None:
-        action: Any = P4TableAction(step.action, **step.params) if step.action else None
+        action: Any = fy.P4TableAction(step.action, **step.params) if step.action else None
         if step.member is not None:
-            action = P4IndirectAction(member_id=step.member)
+            action = fy.P4IndirectAction(member_id=step.member)
         elif step.group is not None:
-            action = P4IndirectAction(group_id=step.group)
+            action = fy.P4IndirectAction(group_id=step.group)
         elif step.one_shot:
-            action = P4IndirectAction(
-                [(weight, P4TableAction(name, **params)) for name, params, weight in step.one_shot]
+            action = fy.P4IndirectAction(
+                [(weight, fy.P4TableAction(name, **params)) for name, params, weight in step.one_shot]
             )
-        match = P4TableMatch(step.match)
-        self._write(P4TableEntry(step.table, match=match, action=action, priority=step.priority))
+        match = fy.P4TableMatch(step.match)
+        self._write(fy.P4TableEntry(step.table, match=match, action=action, priority=step.priority))
 
     @do.register
     def _(self, step: steps.Modify) -> None:
-        action = P4TableAction(step.action, **step.params)
-        match = P4TableMatch(step.match)
-        entry = P4TableEntry(step.table, match=match, action=action, priority=step.priority)
+        action = fy.P4TableAction(step.action, **step.params)
+        match = fy.P4TableMatch(step.match)
+        entry = fy.P4TableEntry(step.table, match=match, action=action, priority=step.priority)
         self._write(entry, p4r.Update.MODIFY)
 
     @do.register
     def _(self, step: steps.Delete) -> None:
-        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
+        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
         self._write(entry, p4r.Update.DELETE)
 
     @do.register
     def _(self, step: steps.Default) -> None:
-        action = P4TableAction(step.action, **step.params)
-        self._write(P4TableEntry(step.table, action=action, is_default_action=True), p4r.Update.MODIFY)
+        action = fy.P4TableAction(step.action, **step.params)
+        self._write(fy.P4TableEntry(step.table, action=action, is_default_action=True), p4r.Update.MODIFY)
 
     @do.register
     def _(self, step: steps.Member) -> None:
-        action = P4TableAction(step.action, **step.params)
-        self._write(P4ActionProfileMember(step.profile, member_id=step.member, action=action))
+        action = fy.P4TableAction(step.action, **step.params)
+        self._write(fy.P4ActionProfileMember(step.profile, member_id=step.member, action=action))
 
     @do.register
     def _(self, step: steps.Group) -> None:
-        members = [P4Member(member, weight=weight) for member, weight in step.members]
+        members = [fy.P4Member(member, weight=weight) for member, weight in step.members]
         size = step.max_size or len(members)
-        self._write(P4ActionProfileGroup(step.profile, group_id=step.group, max_size=size, members=members))
+        self._write(
+            fy.P4ActionProfileGroup(step.profile, group_id=step.group, max_size=size, members=members)
+        )
 
     @do.register
     def _(self, step: steps.Multicast) -> None:
-        self._write(P4MulticastGroupEntry(step.group, replicas=[tuple(r) for r in step.replicas]))
+        self._write(fy.P4MulticastGroupEntry(step.group, replicas=[tuple(r) for r in step.replicas]))
 
     @do.register
     def _(self, step: steps.CloneSession) -> None:
         replicas = [tuple(r) for r in step.replicas]
-        self._write(P4CloneSessionEntry(step.session, replicas=replicas, packet_length_bytes=step.bytes))
+        self._write(fy.P4CloneSessionEntry(step.session, replicas=replicas, packet_length_bytes=step.bytes))
 
     @do.register
     def _(self, step: steps.ValueSet) -> None:
         members = [P4ValueSetMember(dict(member)) for member in step.members]
-        self._write(P4ValueSetEntry(step.name, members=members), p4r.Update.MODIFY)
+        self._write(fy.P4ValueSetEntry(step.name, members=members), p4r.Update.MODIFY)
 
     @do.register
     def _(self, step: steps.Meter) -> None:
-        config = P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
-        self._write(P4MeterEntry(step.name, index=step.index, config=config), p4r.Update.MODIFY)
+        config = fy.P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
+        self._write(fy.P4MeterEntry(step.name, index=step.index, config=config), p4r.Update.MODIFY)
 
     @do.register
     def _(self, step: steps.DirectMeter) -> None:
-        config = P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
-        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
-        self._write(P4DirectMeterEntry(table_entry=entry, config=config), p4r.Update.MODIFY)
+        config = fy.P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
+        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
+        self._write(fy.P4DirectMeterEntry(table_entry=entry, config=config), p4r.Update.MODIFY)
 
     @do.register
     def _(self, step: steps.Counter) -> list[int]:
-        [found] = self._read(P4CounterEntry(step.name, index=step.index))
+        [found] = self._read(fy.P4CounterEntry(step.name, index=step.index))
         return [found.packet_count, found.byte_count]
 
     @do.register
     def _(self, step: steps.DirectCounter) -> list[int]:
-        entry = P4TableEntry(step.table, match=P4TableMatch(step.match), priority=step.priority)
+        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
         # An entry that matches anything reads as all entries, without what matches anything.
         [found] = [
             counted
-            for counted in self._read(P4DirectCounterEntry(table_entry=entry))
+            for counted in self._read(fy.P4DirectCounterEntry(table_entry=entry))
             if counted.table_entry.priority == step.priority
             and (step.priority or len(counted.table_entry.match or ()) == len(step.match))
         ]

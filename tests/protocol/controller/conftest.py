@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules beside this file, which the tests of the controller share, are imported by their names."""
+"""What the tests of the controller share; the modules beside this file are imported by their names."""
+
+from __future__ import annotations
 
 import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+from controller_world import World, new_world
+
+
+@pytest.fixture
+def world() -> AbstractAsyncContextManager[World]:
+    """A controller of two hosts on one switch."""
+    return new_world(hosts=2)

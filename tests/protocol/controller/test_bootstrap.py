@@ -123,19 +123,17 @@ async def test_a_process_that_dies_is_named_to_its_peers() -> None:
     ],
 )
 async def test_errors_are_of_the_agents_own_kind(
-    changes: dict[str, object], error: type[Exception], text: str
+    world: World, changes: dict[str, object], error: type[Exception], text: str
 ) -> None:
-    async with new_world(hosts=2) as world:
-        with pytest.raises(error, match=text):
-            await asyncio.to_thread(joiner(world.running.port, queue.Queue(), **changes), 0)
+    with pytest.raises(error, match=text):
+        await asyncio.to_thread(joiner(world.running.port, queue.Queue(), **changes), 0)
 
 
-async def test_a_job_that_runs_is_refused_a_second_time() -> None:
-    async with new_world(hosts=2) as world:
-        memberships = await join_all(world, 2, queue.Queue())
-        with pytest.raises(errors.GroupRefused, match="runs already with 2 ranks"):
-            await asyncio.to_thread(joiner(world.running.port, queue.Queue()), 0)
-        await leave_all(memberships)
+async def test_a_job_that_runs_is_refused_a_second_time(world: World) -> None:
+    memberships = await join_all(world, 2, queue.Queue())
+    with pytest.raises(errors.GroupRefused, match="runs already with 2 ranks"):
+        await asyncio.to_thread(joiner(world.running.port, queue.Queue()), 0)
+    await leave_all(memberships)
 
 
 def test_nobody_at_the_address_is_said_within_the_deadline() -> None:
@@ -147,15 +145,14 @@ def test_nobody_at_the_address_is_said_within_the_deadline() -> None:
     assert time.monotonic() - began < 5
 
 
-async def test_leaving_is_not_dying() -> None:
-    async with new_world(hosts=2) as world:
-        events: Events = queue.Queue()
-        first, second = await join_all(world, 2, events)
-        await world.watched("job", 0, 1)
-        await leave_all([second])
-        assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
-        await leave_all([first])
-        assert events.empty()
+async def test_leaving_is_not_dying(world: World) -> None:
+    events: Events = queue.Queue()
+    first, second = await join_all(world, 2, events)
+    await world.watched("job", 0, 1)
+    await leave_all([second])
+    assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
+    await leave_all([first])
+    assert events.empty()
 
 
 async def test_memberships_outlive_ten_controllers() -> None:
@@ -215,31 +212,30 @@ class Relay:
             self._agents.pop().close()
 
 
-async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_next_one() -> None:
-    async with new_world(hosts=2) as world:
-        relay, events = Relay(world.running.port), queue.Queue()
-        ports = [await relay.start(), world.running.port]
-        joins = [asyncio.to_thread(joiner(port, events), rank) for rank, port in enumerate(ports)]
-        memberships = await asyncio.gather(*joins)
-        await world.watched("job", 0, 1)
-        relay.lossy = True
-        await world.switch.restart(lose_state=True)
-        rank, event = await asyncio.to_thread(events.get, timeout=10)
-        assert rank == 1
-        assert isinstance(event, bootstrap.GroupPaused)
-        memberships[1].report_position(event.group, 7)
-        lease = world.running.groups.lease(memberships[0]._lease)
-        await world.settled(lease.events.empty)  # what was to be said has been said, into a void
-        relay.lossy = False
-        relay.hang_up()
-        assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0
-        memberships[0].report_position(event.group, 5)
-        moved = 0
-        while moved < 2:
-            _, event = await asyncio.to_thread(events.get, timeout=10)
-            moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
-        await leave_all(list(memberships))
-        relay.hang_up()
+async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_next_one(world: World) -> None:
+    relay, events = Relay(world.running.port), queue.Queue()
+    ports = [await relay.start(), world.running.port]
+    joins = [asyncio.to_thread(joiner(port, events), rank) for rank, port in enumerate(ports)]
+    memberships = await asyncio.gather(*joins)
+    await world.watched("job", 0, 1)
+    relay.lossy = True
+    await world.switch.restart(lose_state=True)
+    rank, event = await asyncio.to_thread(events.get, timeout=10)
+    assert rank == 1
+    assert isinstance(event, bootstrap.GroupPaused)
+    memberships[1].report_position(event.group, 7)
+    lease = world.running.groups.lease(memberships[0]._lease)
+    await world.settled(lease.events.empty)  # what was to be said has been said, into a void
+    relay.lossy = False
+    relay.hang_up()
+    assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0
+    memberships[0].report_position(event.group, 5)
+    moved = 0
+    while moved < 2:
+        _, event = await asyncio.to_thread(events.get, timeout=10)
+        moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
+    await leave_all(list(memberships))
+    relay.hang_up()
 
 
 async def test_leaving_a_controller_that_is_gone_is_quick_and_leaves_no_thread() -> None:

@@ -54,16 +54,15 @@ async def test_a_group_gets_its_entries_and_leaves_none_behind() -> None:
         assert len(world.switch.table("virtual_addresses")) == 1
 
 
-async def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know() -> None:
-    async with new_world(hosts=2) as world:
-        tokens = []
-        for _ in range(5):  # the same job, ranks, addresses and ports
-            answers = await world.join(2)
-            (token,) = {answer.token for answer in answers}
-            tokens.append(token)
-            await leave(world, answers)
-        assert len(set(tokens)) == 5
-        assert max(tokens) >= 2**32
+async def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know(world: World) -> None:
+    tokens = []
+    for _ in range(5):  # the same job, ranks, addresses and ports
+        answers = await world.join(2)
+        (token,) = {answer.token for answer in answers}
+        tokens.append(token)
+        await leave(world, answers)
+    assert len(set(tokens)) == 5
+    assert max(tokens) >= 2**32
 
 
 async def test_the_same_job_can_be_formed_again_at_once_with_another_number() -> None:
@@ -108,27 +107,25 @@ async def test_ranks_that_disagree_are_all_told_what_each_said() -> None:
         assert len(await world.join(4)) == 4
 
 
-async def test_a_rank_that_goes_away_while_waiting_can_come_again() -> None:
-    async with new_world(hosts=2) as world:
-        first = world.stub.JoinGroup(world.request(0, 2))
-        await world.waits("job", 0)
-        first.cancel()
-        await world.waits("job")
-        assert len(await world.join(2)) == 2
+async def test_a_rank_that_goes_away_while_waiting_can_come_again(world: World) -> None:
+    first = world.stub.JoinGroup(world.request(0, 2))
+    await world.waits("job", 0)
+    first.cancel()
+    await world.waits("job")
+    assert len(await world.join(2)) == 2
 
 
-async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again() -> None:
-    async with new_world(hosts=2) as world:
-        (switch,) = world.running.fabric.switches()
-        async with switch._lock:  # so that the group is not made yet
-            first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
-            await world.waits("job", 0, 1)
-            second.cancel()
-            await refused(first, Status.DEADLINE_EXCEEDED, "rank 1 went away while the group was forming")
-            again = world.stub.JoinGroup(world.request(1, 2))
-            await world.waits("job", 1)
-        answers = [await world.stub.JoinGroup(world.request(0, 2)), await again]
-        assert {len(answer.ina) for answer in answers} == {1}
+async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(world: World) -> None:
+    (switch,) = world.running.fabric.switches()
+    async with switch._lock:  # so that the group is not made yet
+        first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
+        await world.waits("job", 0, 1)
+        second.cancel()
+        await refused(first, Status.DEADLINE_EXCEEDED, "rank 1 went away while the group was forming")
+        again = world.stub.JoinGroup(world.request(1, 2))
+        await world.waits("job", 1)
+    answers = [await world.stub.JoinGroup(world.request(0, 2)), await again]
+    assert {len(answer.ina) for answer in answers} == {1}
 
 
 async def test_hostile_requests_hurt_nobody() -> None:
@@ -185,15 +182,14 @@ async def test_two_jobs_share_a_switch_without_a_common_slot_or_number() -> None
         assert taken[0].base + taken[0].size <= taken[1].base
 
 
-async def test_a_switch_that_is_gone_or_full_costs_the_rail_only() -> None:
-    async with new_world(hosts=2) as world:
-        world.switch.room = 0
-        answers = await world.join(2, "a")
-        assert "table full" in answers[0].refusals[0].reason
-        world.switch.room = None
-        assert (await world.join(2, "b"))[0].ina
-        await world.switch.stop()
-        await world.settled(lambda: not world.running.fabric.switches()[0].link.up)
-        answers = await world.join(2, "c")
-        assert "s-ina at 127.0.0.1" in answers[0].refusals[0].reason
-        assert not answers[0].ina
+async def test_a_switch_that_is_gone_or_full_costs_the_rail_only(world: World) -> None:
+    world.switch.room = 0
+    answers = await world.join(2, "a")
+    assert "table full" in answers[0].refusals[0].reason
+    world.switch.room = None
+    assert (await world.join(2, "b"))[0].ina
+    await world.switch.stop()
+    await world.settled(lambda: not world.running.fabric.switches()[0].link.up)
+    answers = await world.join(2, "c")
+    assert "s-ina at 127.0.0.1" in answers[0].refusals[0].reason
+    assert not answers[0].ina

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import grpc
@@ -32,6 +32,11 @@ async def network(topology: Topology = LEAF_SPINE, **options: Any) -> AsyncItera
         yield world
 
 
+@pytest.fixture
+def world() -> AbstractAsyncContextManager[World]:
+    return network()
+
+
 def roots(world: World, job: str = "job") -> list[str]:
     """The roots of a job's trees, in order."""
     group = next(group for group in world.running.groups.running() if group.job == job)
@@ -50,43 +55,40 @@ async def move(watchers: list[Watcher], *positions: int) -> list[pb.GroupMoved]:
     return [await watcher.moved() for watcher in watchers]
 
 
-async def test_a_job_gets_a_tree_per_spine() -> None:
-    async with network() as world:
-        answers = await world.join(RANKS)
-        assert roots(world) == ["spine1", "spine2"]
-        for rank, answer in enumerate(answers):
-            assert [(place.tree, place.slots, place.depth) for place in answer.ina] == [
-                (0, 256, 2),
-                (1, 256, 2),
-            ]
-            assert {place.child for place in answer.ina} == {rank % 2}
-        one, two = (place.group for place in answers[0].ina)
-        assert [groups_in(world, f"spine{i}") for i in (1, 2)] == [{one}, {two}]
-        assert groups_in(world, "leaf1") == {one, two}
+async def test_a_job_gets_a_tree_per_spine(world: World) -> None:
+    answers = await world.join(RANKS)
+    assert roots(world) == ["spine1", "spine2"]
+    for rank, answer in enumerate(answers):
+        assert [(place.tree, place.slots, place.depth) for place in answer.ina] == [
+            (0, 256, 2),
+            (1, 256, 2),
+        ]
+        assert {place.child for place in answer.ina} == {rank % 2}
+    one, two = (place.group for place in answers[0].ina)
+    assert [groups_in(world, f"spine{i}") for i in (1, 2)] == [{one}, {two}]
+    assert groups_in(world, "leaf1") == {one, two}
 
 
-async def test_a_dead_spines_tree_moves_to_the_other_spine() -> None:
-    async with network() as world:
-        watchers = await watched(world, RANKS)
-        await world.switches["spine1"].stop()
-        moved = await move(watchers, 30, 10, 20, 40)
-        assert {(m.resume_from, m.place.tree, m.place.rail) for m in moved} == {(10, 0, "ina")}
-        assert roots(world) == ["spine2", "spine2"]
-        await world.running.fabric.settled()
-        assert groups_in(world, "leaf1") == groups_in(world, "spine2") == {2, moved[0].place.group}
-        watchers[0].call.cancel()
-        assert (await watchers[1].event()).member_lost.rank == 0  # and no event of the other tree before
+async def test_a_dead_spines_tree_moves_to_the_other_spine(world: World) -> None:
+    watchers = await watched(world, RANKS)
+    await world.switches["spine1"].stop()
+    moved = await move(watchers, 30, 10, 20, 40)
+    assert {(m.resume_from, m.place.tree, m.place.rail) for m in moved} == {(10, 0, "ina")}
+    assert roots(world) == ["spine2", "spine2"]
+    await world.running.fabric.settled()
+    assert groups_in(world, "leaf1") == groups_in(world, "spine2") == {2, moved[0].place.group}
+    watchers[0].call.cancel()
+    assert (await watchers[1].event()).member_lost.rank == 0  # and no event of the other tree before
 
 
-async def test_a_spine_that_comes_back_is_used_again_and_cleaned() -> None:
-    async with network() as world:
-        watchers = await watched(world, RANKS)
-        await world.switches["spine1"].stop()
-        await move(watchers, 0, 0, 0, 0)
-        await world.switches["spine1"].start()
-        await world.settled(lambda: not groups_in(world, "spine1"))
-        await world.join(RANKS, "later")
-        assert roots(world, "later") == ["spine1", "spine2"]
+async def test_a_spine_that_comes_back_is_used_again_and_cleaned(world: World) -> None:
+    watchers = await watched(world, RANKS)
+    await world.switches["spine1"].stop()
+    await move(watchers, 0, 0, 0, 0)
+    await world.switches["spine1"].start()
+    await world.settled(lambda: not groups_in(world, "spine1"))
+    await world.join(RANKS, "later")
+    assert roots(world, "later") == ["spine1", "spine2"]
 
 
 async def test_without_another_tree_a_silent_switch_is_waited_for() -> None:
@@ -196,16 +198,15 @@ async def test_a_tree_without_room_moves_when_another_job_ends() -> None:
         assert roots(world, "stays") == ["spine2"]
 
 
-async def test_a_late_rank_is_no_dead_path() -> None:
-    async with network() as world:
-        watchers = await watched(world, RANKS)
-        for group in (1, 2):
-            answered = pb.ReportStallRequest(
-                lease=watchers[0].lease, group=group, first_switch_ok=True, root_ok=True
-            )
-            await world.stub.ReportStall(answered)
-        watchers[0].call.cancel()
-        assert (await watchers[1].event()).member_lost.rank == 0  # and no pause before
+async def test_a_late_rank_is_no_dead_path(world: World) -> None:
+    watchers = await watched(world, RANKS)
+    for group in (1, 2):
+        answered = pb.ReportStallRequest(
+            lease=watchers[0].lease, group=group, first_switch_ok=True, root_ok=True
+        )
+        await world.stub.ReportStall(answered)
+    watchers[0].call.cancel()
+    assert (await watchers[1].event()).member_lost.rank == 0  # and no pause before
 
 
 async def test_a_rank_that_does_not_answer_is_lost() -> None:
@@ -219,15 +220,14 @@ async def test_a_rank_that_does_not_answer_is_lost() -> None:
         assert lost.rank == 3
 
 
-async def test_a_rank_that_dies_in_the_middle_of_a_move_ends_the_job() -> None:
-    async with network() as world:
-        watchers = await watched(world, RANKS)
-        await world.switches["spine1"].stop()
-        await watchers[0].paused(1)
-        watchers[2].call.cancel()
-        assert (await watchers[0].event()).member_lost.rank == 2
-        await world.settled(lambda: not groups_in(world, "leaf1") and not groups_in(world, "spine2"))
-        assert (await world.join(RANKS))[0].ina
+async def test_a_rank_that_dies_in_the_middle_of_a_move_ends_the_job(world: World) -> None:
+    watchers = await watched(world, RANKS)
+    await world.switches["spine1"].stop()
+    await watchers[0].paused(1)
+    watchers[2].call.cancel()
+    assert (await watchers[0].event()).member_lost.rank == 2
+    await world.settled(lambda: not groups_in(world, "leaf1") and not groups_in(world, "spine2"))
+    assert (await world.join(RANKS))[0].ina
 
 
 async def test_a_second_death_during_a_move_moves_again() -> None:
@@ -308,14 +308,13 @@ async def test_ten_controllers_leave_the_trees_of_three_levels_as_they_are() -> 
 
 
 @pytest.mark.parametrize("group", [0, 3, 99])
-async def test_reports_of_groups_that_a_rank_is_not_in_are_refused(group: int) -> None:
-    async with network() as world:
-        watchers = await watched(world, RANKS)
-        for call in (
-            world.stub.ReportPosition(pb.ReportPositionRequest(lease=watchers[0].lease, group=group)),
-            world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group)),
-            world.stub.ReportPosition(pb.ReportPositionRequest(lease=77, group=1)),
-        ):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await call
-            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+async def test_reports_of_groups_that_a_rank_is_not_in_are_refused(world: World, group: int) -> None:
+    watchers = await watched(world, RANKS)
+    for call in (
+        world.stub.ReportPosition(pb.ReportPositionRequest(lease=watchers[0].lease, group=group)),
+        world.stub.ReportStall(pb.ReportStallRequest(lease=watchers[0].lease, group=group)),
+        world.stub.ReportPosition(pb.ReportPositionRequest(lease=77, group=1)),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND

@@ -45,15 +45,14 @@ async def test_reconciling_twice_writes_nothing() -> None:
         assert len(world.switch.updates) == written
 
 
-async def test_what_others_have_changed_is_set_right() -> None:
-    async with new_world(hosts=2) as world:
-        await world.join(2)
-        before = world.switch.snapshot()
-        gone = next(iter(world.switch.entities))
-        del world.switch.entities[gone]
-        (switch,) = world.running.fabric.switches()
-        assert len(await switch.reconcile()) == 1
-        assert world.switch.snapshot() == before
+async def test_what_others_have_changed_is_set_right(world: World) -> None:
+    await world.join(2)
+    before = world.switch.snapshot()
+    gone = next(iter(world.switch.entities))
+    del world.switch.entities[gone]
+    (switch,) = world.running.fabric.switches()
+    assert len(await switch.reconcile()) == 1
+    assert world.switch.snapshot() == before
 
 
 async def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are() -> None:
@@ -173,87 +172,87 @@ async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_t
         assert serial_starts(world.switch) == [1 + 1000 + ROUNDS_MARGIN] * 4
 
 
-async def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were() -> None:
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        entries, pushes = len(world.switch.entities), world.switch.pushes
-        await world.switch.restart(lose_state=True)
-        for position, watcher in enumerate(watchers, start=70):
-            paused = await watcher.paused(position)
-            assert (paused.rail, paused.tree, paused.group) == ("ina", 0, 1)
-            assert paused.reason == "switch s-ina was restarted and lost its state"
-        for watcher in watchers:
-            moved = await watcher.moved()
-            assert (moved.group, moved.resume_from, moved.place.group) == (1, 70, 2)
-        await world.running.fabric.settled()
-        assert set(world.switch.multicasts()) == {1, 3}
-        assert len(world.switch.entities) == entries
-        assert serial_starts(world.switch) == [FIRST_START] * 2
-        assert world.switch.pushes == pushes + 1
+async def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(world: World) -> None:
+    watchers = await watched(world, 2)
+    entries, pushes = len(world.switch.entities), world.switch.pushes
+    await world.switch.restart(lose_state=True)
+    for position, watcher in enumerate(watchers, start=70):
+        paused = await watcher.paused(position)
+        assert (paused.rail, paused.tree, paused.group) == ("ina", 0, 1)
+        assert paused.reason == "switch s-ina was restarted and lost its state"
+    for watcher in watchers:
+        moved = await watcher.moved()
+        assert (moved.group, moved.resume_from, moved.place.group) == (1, 70, 2)
+    await world.running.fabric.settled()
+    assert set(world.switch.multicasts()) == {1, 3}
+    assert len(world.switch.entities) == entries
+    assert serial_starts(world.switch) == [FIRST_START] * 2
+    assert world.switch.pushes == pushes + 1
 
 
 @pytest.mark.parametrize("room", [0, 2])
-async def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_first(room: int) -> None:
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        world.switch.room = room
-        await world.switch.restart(lose_state=True)
-        await world.settled(lambda: world.switch.refused > 0)
-        world.switch.room = None
-        for watcher in watchers:
-            assert "was restarted and lost its state" in (await watcher.paused(3)).reason
-        assert {(await watcher.moved()).resume_from for watcher in watchers} == {3}
+async def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_first(
+    world: World, room: int
+) -> None:
+    watchers = await watched(world, 2)
+    world.switch.room = room
+    await world.switch.restart(lose_state=True)
+    await world.settled(lambda: world.switch.refused > 0)
+    world.switch.room = None
+    for watcher in watchers:
+        assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+    assert {(await watcher.moved()).resume_from for watcher in watchers} == {3}
 
 
-async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss() -> None:
+async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss(
+    world: World,
+) -> None:
     """Entries that are there again do not bring back what the registers held."""
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        (switch,) = world.running.fabric.switches()
-        async with switch._lock:
-            early = asyncio.create_task(switch.reconcile())
-            await world.switch.restart(lose_state=True)
-            await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
-        assert await early
-        for watcher in watchers:
-            assert "was restarted and lost its state" in (await watcher.paused(3)).reason
-        assert {(await watcher.moved()).place.group for watcher in watchers} == {2}
+    watchers = await watched(world, 2)
+    (switch,) = world.running.fabric.switches()
+    async with switch._lock:
+        early = asyncio.create_task(switch.reconcile())
+        await world.switch.restart(lose_state=True)
+        await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
+    assert await early
+    for watcher in watchers:
+        assert "was restarted and lost its state" in (await watcher.paused(3)).reason
+    assert {(await watcher.moved()).place.group for watcher in watchers} == {2}
 
 
-async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody() -> None:
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        before, written = world.switch.snapshot(), len(world.switch.updates)
-        (switch,) = world.running.fabric.switches()
-        await world.switch.restart(lose_state=False)
-        await world.settled(lambda: switch.link.sessions == 2)
-        await switch.reconcile()
-        assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
-        watchers[0].call.cancel()
-        assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
+async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(world: World) -> None:
+    watchers = await watched(world, 2)
+    before, written = world.switch.snapshot(), len(world.switch.updates)
+    (switch,) = world.running.fabric.switches()
+    await world.switch.restart(lose_state=False)
+    await world.settled(lambda: switch.link.sessions == 2)
+    await switch.reconcile()
+    assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
+    watchers[0].call.cancel()
+    assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
 
 
-async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again() -> None:
+async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(
+    world: World,
+) -> None:
     """finsy asks for them by gNMI, and has other errors there."""
-    async with new_world(hosts=2) as world:
-        (switch,) = world.running.fabric.switches()
-        world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
-        await world.switch.restart(lose_state=False)
-        await world.settled(lambda: switch.link.sessions == 2)
-        assert len(world.switch.gnmi) == 1
+    (switch,) = world.running.fabric.switches()
+    world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
+    await world.switch.restart(lose_state=False)
+    await world.settled(lambda: switch.link.sessions == 2)
+    assert len(world.switch.gnmi) == 1
 
 
-async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later() -> None:
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        (switch,) = world.running.fabric.switches()
-        await world.switch.stop()
-        watchers[0].call.cancel()
-        assert (await watchers[1].event()).member_lost.rank == 0
-        assert len(world.switch.multicasts()) == 2
-        await world.switch.start()
-        await world.settled(lambda: set(world.switch.multicasts()) == {1})
-        await world.settled(lambda: not switch.slots.taken)
+async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(world: World) -> None:
+    watchers = await watched(world, 2)
+    (switch,) = world.running.fabric.switches()
+    await world.switch.stop()
+    watchers[0].call.cancel()
+    assert (await watchers[1].event()).member_lost.rank == 0
+    assert len(world.switch.multicasts()) == 2
+    await world.switch.start()
+    await world.settled(lambda: set(world.switch.multicasts()) == {1})
+    await world.settled(lambda: not switch.slots.taken)
 
 
 async def test_a_program_that_the_switch_refuses_is_named() -> None:
@@ -267,26 +266,25 @@ async def test_a_program_that_the_switch_refuses_is_named() -> None:
             assert switch.pushes == 1
 
 
-async def test_loss_is_injected_and_taken_back() -> None:
-    async with new_world(hosts=2) as world:
-        tables = [f"injector_{way}" for way in ("ingress", "egress")]
-        half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
-        await world.stub.SetLoss(half)
-        assert [len(world.switch.table(table)) for table in tables] == [2, 2]
-        threshold = world.switch.table(tables[0])[0].action.action.params[0].value
-        assert int.from_bytes(threshold, "big") == 2**31
-        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
-        assert [len(world.switch.table(table)) for table in tables] == [2, 1]
-        for bad, text in (
-            ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
-            ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
-            ({"plane": "ina", "port": 9}, "no port 9"),
-            ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
-            ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
-            ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
-        ):
-            with pytest.raises(grpc.aio.AioRpcError, match=text):
-                await world.stub.SetLoss(pb.SetLossRequest(**bad))
+async def test_loss_is_injected_and_taken_back(world: World) -> None:
+    tables = [f"injector_{way}" for way in ("ingress", "egress")]
+    half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
+    await world.stub.SetLoss(half)
+    assert [len(world.switch.table(table)) for table in tables] == [2, 2]
+    threshold = world.switch.table(tables[0])[0].action.action.params[0].value
+    assert int.from_bytes(threshold, "big") == 2**31
+    await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
+    assert [len(world.switch.table(table)) for table in tables] == [2, 1]
+    for bad, text in (
+        ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
+        ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
+        ({"plane": "ina", "port": 9}, "no port 9"),
+        ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
+        ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
+        ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError, match=text):
+            await world.stub.SetLoss(pb.SetLossRequest(**bad))
 
 
 async def test_losses_of_the_options_are_there_from_the_start() -> None:

@@ -7,7 +7,7 @@ import asyncio
 
 import grpc
 import pytest
-from controller_world import new_world
+from controller_world import World, new_world
 from watcher import Watcher, watched
 
 from railweave.v1 import controller_pb2 as pb
@@ -48,101 +48,93 @@ async def test_a_rank_that_never_watches_is_lost_too() -> None:
         assert (await watcher.event()).member_lost.rank == 1
 
 
-async def test_events_wait_for_a_stream_that_comes_late() -> None:
-    async with new_world(hosts=2) as world:
-        answers = await world.join(2)
-        first = Watcher(world, answers[0])
-        await world.watched("job", 0)
-        first.call.cancel()
-        late = Watcher(world, answers[1])
-        assert (await late.event()).member_lost.rank == 0
-        await late.ended()
+async def test_events_wait_for_a_stream_that_comes_late(world: World) -> None:
+    answers = await world.join(2)
+    first = Watcher(world, answers[0])
+    await world.watched("job", 0)
+    first.call.cancel()
+    late = Watcher(world, answers[1])
+    assert (await late.event()).member_lost.rank == 0
+    await late.ended()
 
 
-async def test_a_rank_that_leaves_is_not_lost() -> None:
-    async with new_world(hosts=2) as world:
-        staying, leaving = await watched(world, 2)
-        await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=leaving.lease))
-        await leaving.ended()
-        assert (await staying.event()).member_left.rank == 1
-        assert len(world.switch.multicasts()) == 2  # the group lives until its last rank leaves
-        await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=staying.lease))
-        await staying.ended()
-        await world.settled(lambda: set(world.switch.multicasts()) == {1})
+async def test_a_rank_that_leaves_is_not_lost(world: World) -> None:
+    staying, leaving = await watched(world, 2)
+    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=leaving.lease))
+    await leaving.ended()
+    assert (await staying.event()).member_left.rank == 1
+    assert len(world.switch.multicasts()) == 2  # the group lives until its last rank leaves
+    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=staying.lease))
+    await staying.ended()
+    await world.settled(lambda: set(world.switch.multicasts()) == {1})
 
 
-async def test_one_jobs_death_is_not_anothers() -> None:
-    async with new_world(hosts=2) as world:
-        a, b = await watched(world, 2, "a"), await watched(world, 2, "b")
-        a[0].call.cancel()
-        assert (await a[1].event()).member_lost.rank == 0
-        await world.settled(lambda: len(world.switch.multicasts()) == 2)
-        b[0].call.cancel()
-        assert (await b[1].event()).member_lost.rank == 0
+async def test_one_jobs_death_is_not_anothers(world: World) -> None:
+    a, b = await watched(world, 2, "a"), await watched(world, 2, "b")
+    a[0].call.cancel()
+    assert (await a[1].event()).member_lost.rank == 0
+    await world.settled(lambda: len(world.switch.multicasts()) == 2)
+    b[0].call.cancel()
+    assert (await b[1].event()).member_lost.rank == 0
 
 
 @pytest.mark.parametrize("lease", [0, 12345, 2**64 - 1])
-async def test_an_unknown_lease_is_refused(lease: int) -> None:
-    async with new_world(hosts=2) as world:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await Watcher(world, pb.JoinGroupResponse(lease=lease)).event()
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+async def test_an_unknown_lease_is_refused(world: World, lease: int) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await Watcher(world, pb.JoinGroupResponse(lease=lease)).event()
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_second_stream_takes_the_first_ones_place() -> None:
-    async with new_world(hosts=2) as world:
-        watchers = await watched(world, 2)
-        lease = world.running.groups._leases[watchers[0].lease]
-        before = lease.stream
-        second = Watcher(world, pb.JoinGroupResponse(lease=lease.number))
-        await world.settled(lambda: lease.stream is not before)
-        watchers[0].call.cancel()
-        watchers[1].call.cancel()
-        assert (await second.event()).member_lost.rank == 1
+async def test_a_second_stream_takes_the_first_ones_place(world: World) -> None:
+    watchers = await watched(world, 2)
+    lease = world.running.groups._leases[watchers[0].lease]
+    before = lease.stream
+    second = Watcher(world, pb.JoinGroupResponse(lease=lease.number))
+    await world.settled(lambda: lease.stream is not before)
+    watchers[0].call.cancel()
+    watchers[1].call.cancel()
+    assert (await second.event()).member_lost.rank == 1
 
 
-async def test_what_went_down_with_a_stream_comes_again_with_the_next() -> None:
+async def test_what_went_down_with_a_stream_comes_again_with_the_next(world: World) -> None:
     """Each stream has got its event, but who knows whether the rank has."""
-    async with new_world(hosts=2) as world:
-        one, two = await watched(world, 2)
-        await world.switch.restart(lose_state=True)
-        asked = [await two.paused(9), (await one.event()).group_paused]
-        assert asked[0].group == asked[1].group
-        again = Watcher(world, one.answer)
-        assert (await again.event()).group_paused == asked[1]
-        await again.reports(asked[1].group, 7)
-        while not (event := await again.event()).HasField("group_moved"):
-            assert event.group_paused == asked[1]  # asked again, because its answer may be lost as well
-        assert event.group_moved.resume_from == 7
-        assert (await two.moved()).resume_from == 7
-        last = Watcher(world, one.answer, acknowledged=event.sequence - 1)
-        assert await last.event() == event
-        one.call.cancel()
-        two.call.cancel()
-        assert (await last.event()).member_lost.rank == 1
+    one, two = await watched(world, 2)
+    await world.switch.restart(lose_state=True)
+    asked = [await two.paused(9), (await one.event()).group_paused]
+    assert asked[0].group == asked[1].group
+    again = Watcher(world, one.answer)
+    assert (await again.event()).group_paused == asked[1]
+    await again.reports(asked[1].group, 7)
+    while not (event := await again.event()).HasField("group_moved"):
+        assert event.group_paused == asked[1]  # asked again, because its answer may be lost as well
+    assert event.group_moved.resume_from == 7
+    assert (await two.moved()).resume_from == 7
+    last = Watcher(world, one.answer, acknowledged=event.sequence - 1)
+    assert await last.event() == event
+    one.call.cancel()
+    two.call.cancel()
+    assert (await last.event()).member_lost.rank == 1
 
 
-async def test_an_answer_that_went_down_with_a_stream_is_asked_for_again() -> None:
-    async with new_world(hosts=2) as world:
-        one, two = await watched(world, 2)
-        await world.switch.restart(lose_state=True)
-        await two.paused(9)
-        asked = await one.event()
-        again = Watcher(world, one.answer, acknowledged=asked.sequence)
-        await again.paused(7)
-        assert (await again.moved()).resume_from == 7
+async def test_an_answer_that_went_down_with_a_stream_is_asked_for_again(world: World) -> None:
+    one, two = await watched(world, 2)
+    await world.switch.restart(lose_state=True)
+    await two.paused(9)
+    asked = await one.event()
+    again = Watcher(world, one.answer, acknowledged=asked.sequence)
+    await again.paused(7)
+    assert (await again.moved()).resume_from == 7
 
 
-async def test_the_last_events_of_a_group_come_again_too() -> None:
-    async with new_world(hosts=2) as world:
-        one, two = await watched(world, 2)
-        two.call.cancel()
-        lost = await one.event()
-        assert lost.member_lost.rank == 1
-        await one.ended()
-        again = Watcher(world, one.answer)
-        assert await again.event() == lost
-        await again.ended()
+async def test_the_last_events_of_a_group_come_again_too(world: World) -> None:
+    one, two = await watched(world, 2)
+    two.call.cancel()
+    lost = await one.event()
+    assert lost.member_lost.rank == 1
+    await one.ended()
+    again = Watcher(world, one.answer)
+    assert await again.event() == lost
+    await again.ended()
 
 
 async def test_events_that_no_controller_can_have_sent_are_refused() -> None:

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benches, short, in labs: their JSON and pictures, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from system.command import Start, result_of
+
+from railweave.experiments.faults.run import WENT_ON, WORKER_KILLED
+from railweave.switch.targets import TARGETS
+
+PNG = b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("striping", "--parts", "speed"), "unknown part"),
+        (("failover", "--rails", "tcp"), "needs a second rail"),
+        (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
+        (("faults", "--topology", "planes", "--faults", "spine killed"), "'spine killed' needs two spines"),
+        (("switch", "--lanes", "100"), "no program is compiled for 100 lanes"),
+        (("switch", "--vs", "tofino"), "no such target"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
+    code, complaint = start("bench", *arguments).end()
+    assert (code, complaint.count("\n")) == (1, 1)
+    assert words in complaint
+
+
+# ------------------------------------------------------------ jobs, scaling, striping
+
+
+def test_a_job_without_slots_runs_on_its_other_rails(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", "jobs", "--jobs", "3", "--hosts", "2", "--rails", "ina,tcp"),
+        *("--slots", "4096", "--seconds", "3", "--size", "64K"),
+    )
+    assert result["ok"]
+    full = "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192"
+    (refused,) = (job for job in result["rows"] if full in job["why"].get("ina", ""))
+    assert refused["bps"]["ina"] == 0
+    assert refused["bps"]["tcp"] > 0
+
+
+def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
+    curve = tmp_path / "curve.png"
+    result = result_of(
+        *(start, tmp_path, "bench", "scaling", "--hosts", "2,3", "--iters", "3", "--plot", str(curve))
+    )
+    (measured,) = result["rows"]
+    assert (measured["contender"], measured["bytes"]) == ("ina", 16384)
+    assert [point["hosts"] for point in measured["points"]] == [2, 3]
+    assert curve.read_bytes().startswith(PNG)
+
+
+def test_a_split_is_learnt_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"),
+        *("--plot", str(tmp_path / "s.png")),
+    )
+    assert (result["ok"], result["wrong"]) == (True, 0)
+    for trace in result["rows"]:
+        assert len(trace["shares"]) == 120
+        assert len(trace["phases"]) == 3
+        assert all(0 <= phase["final_share"] <= 1 for phase in trace["phases"])  # which, the machine decides
+    assert (tmp_path / "s-convergence.png").read_bytes().startswith(PNG)
+
+
+# ------------------------------------------------------------ faults
+
+
+def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
+    picture = tmp_path / "r.png"
+    result = result_of(
+        *(start, tmp_path, "bench", "failover", "--hosts", "2", "--rails", "tcp,tcp", "--hit", "tcp1"),
+        *(
+            "--rate",
+            "50M",
+            "--faults",
+            "switch port down,rank killed",
+            "--trials",
+            "1",
+            "--plot",
+            str(picture),
+        ),
+    )
+    assert set(result) == {"ok", "command", "versions", "seed", "rows"}
+    fault, killed = result["rows"]
+    fields = {"fault", "rail", "fault_ms", "pause_ms", "reroute_ms", "readmit_ms", "wrong", "errors"}
+    assert fields <= fault.keys() & killed.keys()
+    assert (fault["fault"], fault["rail"]) == ("switch port down", "tcp1")
+    assert (fault["wrong"], fault["errors"], fault["outcomes"]) == (0, 0, {"went on": 1})
+    assert (fault["unused"], fault["rerouted"], fault["failures"]) == (0, 1, 1)
+    assert fault["readmit_ms"] > 0
+    assert killed["outcomes"] == {"PeerLost": 1}
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
+    faults = [WORKER_KILLED, "switch restart", "spine killed"]
+    result = result_of(
+        *(start, tmp_path, "bench", "faults", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
+        *("--rate", "20M", "--faults", ",".join(faults), "--trials", "1"),
+    )
+    assert [row["fault"] for row in result["rows"]] == faults
+    for row in result["rows"]:
+        assert row["wrong"] == 0
+        assert row["outcomes"] == {"PeerLost" if row["fault"] == WORKER_KILLED else WENT_ON: 1}
+    assert result["rows"][0]["formed_s"]["max"] > 0
+
+
+SEED = "144"  # its first faults come in the third second, on either rail
+SOAK = ("bench", "soak", "--hosts", "2", "--rails", "tcp,tcp", "--largest", "20000")
+
+
+def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Start, tmp_path: Path) -> None:
+    result = result_of(start, tmp_path, *SOAK, "--minutes", "0.12", "--seed", SEED)
+    assert (result["wrong"], result["errors"]) == (0, 0)
+    assert result["calls"] > 0
+    assert result["faults"] > 0
+    record = [json.loads(line) for line in (tmp_path / "out" / "soak.jsonl").read_text().splitlines()]
+    assert record[-1]["event"] == "summary"
+    assert sum(line["event"] == "fault" for line in record) == result["faults"]
+
+
+def test_ctrl_c_tells_what_has_come_so_far(start: Start, tmp_path: Path) -> None:
+    command = start(*SOAK, "--minutes", "60", "--no-faults")
+    assert command.process.stderr is not None
+    for line in command.process.stderr:
+        if "all ranks call" in line:
+            break
+    command.process.send_signal(signal.SIGINT)
+    assert "calls of each rank" in command.until("calls of each rank")
+    assert command.end()[0] == 130
+    assert not command.records
+    last = (tmp_path / "out" / "soak.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["event"] == "summary"
+
+
+# ------------------------------------------------------------ the switch
+
+
+def test_the_embedded_switch_is_measured(start: Start, tmp_path: Path) -> None:
+    result = result_of(
+        *(start, tmp_path, "bench", "switch", "--lanes", "64", "--workers", "3", "--seconds", "0.2")
+    )
+    assert (result["lanes"], result["workers"]) == (64, 3)
+    assert result["engine_ns_per_packet"] > 0
+    assert result["pps"]["embedded"] > 0
+    assert (result["pps"]["bmv2"], result["ratio"]) == (None, None)
+
+
+def test_that_bmv2_is_missing_is_said(start: Start, tmp_path: Path) -> None:
+    if TARGETS["bmv2"].missing() is None:
+        pytest.skip("BMv2 is installed here")
+    result = result_of(start, tmp_path, "bench", "switch", "--seconds", "0.2", "--vs", "bmv2")
+    assert result["pps"]["bmv2"] is None
+    assert "simple_switch_grpc is not on PATH" in result["missing"]
+
+
+def test_the_embedded_switch_is_compared_with_bmv2(start: Start, tmp_path: Path) -> None:
+    if missing := TARGETS["bmv2"].missing():
+        pytest.skip(missing)
+    result = result_of(
+        *(start, tmp_path, "bench", "switch", "--lanes", "64", "--seconds", "0.3", "--vs", "bmv2")
+    )
+    assert result["ratio"] == pytest.approx(result["pps"]["embedded"] / result["pps"]["bmv2"], rel=0.1)
