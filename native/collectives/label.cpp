@@ -20,32 +20,22 @@ std::string name(const Names& names, Enum value) {
 
 }  // namespace
 
-void store_label(std::byte* to, const MessageLabel& label) {
-  store_be(to, label.call.op_index);
-  to[4] = static_cast<std::byte>(label.call.collective);
-  to[5] = static_cast<std::byte>(label.call.dtype);
-  to[6] = static_cast<std::byte>(label.call.op);
-  to[7] = std::byte{0};
-  store_be(to + 8, label.call.root);
-  store_be(to + 10, label.part);
-  store_be(to + 12, label.call.count);
-  store_be(to + 20, label.slice_count);
+std::byte* store_label(std::byte* to, const MessageLabel& label) {
+  const CallDescription& call = label.call;
+  return store_fields(to, call.op_index, call.collective, call.dtype, call.op, std::uint8_t{0}, call.root,
+                      label.part, call.count, label.slice_count);
 }
 
 std::optional<MessageLabel> load_label(const std::byte* from) {
-  const auto collective = load_be<std::uint8_t>(from + 4);
-  const auto dtype = load_be<std::uint8_t>(from + 5);
-  const auto op = load_be<std::uint8_t>(from + 6);
-  if (collective >= kCollectives.size() || dtype >= kDTypes.size() || op >= kOps.size()) return std::nullopt;
-  if (from[7] != std::byte{0}) return std::nullopt;
-  return MessageLabel{.call = {.op_index = load_be<std::uint32_t>(from),
-                               .collective = static_cast<Collective>(collective),
-                               .dtype = static_cast<DType>(dtype),
-                               .op = static_cast<ReduceOp>(op),
-                               .root = load_be<std::uint16_t>(from + 8),
-                               .count = load_be<std::uint64_t>(from + 12)},
-                      .slice_count = load_be<std::uint64_t>(from + 20),
-                      .part = load_be<std::uint16_t>(from + 10)};
+  MessageLabel label{};
+  CallDescription& call = label.call;
+  std::uint8_t zero;
+  load_fields(from, call.op_index, call.collective, call.dtype, call.op, zero, call.root, label.part,
+              call.count, label.slice_count);
+  const bool known =
+      call.collective <= Collective::kBroadcast && call.dtype <= DType::kInt64 && call.op <= ReduceOp::kProd;
+  if (!known || zero != 0) return std::nullopt;
+  return label;
 }
 
 std::string describe(const CallDescription& call) {

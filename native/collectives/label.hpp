@@ -41,8 +41,8 @@ inline MessageLabel label_of(const Slice& slice) {
 inline SliceKey key_of(const MessageLabel& label) { return {label.call.op_index, label.part}; }
 
 /// Network order: op index 32, collective 8, dtype 8, op 8, zero 8, root 16, part 16, count 64, slice count
-/// 64.
-void store_label(std::byte* to, const MessageLabel& label);
+/// 64. Returns where it ends.
+std::byte* store_label(std::byte* to, const MessageLabel& label);
 /// Nothing if a field has no meaning: a hostile or foreign sender.
 std::optional<MessageLabel> load_label(const std::byte* from);
 

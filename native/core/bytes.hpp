@@ -33,4 +33,17 @@ void store_be(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+/// A message's fields, one after the other; both return where the last one ends.
+template <typename... T>
+std::byte* store_fields(std::byte* to, const T&... fields) {
+  ((store_be(to, fields), to += sizeof fields), ...);
+  return to;
+}
+
+template <typename... T>
+const std::byte* load_fields(const std::byte* from, T&... fields) {
+  ((fields = load_be<T>(from), from += sizeof fields), ...);
+  return from;
+}
+
 }  // namespace railweave

@@ -10,23 +10,16 @@ namespace {
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kClearToSendSize = kControlHeaderSize + kLabelSize + 8 + 8 + 4;
 
-void store_header(std::byte* to, ControlType type, std::uint32_t sequence) {
-  store_be(to, static_cast<std::uint8_t>(type));
-  store_be(to + 1, kVersion);
-  store_be(to + 2, std::uint16_t{0});
-  store_be(to + 4, sequence);
+std::byte* store_header(std::byte* to, ControlType type, std::uint32_t sequence) {
+  return store_fields(to, type, kVersion, std::uint16_t{0}, sequence);
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const ClearToSend& clearance) {
   std::vector<std::byte> message(kClearToSendSize);
-  store_header(message.data(), ControlType::kClearToSend, clearance.sequence);
-  store_label(&message[kControlHeaderSize], clearance.label);
-  std::byte* at = &message[kControlHeaderSize + kLabelSize];
-  store_be(at, clearance.address);
-  store_be(at + 8, clearance.length);
-  store_be(at + 16, clearance.rkey);
+  std::byte* to = store_header(message.data(), ControlType::kClearToSend, clearance.sequence);
+  store_fields(store_label(to, clearance.label), clearance.address, clearance.length, clearance.rkey);
   return message;
 }
 
@@ -50,12 +43,9 @@ std::optional<ClearToSend> decode_clear_to_send(Bytes message) {
   if (message.size() != kClearToSendSize) return std::nullopt;
   const auto label = load_label(&message[kControlHeaderSize]);
   if (!label) return std::nullopt;
-  const std::byte* at = &message[kControlHeaderSize + kLabelSize];
-  return ClearToSend{.sequence = load_be<std::uint32_t>(&message[4]),
-                     .label = *label,
-                     .address = load_be<std::uint64_t>(at),
-                     .length = load_be<std::uint64_t>(at + 8),
-                     .rkey = load_be<std::uint32_t>(at + 16)};
+  ClearToSend clearance{.sequence = load_be<std::uint32_t>(&message[4]), .label = *label};
+  load_fields(&message[kControlHeaderSize + kLabelSize], clearance.address, clearance.length, clearance.rkey);
+  return clearance;
 }
 
 }  // namespace railweave

@@ -26,9 +26,9 @@ inline constexpr std::size_t kMaxControl =
 struct ClearToSend {
   std::uint32_t sequence;
   MessageLabel label;
-  std::uint64_t address;
-  std::uint64_t length;
-  std::uint32_t rkey;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint32_t rkey = 0;
 };
 
 /// Network order: type 8, version 8, zero 16, sequence 32; a clearance adds label, address 64, length 64,

@@ -10,92 +10,79 @@ constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
 constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
 
-bool all_zero(const std::byte* from, std::size_t size) {
-  return std::all_of(from, from + size, [](std::byte b) { return b == std::byte{0}; });
-}
-
-std::optional<FrameHeader> control_header(FrameType type, std::uint32_t length, const std::byte* label) {
-  const bool fits =
-      type == FrameType::kAbort ? length >= kFailureHead && length <= kMaxAbortPayload : length == 0;
-  if (!fits || !all_zero(label, kLabelSize)) return std::nullopt;
-  return FrameHeader{.type = type, .length = length, .label = {}};
-}
-
 }  // namespace
 
 std::array<std::byte, kHelloSize> encode(const Hello& hello) {
   std::array<std::byte, kHelloSize> out{};
-  store_be(out.data(), kMagic);
-  store_be(out.data() + 4, kVersion);
-  store_be(out.data() + 8, hello.token);
-  store_be(out.data() + 16, hello.rank);
-  store_be(out.data() + 20, hello.world_size);
-  store_be(out.data() + 24, hello.incarnation);
+  store_fields(out.data(), kMagic, kVersion, hello.token, hello.rank, hello.world_size, hello.incarnation);
   return out;
 }
 
 std::optional<Hello> decode_hello(const std::byte* from) {
-  if (load_be<std::uint32_t>(from) != kMagic || load_be<std::uint32_t>(from + 4) != kVersion)
-    return std::nullopt;
-  if (!all_zero(from + 28, 4)) return std::nullopt;
-  return Hello{.token = load_be<std::uint64_t>(from + 8),
-               .rank = load_be<std::uint32_t>(from + 16),
-               .world_size = load_be<std::uint32_t>(from + 20),
-               .incarnation = load_be<std::uint32_t>(from + 24)};
+  Hello hello{};
+  std::uint32_t magic, version, zero;
+  load_fields(from, magic, version, hello.token, hello.rank, hello.world_size, hello.incarnation, zero);
+  if (magic != kMagic || version != kVersion || zero != 0) return std::nullopt;
+  return hello;
 }
 
 FrameHeaderBytes encode(const FrameHeader& header) {
   FrameHeaderBytes out{};
-  out[0] = static_cast<std::byte>(header.type);
-  store_be(out.data() + 4, header.length);
+  std::byte* label = store_fields(out.data(), header.type, std::uint8_t{0}, std::uint16_t{0}, header.length);
   if (header.type == FrameType::kData || header.type == FrameType::kHeartbeat)
-    store_label(out.data() + 8, header.label);
+    store_label(label, header.label);
   return out;
 }
 
 std::optional<FrameHeader> decode_frame_header(const std::byte* from) {
-  if (!all_zero(from + 1, 3)) return std::nullopt;
-  const auto type = static_cast<FrameType>(from[0]);
-  const auto length = load_be<std::uint32_t>(from + 4);
-  switch (type) {
-    case FrameType::kData: {
-      const auto label = load_label(from + 8);
-      if (!label || length == 0) return std::nullopt;
-      return FrameHeader{.type = type, .length = length, .label = *label};
-    }
+  FrameHeader header{};
+  std::uint8_t zero8;
+  std::uint16_t zero16;
+  const std::byte* label = load_fields(from, header.type, zero8, zero16, header.length);
+  if (zero8 != 0 || zero16 != 0) return std::nullopt;
+  switch (header.type) {
+    case FrameType::kData:
     case FrameType::kHeartbeat: {
-      const auto label = load_label(from + 8);
-      if (!label || length > 0) return std::nullopt;
-      return FrameHeader{.type = type, .length = 0, .label = *label};
+      const auto labelled = load_label(label);
+      if (!labelled || (header.length > 0) != (header.type == FrameType::kData)) return std::nullopt;
+      header.label = *labelled;
+      return header;
     }
     case FrameType::kAbort:
+      if (header.length < kFailureHead || header.length > kMaxAbortPayload) return std::nullopt;
+      break;
     case FrameType::kGoodbye:
-      return control_header(type, length, from + 8);
+      if (header.length > 0) return std::nullopt;
+      break;
+    default:
+      return std::nullopt;
   }
-  return std::nullopt;
+  const bool zeros = std::all_of(label, label + kLabelSize, [](std::byte b) { return b == std::byte{0}; });
+  return zeros ? std::optional(header) : std::nullopt;
 }
 
 std::vector<std::byte> encode_failure(const Failure& failure) {
   const std::string rail = failure.rail.substr(0, 255);
   const std::string text = failure.message.substr(0, kMaxAbortPayload - kFailureHead - rail.size());
   std::vector<std::byte> out(kFailureHead + rail.size() + text.size());
-  out[0] = static_cast<std::byte>(failure.kind);
-  store_be(out.data() + 1, static_cast<std::int32_t>(failure.rank));
-  out[5] = static_cast<std::byte>(rail.size());
-  std::memcpy(out.data() + kFailureHead, rail.data(), rail.size());
-  std::memcpy(out.data() + kFailureHead + rail.size(), text.data(), text.size());
+  std::byte* to =
+      store_fields(out.data(), failure.kind, failure.rank, static_cast<std::uint8_t>(rail.size()));
+  std::memcpy(to, rail.data(), rail.size());
+  std::memcpy(to + rail.size(), text.data(), text.size());
   return out;
 }
 
 std::optional<Failure> decode_failure(Bytes payload) {
-  const auto kind = static_cast<FailureKind>(payload[0]);
-  const auto rail_size = static_cast<std::size_t>(payload[5]);
+  FailureKind kind;
+  int rank;
+  std::uint8_t rail_size;
+  load_fields(payload.data(), kind, rank, rail_size);
   if (kind > FailureKind::kInternal || kFailureHead + rail_size > payload.size()) return std::nullopt;
   std::string text(reinterpret_cast<const char*>(payload.data()) + kFailureHead,
                    payload.size() - kFailureHead);
   std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return Failure{.kind = kind,
-                 .rank = load_be<std::int32_t>(payload.data() + 1),
+                 .rank = rank,
                  .message = text.substr(rail_size),
                  .rail = text.substr(0, rail_size),
                  .by_peer = true};

@@ -7,7 +7,7 @@ namespace railweave::roce {
 namespace {
 
 constexpr std::uint8_t kSolicitedBit = 0x80;
-constexpr std::uint8_t kAckRequestBit = 0x80;
+constexpr std::uint32_t kAckRequestBit = 0x8000'0000;  // beside the PSN
 constexpr std::uint8_t kVersionMask = 0x0f;
 
 constexpr std::size_t headers_size(const OpcodeShape& shape) {
@@ -43,30 +43,26 @@ Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate) {
 
 std::optional<Packet> parse(Bytes transport) {
   if (transport.size() < kBthSize) return std::nullopt;
-  const std::byte* at = transport.data();
-  const auto shape = shape_of(load_be<std::uint8_t>(at));
+  Packet packet;
+  std::uint8_t opcode, flags;
+  const std::byte* at =
+      load_fields(transport.data(), opcode, flags, packet.partition, packet.qpn, packet.psn);
+  const auto shape = shape_of(opcode);
   if (!shape) return std::nullopt;
-  const auto flags = load_be<std::uint8_t>(at + 1);
   const std::size_t padding = (flags >> 4) & 3;
   const std::size_t headers = headers_size(*shape);
   if ((flags & kVersionMask) != 0 || transport.size() < headers + padding) return std::nullopt;
 
-  Packet packet;
-  packet.opcode = static_cast<Opcode>(load_be<std::uint8_t>(at));
+  packet.opcode = static_cast<Opcode>(opcode);
   packet.solicited = (flags & kSolicitedBit) != 0;
-  packet.partition = load_be<std::uint16_t>(at + 2);
-  packet.qpn = load_be<std::uint32_t>(at + 4) & 0xff'ffff;
-  packet.ack_request = (load_be<std::uint8_t>(at + 8) & kAckRequestBit) != 0;
-  packet.psn = load_be<std::uint32_t>(at + 8) & 0xff'ffff;
-  at += kBthSize;
-  if (shape->reth) {
-    packet.reth = {load_be<std::uint64_t>(at), load_be<std::uint32_t>(at + 8),
-                   load_be<std::uint32_t>(at + 12)};
-    at += kRethSize;
-  }
+  packet.ack_request = (packet.psn & kAckRequestBit) != 0;
+  packet.qpn &= 0xff'ffff;
+  packet.psn &= 0xff'ffff;
+  if (shape->reth) at = load_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
   if (shape->aeth) {
-    packet.aeth = parse_aeth(load_be<std::uint32_t>(at));
-    at += kAethSize;
+    std::uint32_t word;
+    at = load_fields(at, word);
+    packet.aeth = parse_aeth(word);
   }
   if (shape->immediate) packet.immediate = load_be<std::uint32_t>(at);
   packet.payload = transport.subspan(headers, transport.size() - headers - padding);
@@ -80,27 +76,12 @@ std::size_t written_size(const Packet& packet) {
 std::size_t write(const Packet& packet, MutableBytes to) {
   const OpcodeShape shape = packet.shape();
   const std::size_t padding = padding_of(packet.payload.size());
-  std::byte* at = to.data();
-  store_be(at, static_cast<std::uint8_t>(packet.opcode));
-  store_be(at + 1, static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) | padding << 4));
-  store_be(at + 2, packet.partition);
-  store_be(at + 4, packet.qpn & 0xff'ffffu);
-  store_be(at + 8, (packet.ack_request ? 0x8000'0000u : 0u) | (packet.psn & 0xff'ffffu));
-  at += kBthSize;
-  if (shape.reth) {
-    store_be(at, packet.reth.address);
-    store_be(at + 8, packet.reth.rkey);
-    store_be(at + 12, packet.reth.length);
-    at += kRethSize;
-  }
-  if (shape.aeth) {
-    store_be(at, aeth_word(packet.aeth));
-    at += kAethSize;
-  }
-  if (shape.immediate) {
-    store_be(at, packet.immediate);
-    at += kImmediateSize;
-  }
+  const auto flags = static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) | padding << 4);
+  std::byte* at = store_fields(to.data(), packet.opcode, flags, packet.partition, packet.qpn & 0xff'ffffu,
+                               (packet.ack_request ? kAckRequestBit : 0) | (packet.psn & 0xff'ffffu));
+  if (shape.reth) at = store_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
+  if (shape.aeth) at = store_fields(at, aeth_word(packet.aeth));
+  if (shape.immediate) at = store_fields(at, packet.immediate);
   if (!packet.payload.empty()) std::memcpy(at, packet.payload.data(), packet.payload.size());
   at += packet.payload.size();
   std::memset(at, 0, padding);
