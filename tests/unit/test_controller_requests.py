@@ -17,12 +17,8 @@ from railweave.v1 import controller_pb2 as pb
 
 TOPOLOGY = planes(4, ("ina", "tcp"))
 RAIL = {
-    "name": "ina",
-    "kind": "ina",
-    "plane": "ina",
-    "address": "10.1.0.1",
-    "mac": "02:00:00:01:00:01",
-    "port": 4000,
+    **dict.fromkeys(("name", "kind", "plane"), "ina"),
+    **{"address": "10.1.0.1", "mac": "02:00:00:01:00:01", "port": 4000},
 }
 REQUEST = {"job": "train", "rank": 0, "size": 4, "deadline_s": 10.0}
 

@@ -29,6 +29,11 @@ from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.planes import planes
 
 TWO = planes(2, ("ina", "tcp"))
+# By all ranks of `demo_result`.
+TCP_SENT = {
+    **{"payload": 3_800_000, "headers": 120_000, "recovery": 280_000},
+    **dict.fromkeys(("resends", "heartbeats", "control"), 0),
+}
 
 
 def step_message(rank: int, step: int) -> dict[str, Any]:
@@ -103,14 +108,7 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert (ina.share, tcp.share) == (0.75, 0.25)
     assert ina.goodput_bps == pytest.approx(60e6)
     assert ina.payload_bytes == 6_000_000
-    assert tcp.sent == {
-        "payload": 3_800_000,
-        "headers": 120_000,
-        "resends": 0,
-        "recovery": 280_000,
-        "heartbeats": 0,
-        "control": 0,
-    }
+    assert tcp.sent == TCP_SENT
     assert (tcp.bytes_agree, tcp.unexplained_bytes) == (True, 20_000)
     assert not replace(tcp, interface_bytes=4_300_000).bytes_agree
     assert not replace(tcp, sent={**tcp.sent, "recovery": 0}).bytes_agree
@@ -136,23 +134,12 @@ def test_chunks_are_data_and_their_exponents() -> None:
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
     value = json.loads(json.dumps(report.as_json(demo_result(tmp_path))))
     assert value["ok"] is True
-    assert (value["hosts"], value["switch"], value["steps"], value["switch_results"]) == (
-        2,
-        "embedded",
-        2,
-        77,
-    )
+    assert [value[key] for key in ("hosts", "switch", "steps")] == [2, "embedded", 2]
+    assert value["switch_results"] == 77
     assert value["rails"][1] == {
         "name": "tcp",
         "agent_bytes": 4_200_000,
-        "sent": {
-            "payload": 3_800_000,
-            "headers": 120_000,
-            "resends": 0,
-            "recovery": 280_000,
-            "heartbeats": 0,
-            "control": 0,
-        },
+        "sent": TCP_SENT,
         "interface_bytes": 4_220_000,
         "failures": 0,
         "goodput_bps": 16e6,
@@ -203,11 +190,8 @@ def test_files_are_a_picture_and_a_trace(tmp_path: Path) -> None:
         (r, row) for r in range(2) for row in range(3)
     }
     first = next(event for event in spans if event["cat"] == "ina")
-    assert (first["ts"], first["dur"], first["args"]) == (
-        pytest.approx(2e5),
-        pytest.approx(4e5),
-        {"bytes": 3_000_000},
-    )
+    assert (first["ts"], first["dur"]) == pytest.approx((2e5, 4e5))
+    assert first["args"] == {"bytes": 3_000_000}
     rows = [event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 0]
     assert rows == ["compute", "ina", "tcp"]
 
@@ -307,17 +291,8 @@ def test_rows_join_what_all_ranks_tell() -> None:
     seen: list[bench_run.Row] = []
     gathered = bench_run._Gathered(bench_options(), ("ina", "tcp"), seen.append)
     for rank in range(2):
-        payload = {"ina": 300, "tcp": 100}
-        gathered.take(
-            {
-                "event": "row",
-                "rank": rank,
-                "bytes": 400,
-                "seconds": [1 + rank, 3],
-                "wrong": rank,
-                "payload": payload,
-            }
-        )
+        message = {"event": "row", "rank": rank, "bytes": 400, "payload": {"ina": 300, "tcp": 100}}
+        gathered.take({**message, "seconds": [1 + rank, 3], "wrong": rank})
     (joined,) = seen
     assert joined.seconds == [1.5, 3.0]
     assert joined.wrong == 1
