@@ -387,13 +387,9 @@ def _fragment(item: Json) -> str:
 
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:
     """Ingress and egress."""
-    found: dict[str, Pipeline] = {}
     named([table for item in objects(root, "pipelines") for table in objects(item, "tables")], "table")
-    count = 0
-    for item in objects(root, "pipelines"):
-        pipeline = Pipeline(item, tables, count)
-        count += len(pipeline.tables)
-        found[pipeline.name] = pipeline
-    if set(found) != {"ingress", "egress"}:
-        raise unsupported(f"pipelines {sorted(found)} instead of ingress and egress", None, "pipelines")
-    return found["ingress"], found["egress"]
+    items = {name_of(item, "pipelines"): item for item in objects(root, "pipelines")}
+    if set(items) != {"ingress", "egress"}:
+        raise unsupported(f"pipelines {sorted(items)} instead of ingress and egress", None, "pipelines")
+    ingress = Pipeline(items["ingress"], tables, 0)  # whose tables come first in the plan
+    return ingress, Pipeline(items["egress"], tables, len(ingress.tables))

@@ -287,3 +287,13 @@ def test_a_field_of_no_bits_is_0_whatever_is_written_to_it() -> None:
     packet = bytes([9]) + (0x0A000001).to_bytes(4, "big") + bytes(3) + b"payload"
     assert [port for port, _ in pipeline.inject(3, packet)] == [0]
     assert "call" not in str(pipeline.traces.run(3, packet))
+
+
+def test_pipelines_may_come_in_any_order() -> None:
+    root = source("tables")
+    root["pipelines"].reverse()
+    program, swapped = lower(json.dumps(root).encode())
+    Engine(swapped)
+    Pipeline(program, swapped)
+    root["pipelines"].reverse()
+    assert lower(json.dumps(root).encode()) == (program, swapped)
