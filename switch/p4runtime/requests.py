@@ -14,9 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from railweave.switch.p4runtime.errors import Code, Refused, invalid
 from railweave.switch.p4runtime.service import Service
 
-MAX_BYTES = (
-    1 << 20
-)  # of a request without its program: parsed in less than 10 ms, even if it has 500,000 parts
+MAX_BYTES = 1 << 20  # of a request without its program: parsed within 10 ms if it has 500,000 parts
 MAX_PROGRAM_BYTES = 8 << 20  # of a request with its program; that of 256 lanes has 0.9 MB
 MAX_BYTES_IN_PROGRESS = 8 << 20  # of all requests: parsed they take up to 40 times the memory
 _MAX_FIELDS = 64  # of a message that is searched for the program

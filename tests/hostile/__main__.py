@@ -5,28 +5,35 @@ packets: malformed, truncated, oversized and random frames at line rate into all
 messages: random P4Runtime messages, and pipeline configurations with something wrong in them.
 
 The switch must stay, answer an honest controller at the end, and not grow: its memory is measured when a
-tenth of the time has passed and at the end.
+tenth of the time has passed and at the end. It must never have taken more than PEAK_KIB, and refuse what is
+beyond each of its limits.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import grpc
-from dataplane.control import GrpcControl
+from dataplane.control import DEADLINE_S, GrpcControl
 from dataplane.programs import aggregation, sentinel
 from finsy import P4Schema
 from hostile import victim
-from hostile.messages import Caller, Chaos
+from hostile.greedy import Greedy
+from hostile.messages import HIGHEST, Caller, Chaos
 from hostile.packets import flood, malformed
 
+PEAK_KIB = 512 << 10  # 120 MiB of a switch with a program, and what its limits allow requests to take
+CALLS = 100  # as primary, and then without one
 GROWTH_KIB = 20_000  # what allocators and caches may take after the first tenth of the time
 
 
@@ -41,6 +48,13 @@ class Report:
     answers: dict[str, int]
     memory_before_kib: int
     memory_after_kib: int
+    memory_peak_kib: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the switch has kept its bounds."""
+        grown = self.memory_after_kib - self.memory_before_kib
+        return grown <= GROWTH_KIB and self.memory_peak_kib <= PEAK_KIB
 
 
 def packets(seed: int, seconds: float) -> Report:
@@ -56,11 +70,11 @@ def packets(seed: int, seconds: float) -> Report:
         before = switch.memory_kib()
         sent += flood(sockets, frames, seconds * 9 / 10)
         switch.check_alive()
-        after = switch.memory_kib()
+        after, peak = switch.memory_kib(), switch.peak_kib()
         honest = GrpcControl(switch.address, victim.DEVICE)
         honest.load(P4Schema(program.p4info, program.json))
         honest.close()
-    return Report("packets", seed, seconds, sent, {}, before, after)
+    return Report("packets", seed, seconds, sent, {}, before, after, peak)
 
 
 def frame_of_aggregation(rng: random.Random) -> bytes:
@@ -71,34 +85,61 @@ def frame_of_aggregation(rng: random.Random) -> bytes:
 
 
 def messages(seed: int, seconds: float) -> Report:
-    """Talk nonsense as the primary controller and as others."""
+    """Ask too much, then talk nonsense: as the primary controller, and while there is none."""
     program = aggregation(64)
     schema = P4Schema(program.p4info, program.json)
     rng = random.Random(seed)
     answers: Counter[str] = Counter()
     with victim.running() as switch, grpc.insecure_channel(switch.address) as channel:
-        control = GrpcControl(switch.address, victim.DEVICE)
-        control.load(schema)
+        with _primary(switch.address, schema):
+            Greedy(switch.address, victim.DEVICE, schema.p4info).ask_everything()
         caller = Caller(channel)
         chaos = Chaos(rng, schema.p4info, program.json.read_bytes(), victim.DEVICE)
         end = time.monotonic() + seconds
         tenth, before = end - seconds * 9 / 10, 0
-        while (now := time.monotonic()) < end:
-            code = caller.stream(chaos.stream()) if rng.random() < 0.2 else caller.unary(*chaos.unary())
-            answers[code.name] += 1
-            if not before and now > tenth:
-                before = switch.memory_kib()
+        for primary in itertools.cycle((True, False)):
+            with _primary(switch.address, schema) if primary else contextlib.nullcontext():
+                for _ in range(CALLS):
+                    if (now := time.monotonic()) >= end:
+                        break
+                    stream = rng.random() < 0.2
+                    code = caller.stream(chaos.stream()) if stream else caller.unary(*chaos.unary())
+                    answers[code.name] += 1
+                    if not before and now > tenth:
+                        before = switch.memory_kib()
+            if now >= end:
+                break
         switch.check_alive()
-        after = switch.memory_kib()
+        after, peak = switch.memory_kib(), switch.peak_kib()
+        with _primary(switch.address, schema):
+            pass
+    return Report("messages", seed, seconds, answers.total(), dict(answers), before, after, peak)
+
+
+@contextlib.contextmanager
+def _primary(address: str, schema: P4Schema) -> Iterator[None]:
+    """An honest controller, whose election id nonsense can repeat but not exceed, with its program."""
+    control = _elected(address)
+    try:
+        control.load(schema)
+        yield
+    finally:
         control.close()
-        honest = GrpcControl(switch.address, victim.DEVICE, election_id=1 << 100)
-        honest.load(schema)
-        honest.close()
-    return Report("messages", seed, seconds, answers.total(), dict(answers), before, after)
+
+
+def _elected(address: str) -> GrpcControl:
+    """The primary, when the one before, which had the same election id, has left."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return GrpcControl(address, victim.DEVICE, HIGHEST)
+        except grpc.RpcError:
+            if time.monotonic() > end:
+                raise
 
 
 def main(arguments: list[str]) -> int:
-    """1 if the switch grew; what else goes wrong is an exception."""
+    """1 if the switch took too much memory; what else goes wrong is an exception."""
     parser = argparse.ArgumentParser(prog="python -m hostile", description=__doc__)
     parser.add_argument("kind", choices=("packets", "messages"))
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -109,7 +150,7 @@ def main(arguments: list[str]) -> int:
     print(json.dumps(asdict(report)))
     if options.json:
         options.json.write_text(json.dumps(asdict(report)) + "\n")
-    return int(report.memory_after_kib - report.memory_before_kib > GROWTH_KIB)
+    return int(not report.ok)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -23,9 +24,11 @@ UNARY: dict[str, type[Message]] = {
 }
 NUMBERS = (0, 1, 2, 3, 7, 255, 256, 511, 512, 65535, (1 << 31) - 1)
 TEXTS = ("", "x", "a.b", "\u2603" * 50, "hit")
-TIMEOUT_S = 120.0  # reading all registers at once is a million entities
+TIMEOUT_S = 120.0
 DEPTH = 6
 REPEATS = 5000  # of an item of a request, at most
+HIGHEST = (1 << 128) - 1  # the honest primary's election id
+MAX_REPLIES = 200  # that are read, of 256 entities each: then the client leaves
 
 
 class Chaos:
@@ -125,7 +128,7 @@ class Chaos:
         if "device_id" in names:
             message.device_id = self.device
         if "election_id" in names:
-            message.election_id.CopyFrom(U128.encode(1))
+            message.election_id.CopyFrom(U128.encode(HIGHEST))
 
     def _configure(self, message: Any) -> None:
         message.config.p4info.CopyFrom(self.p4info)
@@ -171,7 +174,10 @@ class Caller:
         """Call; what it said."""
         try:
             if name == "Read":
-                list(self._read(request, timeout=TIMEOUT_S))
+                replies = self._read(request, timeout=TIMEOUT_S)
+                for _ in itertools.islice(replies, MAX_REPLIES):
+                    pass
+                replies.cancel()
             else:
                 self._calls[name](request, timeout=TIMEOUT_S)
         except grpc.RpcError as error:

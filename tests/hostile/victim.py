@@ -28,8 +28,15 @@ class Victim:
 
     def memory_kib(self) -> int:
         """Resident memory."""
+        return self._status("VmRSS:")
+
+    def peak_kib(self) -> int:
+        """The most resident memory that there has been."""
+        return self._status("VmHWM:")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self.child.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
 
     def check_alive(self) -> None:
         """AssertionError if it has ended."""
