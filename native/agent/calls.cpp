@@ -95,7 +95,7 @@ std::optional<Slice> Calls::take(ChannelId id, std::uint32_t upto) {
 std::optional<MessageLabel> Calls::label(ChannelId id, const SliceKey& key) const {
   const std::deque<Place>& queue = channel(id).queue;
   const auto place = std::ranges::find_if(
-      queue, [&key](const Place& held) { return SliceKey(held.op_index, held.part) == key; });
+      queue, [&key](const Place& held) { return SliceKey{held.op_index, held.part} == key; });
   if (place != queue.end()) return label_of(slice_of(*place));
   const auto call = description(key.op_index);
   if (!call || id.repair || key.part > 0 || has_part(key.op_index, id.rail)) return std::nullopt;

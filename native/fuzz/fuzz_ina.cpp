@@ -90,7 +90,7 @@ struct Play {
   void halt_and_restart() {
     endpoint.halt();
     if (script.next() % 2 == 0) answer(/*spoil=*/false);
-    endpoint.restart(endpoint.mark() + script.next() % 64, now);
+    endpoint.restart(endpoint.next_chunk() + script.next() % 64, now);
   }
 
   /// The others may be up to two windows behind. Of what this endpoint cannot go back to it says so.
