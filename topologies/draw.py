@@ -57,7 +57,7 @@ def picture(topology: Topology, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    widest = sum(max(len(level) for level in _levels(plane)) for plane in topology.planes)
+    widest = sum(max(len(level) for level in plane.levels()) for plane in topology.planes)
     width = max(1.5 * len(topology.hosts), 2.6 * len(topology.planes), 1.5 * widest, 4.0)
     figure, axes = plt.subplots(figsize=(width, 2.4 + _depth(topology)), layout="constrained")
     places = _places(topology, width)
@@ -77,32 +77,20 @@ def picture(topology: Topology, path: Path) -> None:
 
 
 def _depth(topology: Topology) -> float:
-    return 1.6 * max((len(_levels(plane)) for plane in topology.planes), default=1)
-
-
-def _levels(plane: Plane) -> list[list[str]]:
-    """Return the switches of a plane by their distance from the hosts."""
-    levels = [
-        [switch.name for switch in plane.switches if any(nic.switch == switch.name for nic in plane.nics)]
-    ]
-    placed = set(levels[0])
-    while above := [t.upper for t in plane.trunks if t.lower in levels[-1] and t.upper not in placed]:
-        levels.append(list(dict.fromkeys(above)))
-        placed |= set(above)
-    return levels
+    return 1.6 * max((len(plane.levels()) for plane in topology.planes), default=1)
 
 
 def _places(topology: Topology, width: float) -> dict[str, tuple[float, float]]:
     places = {}
     for number, host in enumerate(topology.hosts):
         places[host] = (width * (number + 0.5) / len(topology.hosts), 0.0)
-    widths = [max(len(level) for level in _levels(plane)) for plane in topology.planes]
+    widths = [max(len(level) for level in plane.levels()) for plane in topology.planes]
     shares = [own / sum(widths) for own in widths]
     for index, plane in enumerate(topology.planes):
         left, room = width * sum(shares[:index]), width * shares[index]
-        for height, names in enumerate(_levels(plane), start=1):
-            for number, name in enumerate(names):
-                places[name] = (left + room * (number + 0.5) / len(names), 1.6 * height)
+        for height, level in enumerate(plane.levels(), start=1):
+            for number, switch in enumerate(level):
+                places[switch.name] = (left + room * (number + 0.5) / len(level), 1.6 * height)
     return places
 
 
@@ -115,7 +103,7 @@ def _draw_plane(axes: Any, plane: Plane, places: dict[str, tuple[float, float]])
     for switch in plane.switches:
         what = "P4 switch" if switch.p4runtime else "bridge"
         _box(axes, places[switch.name], f"{switch.name}\n{what}", colour, colour, text="white")
-    x, y = places[_levels(plane)[-1][0]]
+    x, y = places[plane.levels()[-1][0].name]
     axes.text(
         x,
         y + 0.36,

@@ -52,6 +52,18 @@ class Plane:
     nics: tuple[Nic, ...]
     trunks: tuple[Trunk, ...] = ()
 
+    def levels(self) -> list[list[Switch]]:
+        """Return the switches by their distance from the hosts, nearest first."""
+        named = {switch.name: switch for switch in self.switches}
+        level = list(dict.fromkeys(nic.switch for nic in self.nics))
+        placed: set[str] = set()
+        levels = []
+        while level:
+            levels.append([named[name] for name in named if name in level])
+            placed |= set(level)
+            level = [t.upper for t in self.trunks if t.lower in level and t.upper not in placed]
+        return levels
+
     def rate_of(self, trunk: Trunk) -> int:
         """Return a trunk's rate in bit/s; 0 is unshaped."""
         return self.rate_bps if trunk.rate_bps is None else trunk.rate_bps

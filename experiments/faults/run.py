@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.faults.kinds import OUTAGE_S, Fault, faults_of
+from railweave.experiments.faults.kinds import OUTAGE_S, Kind, kinds_of
 from railweave.experiments.faults.watch import RankLog, Slow, Watch
 from railweave.experiments.following import cancel
-from railweave.experiments.hosts import JobOptions, require_peers, start_rank
+from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_rank
 from railweave.topologies.errors import LabError
+from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.lab.processes import Child
@@ -27,6 +28,7 @@ JOB = "faults"
 WORKER_KILLED = "worker killed"
 WENT_ON, HUNG = "went on", "hung"
 CLEAR_S = 0.3  # calls that end this long after a fault have begun after it
+AGAIN_S = (0.0, 0.3)  # random time between a repair and the same fault again
 INTERVAL_S = (0.2, 1.0)  # random time before the next fault
 START_S = 60.0
 
@@ -101,35 +103,35 @@ async def run(
     return result
 
 
-def _chosen(options: FaultsOptions) -> list[Fault | None]:
+def _chosen(options: FaultsOptions) -> list[Kind | None]:
     """Return the faults to try, None for a killed worker; OptionError if one is impossible here."""
-    known: dict[str, Fault | None] = {WORKER_KILLED: None}
-    known |= {fault.name: fault for fault in faults_of(options.restarts)}
+    known: dict[str, Kind | None] = {WORKER_KILLED: None}
+    known |= {kind.name: kind for kind in kinds_of(options.restarts)}
     unknown = [name for name in options.faults if name not in known]
     if unknown:
         raise OptionError(f"unknown fault {unknown[0]!r}; there are {', '.join(known)}")
     chosen = [known[name] for name in options.faults or known]
-    for fault in chosen:
-        if fault is not None and (lacks := fault.missing(options.topology)):
-            raise OptionError(f"fault {fault.name!r} needs {lacks}; give another --topology, or --faults")
+    for kind in chosen:
+        if kind is not None and (lacks := kind.missing(options.topology)):
+            raise OptionError(f"fault {kind.name!r} needs {lacks}; give another --topology, or --faults")
     return chosen
 
 
 async def _trials(
     series: Series,
-    chosen: Sequence[Fault | None],
+    chosen: Sequence[Kind | None],
     options: FaultsOptions,
     on_phase: Callable[[str], None],
     on_trial: Callable[[Trial], None],
 ) -> list[Trial]:
     trials = []
-    for fault in chosen:
-        name = fault.name if fault else WORKER_KILLED
+    for kind in chosen:
+        name = kind.name if kind else WORKER_KILLED
         on_phase(f"{name}: {options.trials} times")
         for number in range(options.trials):
             rng = random.Random(f"{options.seed}/{name}/{number}")  # noqa: S311 - repeatable, not secret
             await asyncio.sleep(rng.uniform(*INTERVAL_S))
-            trials.append(await (series.run_fault(fault, rng) if fault else series.lose_a_rank(rng)))
+            trials.append(await (series.run_fault(kind, rng) if kind else series.lose_a_rank(rng)))
             on_trial(trials[-1])
             if trials[-1].outcome == HUNG:
                 return trials  # the job makes no progress: no further trial is possible
@@ -144,8 +146,8 @@ class Series:
         self._lab = lab
         self._options = options
         self._size = len(lab.topology.hosts)
-        arguments = ["--bytes", str(options.bytes)]
-        self._job = JobOptions(JOB, WORKER, arguments, timeout_s=options.deadline_s)
+        command = module_command(WORKER, "--bytes", str(options.bytes))
+        self._job = JobOptions(JOB, command, timeout_s=options.deadline_s)
         self._children: dict[int, Child] = {}
         self.watch = Watch(lab, self._size)
 
@@ -172,25 +174,31 @@ class Series:
             lambda logs: all(log.progress > instant for log in logs), self._options.deadline_s
         )
 
-    async def run_fault(self, fault: Fault, rng: random.Random) -> Trial:
+    async def run_fault(self, kind: Kind, rng: random.Random) -> Trial:
         """Inject a fault that the job must recover from."""
-        wrong, injected = self.watch.wrong, time.monotonic()
-        where = await fault.inject(self._lab, rng)
-        repaired = None
-        if fault.has_detour:
-            went_on = await self._progress_past(time.monotonic() + CLEAR_S)
-            await fault.repair(self._lab)
-        else:
-            await asyncio.sleep(OUTAGE_S)
-            await fault.repair(self._lab)
-            repaired = time.monotonic()
-            went_on = await self._progress_past(repaired + CLEAR_S)
+        fault = kind.draw(self._lab.topology, rng)
+        async with Injection(self._lab, fault) as injection:
+            wrong, injected = self.watch.wrong, time.monotonic()
+            await injection.inject()
+            for _ in range(kind.times - 1):
+                await injection.repair()
+                await asyncio.sleep(rng.uniform(*AGAIN_S))
+                await injection.inject()
+            repaired = None
+            if kind.has_detour:
+                went_on = await self._progress_past(time.monotonic() + CLEAR_S)
+                await injection.repair()
+            else:
+                await asyncio.sleep(OUTAGE_S)
+                await injection.repair()
+                repaired = time.monotonic()
+                went_on = await self._progress_past(repaired + CLEAR_S)
         await self._all_switches_ready()
         errors = {error.kind for log in self.watch.logs if (error := log.error_after(injected))}
         held_up = [slow for log in self.watch.logs if (slow := log.held_up_after(injected))]
         return Trial(
-            fault=fault.name,
-            where=where,
+            fault=kind.name,
+            where=f"{kind.times} times" if kind.times > 1 else fault.where,
             outcome=", ".join(sorted(errors)) if errors else WENT_ON if went_on else HUNG,
             expected=went_on and not errors,
             error_s=_last_error(self.watch.logs, injected) if errors else None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port, neighbours
+from railweave.topologies.lab.namespaces import BRIDGE, CONTROLLER_NODE, interface_of_port, neighbours
 from railweave.topologies.lab.shaping import queue_commands
 from railweave.topologies.model import Nic, Plane, Switch, Topology
 
@@ -39,7 +39,7 @@ class Step:
 
 
 class ProcessFault(Enum):
-    """A fault of a P4 switch's process: killed, or stopped."""
+    """A fault of a P4 switch's process, or of the controller's: killed, or stopped."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -55,7 +55,7 @@ class Fault:
     repair: tuple[Step, ...] = ()
     before: tuple[Step, ...] = ()  # preparation of both, without effect on traffic
     after: tuple[Step, ...] = ()
-    process: tuple[ProcessFault, str] | None = None  # with the switch's name
+    process: tuple[ProcessFault, str] | None = None  # with the node's name
     flap_s: float = 0.0  # inject and repair in turn, each for this long, until repaired; 0: inject once
 
 
@@ -157,6 +157,17 @@ def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
 
     disabled, forwarding = 0, 3
     return Fault("switch frozen", switch.name, inject=state(disabled), repair=state(forwarding))
+
+
+def link_cut(topology: Topology, node: str, other: str) -> Fault:
+    """The links between two neighbours go down at the end of the switch, or of the upper switch."""
+    down, up = (link_steps(topology, node, other, state) for state in ("down", "up"))
+    return Fault("link cut", f"{node} - {other}", inject=down, repair=up)
+
+
+def controller_killed() -> Fault:
+    """The controller dies; switches and jobs go on."""
+    return Fault("controller killed", CONTROLLER_NODE, process=(ProcessFault.KILL, CONTROLLER_NODE))
 
 
 def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
