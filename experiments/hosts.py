@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from railweave.experiments.errors import OptionError
 from railweave.topologies.lab.lab import Lab
@@ -19,12 +21,19 @@ class JobOptions:
     """The configuration of a job's ranks."""
 
     job: str
-    module: str  # python -m
-    arguments: Sequence[str]
+    command: Sequence[str]  # of every rank, as `module_command` makes it
     shares: Mapping[str, float] | None = None  # by rail; None: by measured cost
     planes: Sequence[str] | None = None  # the planes to use as rails; None: all
     name: str = ""  # shown beside the host's name, where several jobs run
     timeout_s: float | None = None  # of joining and of every call; None: as without a bench
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside what follows from the topology
+    report_of: Callable[[int], Path] | None = None  # the file of a rank's report
+    merged: bool = False  # stderr goes where stdout goes
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command of a Python module."""
+    return [sys.executable, "-m", module, *arguments]
 
 
 def require_peers(topology: Topology) -> None:
@@ -43,7 +52,7 @@ async def start_rank(lab: Lab, options: JobOptions, rank: int) -> Child:
     host = lab.topology.hosts[rank]
     environment = environment_of(lab.topology, host, rank, lab.controller, options)
     name = f"{host} (rank {rank}" + (f", {options.name})" if options.name else ")")
-    return await lab.start_worker(host, name, [options.module, *options.arguments], environment)
+    return await lab.start_worker(host, name, options.command, environment, merged=options.merged)
 
 
 def environment_of(
@@ -60,6 +69,7 @@ def environment_of(
     environment = {
         "RANK": str(rank),
         "WORLD_SIZE": str(len(topology.hosts)),
+        "LOCAL_RANK": "0",
         "RAILWEAVE_JOB": options.job,
         "RAILWEAVE_CONTROLLER": controller,
         "RAILWEAVE_RAILS": ",".join(rails),
@@ -78,7 +88,9 @@ def environment_of(
         environment["RAILWEAVE_SHARES"] = ",".join(
             f"{name}={share:.6f}" for name, share in options.shares.items()
         )
-    return environment
+    if options.report_of is not None:
+        environment["RAILWEAVE_REPORT"] = str(options.report_of(rank))
+    return {**environment, **options.environment}
 
 
 def _interface(plane: Plane, host: str) -> str:

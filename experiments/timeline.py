@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ COLOURS = {
     "rdma": "#009e73",
 }  # Okabe and Ito's palette, safe for colour-blind readers
 COMPUTE_COLOUR = "#999999"
+FIRST_STEPS = 5  # drawn one by one
+PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Span:
 
     rank: int
     row: str  # a rail's name, or "compute"
-    step: int
+    step: int  # of a training, or index of a call
     start_s: float
     end_s: float
     payload_bytes: int = 0
@@ -63,8 +66,18 @@ def write_trace(spans: Sequence[Span], rows: Sequence[str], path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
-def draw(spans: Sequence[Span], rows: Sequence[str], path: Path, title: str, first_steps: int = 5) -> None:
-    """Draw the first steps of every rank, and each rail's throughput over the run (mean of ranks)."""
+def draw(
+    spans: Sequence[Span],
+    rows: Sequence[str],
+    path: Path,
+    title: str,
+    unit: str = "call",
+    events: Sequence[tuple[float, str]] = (),
+) -> None:
+    """Draw the first steps of every rank, and each rail's throughput over the run (mean of ranks).
+
+    `unit` is the word for a step; `events` are things that happened, with their times on the spans' clock.
+    """
     import matplotlib  # noqa: PLC0415 - a second to import
 
     matplotlib.use("Agg")
@@ -76,20 +89,21 @@ def draw(spans: Sequence[Span], rows: Sequence[str], path: Path, title: str, fir
         2, 1, figsize=(11, height + 3), height_ratios=[height, 3], layout="constrained"
     )
     figure.suptitle(title)
-    _draw_rows(above, spans, ranks, rows, first_steps)
+    first = sorted({span.step for span in spans})[:FIRST_STEPS]
+    _draw_rows(above, [span for span in spans if span.step in first], ranks, rows)
+    above.set_title(f"the first {len(first)} {unit}s, and each rail's part in them", fontsize=10)
     _draw_throughput(below, spans, rows)
+    _draw_events(below, events)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
-def _draw_rows(
-    axes: Any, spans: Sequence[Span], ranks: Sequence[int], rows: Sequence[str], steps: int
-) -> None:
+def _draw_rows(axes: Any, spans: Sequence[Span], ranks: Sequence[int], rows: Sequence[str]) -> None:
     places = {
         (rank, row): -(rank * (len(rows) + 1) + number) for rank in ranks for number, row in enumerate(rows)
     }
     for row in rows:
-        shown = [span for span in spans if span.row == row and span.step < steps]
+        shown = [span for span in spans if span.row == row]
         axes.barh(
             [places[span.rank, row] for span in shown],
             [(span.end_s - span.start_s) * 1e3 for span in shown],
@@ -104,7 +118,6 @@ def _draw_rows(
         [places[rank, rows[len(rows) // 2]] for rank in ranks], [f"rank {rank}" for rank in ranks]
     )
     axes.set_xlabel("time in ms")
-    axes.set_title(f"the first {steps} steps: computing, and each rail's part of the allreduce", fontsize=10)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -118,17 +131,28 @@ def _draw_throughput(axes: Any, spans: Sequence[Span], rows: Sequence[str]) -> N
                 by_step.setdefault(span.step, []).append(span)
         if not by_step:
             continue
-        times = [min(span.start_s for span in group) for group in by_step.values()]
-        rates = [
-            sum(span.payload_bytes * 8 / max(span.end_s - span.start_s, 1e-9) for span in group)
-            / len(group)
-            / 1e6
-            for group in by_step.values()
-        ]
-        axes.step(times, rates, where="post", color=colour(row), label=row, linewidth=1.4)
+        times: list[float] = []
+        rates: list[float] = []
+        for group in sorted(by_step.values(), key=lambda group: min(span.start_s for span in group)):
+            start, end = min(span.start_s for span in group), max(span.end_s for span in group)
+            if times and start - times[-1] > PAUSE_S:  # no line across a time without traffic
+                times.append(start)
+                rates.append(math.nan)
+            bps = [span.payload_bytes * 8 / max(span.end_s - span.start_s, 1e-9) for span in group]
+            times += [start, end]
+            rates += [sum(bps) / len(bps) / 1e6] * 2
+        axes.plot(times, rates, color=colour(row), label=row, linewidth=1.4)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("time in s")
     axes.set_ylabel("Mbit/s per host")
-    axes.set_title("gradient bytes reduced per second while the rail was busy", fontsize=10)
+    axes.set_title("tensor bits reduced per second while the rail was busy", fontsize=10)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_events(axes: Any, events: Sequence[tuple[float, str]]) -> None:
+    for at_s, text in events:
+        axes.axvline(at_s, color="black", linewidth=0.8, linestyle=":")
+        axes.annotate(
+            text, (at_s, 0.03), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="right"
+        )

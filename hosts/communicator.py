@@ -35,7 +35,8 @@ from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
 from railweave.hosts.rails import Opening, can_recover, connect_rails, enable_recovery, offer, open_rails
-from railweave.hosts.reports import Record, Stats, rail_report, record
+from railweave.hosts.report_file import ReportFile
+from railweave.hosts.reports import Record, Reporter, Stats
 from railweave.hosts.sequence import CallSequence
 from railweave.hosts.striping import Planner, Prediction, StripedRail, normalised, planner_for, predict
 from railweave.hosts.trees import Trees
@@ -55,6 +56,8 @@ class _Parts:
 
     agent: Agent
     trees: Trees
+    reporter: Reporter
+    report: ReportFile | None = None
     membership: Membership | None = None
     planner: Planner | None = None
     calls: CallSequence | None = None
@@ -78,7 +81,7 @@ class Communicator(Collectives):
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
         self._trees = Trees(self._agent)
-        self._parts = _Parts(self._agent, self._trees)
+        self._parts = _Parts(self._agent, self._trees, Reporter(self._agent))
         self._close = weakref.finalize(self, _close, self._parts, options)
         self._refused: dict[str, Verdict] = {}
         self._ledger = Ledger()
@@ -127,7 +130,10 @@ class Communicator(Collectives):
         self._planner = self._parts.planner = self._plan_for(used)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
+        self._parts.reporter.watch(self._rails, self._planner.shares, self._calls.surveyed)
         self._calls.open()
+        if options.report:
+            self._parts.report = ReportFile(options.report, self.rank)
 
     def _plan_for(self, used: Sequence[Opening]) -> Planner:
         options = self.options
@@ -197,6 +203,7 @@ class Communicator(Collectives):
                 world_size=len(members),
                 metrics="",  # its address is taken by this one
                 costs="",  # of other numbers of ranks
+                report="",
             ),
             self._join,
         )
@@ -248,29 +255,11 @@ class Communicator(Collectives):
 
     def stats(self) -> Stats:
         """Return the rails' counts."""
-        natives, groups, states = self._agent.stats(), self._agent.groups(), self._agent.rail_states()
-        shares = self._planner.shares() if self._rails else {}
-        return Stats(
-            tuple(
-                rail_report(
-                    rail.spec,
-                    shares.get(rail.spec.name, 0.0),
-                    natives[rail.index],
-                    states[rail.index],
-                    groups[rail.index],
-                )
-                for rail in self._rails
-            )
-        )
+        return self._parts.reporter.stats()
 
     def drain_records(self) -> list[Record]:
         """Return the slices that have ended since the last call, oldest first; at most the last 65,536."""
-        names = {rail.index: rail.spec.name for rail in self._rails}
-        surveys = self._calls.surveyed() if self._rails else ()
-        return [
-            record(native, names[native.rail], native.op_index in surveys)
-            for native in self._agent.drain_records()
-        ]
+        return self._parts.reporter.drain_records()
 
     def why(self) -> Sequence[Decision]:
         """Return which rails carried which calls, and why others did not.
@@ -323,6 +312,8 @@ def _close(parts: _Parts, options: Options) -> None:
         parts.calls.settle(LINGER_S)
     parts.trees.close()
     parts.agent.close(LINGER_S)
+    if parts.report is not None:
+        parts.report.close(parts.reporter)
     parts.trees.join()
     if parts.membership is not None:
         parts.membership.leave()

@@ -73,6 +73,7 @@ class Options:
     peer_timeout_s: float = 5.0
     metrics: str = ""  # HOST:PORT for Prometheus, port 0 for any; empty: none
     deterministic: bool = False  # the split never follows measurements, so that results repeat bit for bit
+    report: str = ""  # a file to which the rank writes what it did: see report_file.py
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
 
     def __post_init__(self) -> None:
@@ -139,6 +140,7 @@ def options_from(
     metrics: str | None = None,
     deterministic: bool | None = None,
     costs: str | None = None,
+    report: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
@@ -165,6 +167,7 @@ def options_from(
         if deterministic is None
         else deterministic,
         costs=environment.get("RAILWEAVE_COSTS", "") if costs is None else costs,
+        report=environment.get("RAILWEAVE_REPORT", "") if report is None else report,
     )
 
 

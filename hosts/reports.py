@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from railweave.hosts.options import RailSpec
+
+if TYPE_CHECKING:
+    from railweave._native.agent import Agent
+    from railweave.hosts.rails import Opening
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,52 @@ class Stats:
     """Counts of all rails."""
 
     rails: tuple[RailReport, ...]
+
+
+class Reporter:
+    """Asks an agent for the counts of the rails in use; it has none before `watch`."""
+
+    def __init__(self, agent: Agent) -> None:
+        """Ask this one."""
+        self._agent = agent
+        self._rails: Sequence[Opening] = ()
+        self._shares: Callable[[], Mapping[str, float]] = dict
+        self._surveys: Callable[[], Container[int]] = tuple
+
+    def watch(
+        self,
+        rails: Sequence[Opening],
+        shares: Callable[[], Mapping[str, float]],
+        surveys: Callable[[], Container[int]],
+    ) -> None:
+        """Report these rails; `shares` are their parts of large tensors, `surveys` the calls that are one."""
+        self._rails, self._shares, self._surveys = rails, shares, surveys
+
+    def stats(self) -> Stats:
+        """Return the counts so far."""
+        natives, groups, states = self._agent.stats(), self._agent.groups(), self._agent.rail_states()
+        shares = self._shares()
+        return Stats(
+            tuple(
+                rail_report(
+                    rail.spec,
+                    shares.get(rail.spec.name, 0.0),
+                    natives[rail.index],
+                    states[rail.index],
+                    groups[rail.index],
+                )
+                for rail in self._rails
+            )
+        )
+
+    def drain_records(self) -> list[Record]:
+        """Return the slices that have ended since the last call, oldest first."""
+        names = {rail.index: rail.spec.name for rail in self._rails}
+        surveys = self._surveys()
+        return [
+            record(native, names[native.rail], native.op_index in surveys)
+            for native in self._agent.drain_records()
+        ]
 
 
 def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: Sequence[Any]) -> RailReport:

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from railweave.experiments.program.testbed import Testbed
     from railweave.hosts.communicator import Communicator
     from railweave.hosts.errors import (
         CollectiveMismatch,
@@ -61,6 +62,7 @@ __all__ = [
     "UnsupportedDType",
     "Work",
     "init",
+    "lab",
 ]
 
 
@@ -77,6 +79,7 @@ def init(
     metrics: str | None = None,
     deterministic: bool | None = None,
     costs: str | None = None,
+    report: str | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -88,7 +91,8 @@ def init(
     without a sign of life from a rank's process). With `metrics` or RAILWEAVE_METRICS (HOST:PORT), Prometheus
     finds this rank's counts there. With `deterministic` or RAILWEAVE_DETERMINISTIC=1 results repeat bit for
     bit from run to run: the split follows no measurements. `costs` or RAILWEAVE_COSTS names a JSON file that
-    keeps what is learnt of the rails from one job to the next.
+    keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
+    rank writes when it has joined, and at its end its slices and counts.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -107,8 +111,38 @@ def init(
             metrics=metrics,
             deterministic=deterministic,
             costs=costs,
+            report=report,
         )
     )
+
+
+def lab(
+    topology: str = "planes",
+    *,
+    hosts: int = 4,
+    rails: str = "ina,tcp,rdma",
+    rate: str | None = None,
+    loss: str = "0",
+    impair: str = "",
+    switch: str = "embedded",
+    seed: int = 1,
+    out: str = "out/lab",
+) -> Testbed:
+    """Return a lab for `with`: hosts, switches and controller on this machine, as `railweave run` makes them.
+
+    The arguments are those of `railweave run`; `experiments.program.testbed` has an example. Needs root.
+    Raises TopologyError, OptionError (both ValueError), and LabError where the network cannot be made.
+    """
+    from pathlib import Path  # noqa: PLC0415
+
+    from railweave.commands import common  # noqa: PLC0415
+    from railweave.experiments.program.testbed import Testbed  # noqa: PLC0415
+    from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
+
+    chosen = common.topology_of(topology, hosts, rails, rate, switch)
+    target = common.check_target(switch, chosen)
+    options = LabOptions(Path(out), target, common.loss_of(loss, chosen), impair=impair, seed=seed)
+    return Testbed(chosen, options)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ COMMANDS = (
         "railweave.commands.demo",
         "Train a model on Mininet hosts over three rails at once, and check it.",
     ),
+    ("run", "railweave.commands.run", "Run a program of your own on Mininet hosts, over several rails."),
     (
         "bench",
         "railweave.commands.bench",
@@ -44,6 +45,8 @@ EXAMPLES = """
 Examples:
 
   railweave demo                                  train on four hosts over ina, tcp and rdma
+
+  railweave run --hosts 4 -- python my.py         run your own program on the same hosts
 
   railweave bench all-reduce --sizes 1K:16M       sweep sizes over the same rails
 

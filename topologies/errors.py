@@ -10,3 +10,12 @@ class TopologyError(ValueError):
 
 class LabError(RuntimeError):
     """The lab cannot be built or has broken; the message names the part and what to do."""
+
+
+class WorkerFailed(LabError):
+    """A worker has ended otherwise than with status 0; `code` is its exit status, negative for a signal."""
+
+    def __init__(self, message: str, code: int) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.code = code

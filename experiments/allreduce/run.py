@@ -15,7 +15,7 @@ from railweave._native.collectives import Collective
 from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, require_peers, start_job
+from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
 from railweave.hosts.limits import limit_bps, ring_volume
 from railweave.topologies.lab.lab import Lab
@@ -176,19 +176,18 @@ async def run(
 def _jobs(options: BenchOptions) -> list[tuple[JobOptions, tuple[str, ...]]]:
     """Return what runs after one another, and on which rails."""
     arguments = options.measurement.arguments()
-    worker = "railweave.experiments.allreduce.worker"
+    worker = module_command("railweave.experiments.allreduce.worker", *arguments)
     alone: list[tuple[str, ...]] = (
         [(rail,) for rail in options.rails] if options.each_alone and len(options.rails) > 1 else []
     )
     jobs: list[tuple[JobOptions, tuple[str, ...]]] = [
-        (JobOptions("bench-" + rails[0], worker, arguments, planes=rails, name=rails[0]), rails)
-        for rails in alone
+        (JobOptions("bench-" + rails[0], worker, planes=rails, name=rails[0]), rails) for rails in alone
     ]
     together = tuple(options.rails)
-    jobs.append((JobOptions("bench", worker, arguments, options.shares, together, name="all"), together))
+    jobs.append((JobOptions("bench", worker, options.shares, together, name="all"), together))
     for baseline in options.baselines:
-        module = f"railweave.experiments.allreduce.{baseline}"
-        job = JobOptions(baseline, module, arguments, planes=(options.baseline_plane,), name=baseline)
+        command = module_command(f"railweave.experiments.allreduce.{baseline}", *arguments)
+        job = JobOptions(baseline, command, planes=(options.baseline_plane,), name=baseline)
         jobs.append((job, (baseline,)))
     return jobs
 

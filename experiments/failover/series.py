@@ -22,7 +22,7 @@ from railweave.experiments.failover.values import (
     Case,
     Trial,
 )
-from railweave.experiments.hosts import JobOptions, start_rank
+from railweave.experiments.hosts import JobOptions, module_command, start_rank
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
@@ -44,7 +44,7 @@ class Series:
         self._options = case.options
         given = {"bytes": case.options.bytes, "dtype": case.options.dtype, "compute": case.options.compute_s}
         arguments = [part for name, value in given.items() for part in (f"--{name}", f"{value}")]
-        self._job = JobOptions(JOB, WORKER, arguments, timeout_s=case.options.deadline_s)
+        self._job = JobOptions(JOB, module_command(WORKER, *arguments), timeout_s=case.options.deadline_s)
         self._children: dict[int, Child] = {}
         self._watch = Watch(lab, len(lab.topology.hosts))
         self.curve: Curve | None = None  # of the first trial

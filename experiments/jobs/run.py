@@ -12,7 +12,7 @@ from typing import Any
 
 from railweave.experiments.allreduce.run import sum_of_limits
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, require_peers, start_job
+from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.messages import read
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -113,9 +113,8 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
         job_of: dict[Child, str] = {}
         leaders: list[Child] = []
         for name in runs:
-            children = await start_job(
-                lab, JobOptions(name, WORKER, ["--bytes", str(options.bytes)], name=name)
-            )
+            command = module_command(WORKER, "--bytes", str(options.bytes))
+            children = await start_job(lab, JobOptions(name, command, name=name))
             job_of |= dict.fromkeys(children, name)
             leaders.append(next(iter(children)))
         async for line in lab.events():

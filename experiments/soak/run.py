@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from railweave.experiments.following import Following, RankError, cancel
-from railweave.experiments.hosts import JobOptions, require_peers, start_job
+from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.soak.bound import LEAST_S, Timeline, limit_s
 from railweave.experiments.soak.problem import LARGEST, Problem
 from railweave.experiments.soak.random_faults import inject
@@ -133,8 +133,8 @@ async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None
 async def _soak(
     lab: Lab, options: SoakOptions, tally: Tally, write: Callable[..., None], on_phase: Callable[[str], None]
 ) -> None:
-    arguments = ["--seed", str(options.seed), "--largest", str(options.largest)]
-    children = list(await start_job(lab, JobOptions(JOB, WORKER, arguments, timeout_s=options.deadline_s)))
+    command = module_command(WORKER, "--seed", str(options.seed), "--largest", str(options.largest))
+    children = list(await start_job(lab, JobOptions(JOB, command, timeout_s=options.deadline_s)))
     recorder = Recorder(lab, len(children), tally, write)
     reading = asyncio.create_task(recorder.read())
     tally.begin = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.experiments.messages import read
 from railweave.experiments.striping.values import Call, Case, Found, Row, StripingOptions
 from railweave.experiments.striping.worker import Plan
@@ -99,7 +99,7 @@ async def run(
         on_phase(f"{case.part}: {case.name} ({place + 1} of {len(chosen)})")
         async with Lab(case.topology, LabOptions(options.out / f"{place}-{case.part}")) as lab:
             gathered = _Gathered(case, lab)
-            await start_job(lab, JobOptions("striping", WORKER, case.plan.arguments()))
+            await start_job(lab, JobOptions("striping", module_command(WORKER, *case.plan.arguments())))
             async for line in lab.events():
                 if (message := read(line.text)) is not None:
                     gathered.take(message)

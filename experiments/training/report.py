@@ -6,15 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import BYTE_CLASSES, RULE, RailAccount
+from railweave.experiments.account_tables import byte_table, mark, rail_table
+from railweave.experiments.accounting import RULE
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
-from railweave.experiments.units import format_bytes, format_rate
+from railweave.experiments.units import format_bytes
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def write_files(result: DemoResult) -> dict[str, Path]:
     rows = ["compute", *rails]
     timeline.write_trace(result.spans, rows, trace)
     title = f"{len(result.options.topology.hosts)} hosts train over {', '.join(rails)}"
-    timeline.draw(result.spans, rows, out / "timeline.png", title)
+    timeline.draw(result.spans, rows, out / "timeline.png", title, unit="step")
     return files
 
 
@@ -67,8 +67,8 @@ def print_report(result: DemoResult, console: Console) -> None:
     """Print the result."""
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
-    console.print(_rail_table(result))
-    console.print(_byte_table(result))
+    console.print(rail_table(result.rails))
+    console.print(byte_table(result.rails))
     console.print(RULE, style="dim")
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
@@ -78,7 +78,7 @@ def print_report(result: DemoResult, console: Console) -> None:
     facts.add_row(
         "greatest difference",
         f"{result.max_abs_diff:.2e} in any parameter from the same training in one process; "
-        f"bound {reference.bound:.2e}: {_mark(result.within_bound)}",
+        f"bound {reference.bound:.2e}: {mark(result.within_bound)}",
     )
     facts.add_row(
         "",
@@ -89,7 +89,7 @@ def print_report(result: DemoResult, console: Console) -> None:
         "ended at "
         f"most {reference.moved:.1e} away; the bound is {SAFETY} times this.[/dim]",
     )
-    facts.add_row("ranks", f"bit for bit the same parameters on all: {_mark(result.ranks_identical)}")
+    facts.add_row("ranks", f"bit for bit the same parameters on all: {mark(result.ranks_identical)}")
     facts.add_row(
         "time",
         f"{result.seconds:.1f} s for {len(result.steps)} steps, of which {communicate:.1f} s in allreduce",
@@ -98,47 +98,6 @@ def print_report(result: DemoResult, console: Console) -> None:
         shown = ", ".join(f"{name} {count:,}" for name, count in sorted(packets.items()) if count)
         facts.add_row(f"P4 counters, {plane}", shown)
     console.print(facts)
-
-
-def _rail_table(result: DemoResult) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("rail")
-    for column in ("share", "goodput", "agent sent", "interface sent", "resent", "P4 results", "agree"):
-        table.add_column(column, justify="right")
-    for rail in result.rails:
-        table.add_row(
-            rail.name,
-            f"{rail.share:.1%}",
-            format_rate(rail.goodput_bps),
-            f"{rail.agent_bytes / 1e6:.3f} MB",
-            f"{rail.interface_bytes / 1e6:.3f} MB",
-            f"{rail.retransmissions:,}",
-            _results(rail),
-            _mark(rail.bytes_agree and rail.results_agree),
-        )
-    return table
-
-
-def _byte_table(result: DemoResult) -> Table:
-    """Return what the interfaces have sent, by class, in MB."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("MB sent")
-    for column in (*BYTE_CLASSES, "unexplained"):
-        table.add_column(column, justify="right")
-    for rail in result.rails:
-        counts = [*rail.sent.values(), rail.unexplained_bytes]
-        table.add_row(rail.name, *(f"{count / 1e6:.3f}" for count in counts))
-    return table
-
-
-def _results(rail: RailAccount) -> str:
-    if rail.switch_results is None:
-        return "-"
-    return f"{rail.switch_results:,}/{rail.expected_results:,}"
-
-
-def _mark(good: bool) -> str:
-    return "[green]yes[/green]" if good else "[red]NO[/red]"
 
 
 def summary(result: DemoResult) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from railweave.experiments.accounting import RailAccount, account, chunks_of
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, require_peers, start_job
+from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
@@ -224,12 +224,12 @@ async def _train_alone(options: DemoOptions) -> Reference:
 def _job(options: DemoOptions) -> JobOptions:
     return JobOptions(
         job="demo",
-        module="railweave.experiments.training.worker",
-        arguments=[
+        command=module_command(
+            "railweave.experiments.training.worker",
             *("--steps", str(options.training.steps)),
             *("--seed", str(options.training.seed)),
             *("--out", str(options.out)),
-        ],
+        ),
         shares=options.shares,
     )
 

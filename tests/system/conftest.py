@@ -23,11 +23,13 @@ def _able() -> None:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
-    """Start `railweave` with arguments; what still runs at the end of the test is killed."""
+    """Start `railweave` with arguments, options before `--`; what runs at the end of the test is killed."""
     running: list[Command] = []
 
     def start_it(*arguments: str) -> Command:
-        running.append(Command((*arguments, "--out", str(tmp_path / "out"))))
+        place = arguments.index("--") if "--" in arguments else len(arguments)
+        out = ("--out", str(tmp_path / "out"))
+        running.append(Command((*arguments[:place], *out, *arguments[place:])))
         return running[-1]
 
     yield start_it

@@ -22,7 +22,7 @@ import numpy as np
 from system.summing import numbers
 
 import railweave
-from railweave.experiments.hosts import JobOptions, environment_of
+from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
@@ -141,11 +141,9 @@ async def run(seed: int, faults: int, hosts: int, slots: int, out: Path) -> None
     topology = leaf_spine(2, hosts, 2, rails=["ina"])
     options = LabOptions(out, controller=["--quota", f"slots={slots},trees=4"])
     async with Lab(topology, options) as lab:
-        job = JobOptions("job", "system.random_faults", ["--rank"])
-        for number, host in enumerate(topology.hosts):
-            environment = environment_of(topology, host, number, lab.controller, job)
-            environment |= {"PYTHONPATH": str(Path(__file__).parents[1])}
-            await lab.start_worker(host, f"rank {number}", [job.module, *job.arguments], environment)
+        command = module_command("system.random_faults", "--rank")
+        environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+        await start_job(lab, JobOptions("job", command, environment=environment))
         done = collections.Counter[str]()
         progress = asyncio.Condition()
         dumps: list[asyncio.Task[None]] = []

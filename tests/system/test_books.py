@@ -13,7 +13,7 @@ import pytest
 
 from railweave.experiments.accounting import RailAccount, account
 from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.experiments.messages import RailCounts, read
 from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
@@ -42,7 +42,7 @@ class Run:
 
     async def with_fault(self, fault: Fault) -> list[RailAccount]:
         """Run the job, and inject the fault as soon as all ranks have completed the first size."""
-        await start_job(self._lab, JobOptions("books", WORKER, MEASUREMENT.arguments()))
+        await start_job(self._lab, JobOptions("books", module_command(WORKER, *MEASUREMENT.arguments())))
         async with Injection(self._lab, fault) as injection:
             injected = repaired = False
             async for line in self._lab.events():

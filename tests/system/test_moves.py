@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from railweave.experiments.hosts import JobOptions, environment_of
+from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
@@ -27,11 +27,9 @@ async def sums(topology: Topology, out: Path, rounds: int, faults: Sequence[Faul
     last round. Every rank checks every sum; LabError says which found a wrong one, or none in time.
     """
     async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(out)) as lab:
-        job = JobOptions("job", "system.summing", [str(rounds), str(ELEMENTS)])
-        for rank, host in enumerate(topology.hosts):
-            environment = environment_of(topology, host, rank, lab.controller, job)
-            environment |= {"PYTHONPATH": str(Path(__file__).parents[1]), "RAILWEAVE_TIMEOUT_S": "40"}
-            await lab.start_worker(host, f"rank {rank}", [job.module, *job.arguments], environment)
+        command = module_command("system.summing", str(rounds), str(ELEMENTS))
+        environment = {"PYTHONPATH": str(Path(__file__).parents[1]), "RAILWEAVE_TIMEOUT_S": "40"}
+        await start_job(lab, JobOptions("job", command, environment=environment))
         begun: list[asyncio.Task[None]] = []
         seen = []
         async for line in lab.events():

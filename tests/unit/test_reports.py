@@ -231,7 +231,7 @@ def test_chatter_is_no_message() -> None:
 
 def test_hosts_know_their_rails_from_the_environment() -> None:
     topology = planes(2, ("ina", "tcp"), (10**8, 0))
-    job = JobOptions("demo", "module", [], shares={"ina": 0.75, "tcp": 0.25})
+    job = JobOptions("demo", ["program"], shares={"ina": 0.75, "tcp": 0.25})
     environment = environment_of(topology, "h2", 1, "10.255.0.250:9600", job)
     assert environment["RAILWEAVE_RAILS"] == "ina=ina@h2-ina/100000000,tcp=tcp@h2-tcp"
     assert environment["RAILWEAVE_SHARES"] == "ina=0.750000,tcp=0.250000"

@@ -9,10 +9,11 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab import counters, services
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.faults import Step, link_steps, rate_steps
@@ -32,6 +33,7 @@ from railweave.topologies.serialize import to_yaml
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
+PEER_LOST = "PeerLost: "  # the error of ranks that have lost another one
 NOTICE_S = 8.0  # time for the other workers to end once one has failed
 
 
@@ -72,10 +74,16 @@ class Lab:
         await self._close()
 
     async def start_worker(
-        self, host: str, name: str, arguments: Sequence[str], environment: Mapping[str, str]
+        self,
+        host: str,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        merged: bool = False,
     ) -> Child:
-        """Start a Python module inside a host: `arguments` are `python -m`'s, `name` is for messages."""
-        child = await self._spawn(name, host, [sys.executable, "-m", *arguments], environment)
+        """Start a command inside a host; `name` is for messages, `merged` as for `Child.start`."""
+        child = await self._spawn(name, host, command, environment, merged=merged)
         self._workers.append(child)
         self._unfinished.add(child)
         return child
@@ -122,6 +130,25 @@ class Lab:
         counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
         return counters_by_plane
 
+    async def prompt(self) -> None:
+        """Open Mininet's prompt on this terminal; return when it is left."""
+        loop = asyncio.get_running_loop()
+        left: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not left.done():
+                left.set_result(None)
+
+        def ask() -> None:
+            try:
+                self._nodes.prompt()
+            finally:
+                loop.call_soon_threadsafe(end)
+
+        # Nothing interrupts a thread that reads a terminal: it must not keep the program from ending.
+        threading.Thread(target=ask, daemon=True).start()
+        await left
+
     async def kill(self, name: str) -> None:
         """Kill a switch, or the controller (CONTROLLER_NODE); its end is no failure of the lab."""
         child = self._services.pop(name)
@@ -134,6 +161,13 @@ class Lab:
         self._unfinished.discard(worker)
         self._killed.add(worker)
         await worker.kill()
+
+    async def stop_workers(self) -> None:
+        """End what still runs of the workers; others can be started then."""
+        children, self._workers = self._workers, []
+        self._unfinished.clear()
+        self._killed.update(children)
+        await asyncio.gather(*(child.stop() for child in children))
 
     async def revive(self, name: str) -> None:
         """Start a switch, or the controller, that was killed; returns when it is ready."""
@@ -239,7 +273,13 @@ class Lab:
         self._services[switch.name] = await self._spawn(f"switch {switch.name}", switch.name, command, {})
 
     async def _spawn(
-        self, name: str, node: str, command: Sequence[str], environment: Mapping[str, str]
+        self,
+        name: str,
+        node: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        merged: bool = False,
     ) -> Child:
         assert self._record is not None  # noqa: S101
         child = await Child.start(
@@ -248,13 +288,14 @@ class Lab:
             self._options.out / (re.sub(r"[^\w-]+", "-", name).strip("-") + ".log"),
             self._events,
             environment,
+            merged=merged,
         )
         self._record.add(name, child.pid)
         return child
 
     async def _failure(self, first: Exit) -> LabError:
         """Wait a moment for the other workers to end as well, and collect their last error lines."""
-        words = [first.child.failure_notice(first.code)]
+        ends = [first]
         waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(NOTICE_S):
@@ -263,9 +304,13 @@ class Lab:
                     if isinstance(event, Exit):
                         waiting.discard(event.child)
                         if event.code:
-                            words.append(event.child.failure_notice(event.code))
+                            ends.append(event)
+        # A rank that others have lost knows more than they do.
+        ends.sort(key=lambda end: PEER_LOST in end.child.failure_notice(end.code))
+        words = [end.child.failure_notice(end.code) for end in ends]
         words += [f"{worker.name} did not notice within {NOTICE_S:g} s" for worker in waiting]
-        return LabError("\n".join(words))
+        text = "\n".join(words)
+        return WorkerFailed(text, ends[0].code) if first.child in self._workers else LabError(text)
 
     async def _close(self) -> None:
         children = [*self._workers, *self._services.values()]

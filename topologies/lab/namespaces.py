@@ -151,6 +151,14 @@ class Namespaces:
         """Start a command inside a node that reads its input to the end first, and hold the input back."""
         return Primed(node, self.enter(node, command), text)
 
+    def prompt(self) -> None:
+        """Open Mininet's prompt on this terminal; return when it is left."""
+        from mininet.cli import CLI  # noqa: PLC0415
+        from mininet.log import setLogLevel  # noqa: PLC0415
+
+        setLogLevel("output")
+        CLI(self._net)
+
     def close(self) -> None:
         """End the shells that hold the namespaces; links and bridges go with them."""
         for node in self._net.hosts:
@@ -173,6 +181,7 @@ class Namespaces:
         for nic in plane.nics:
             port = interface_of_port(nic.switch, nic.port)
             self._add_link(nic.host, nic.interface, nic.switch, port, mac=nic.mac, rate_bps=plane.rate_bps)
+            self._net.get(nic.host).intf(nic.interface).ip = nic.address  # for Mininet's prompt: h1 ping h2
             self._ip[nic.host].append(f"address add {nic.address}/{prefix} dev {nic.interface}")
             self._ip[nic.host] += neighbours(nic, plane.nics)
             self._ip[nic.switch].append(

@@ -59,15 +59,20 @@ class Child:
         log: Path,
         events: asyncio.Queue[Event],
         environment: Mapping[str, str] | None = None,
+        *,
+        merged: bool = False,
     ) -> Child:
-        """Start `command` in its own session (the lab handles Ctrl-C), killed when this process ends."""
+        """Start `command` in its own session (the lab handles Ctrl-C), killed when this process ends.
+
+        Its stderr goes to the log alone, or, `merged`, where stdout goes.
+        """
         log.write_bytes(b"")
         with log.open("ab") as output:  # as what comes from stdout: neither writes over the other
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=output,
+                stderr=asyncio.subprocess.STDOUT if merged else output,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )

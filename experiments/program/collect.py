@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a job report at their end, joined with what the kernel counted on their interfaces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.accounting import RailAccount, account
+from railweave.experiments.messages import RailCounts
+from railweave.experiments.timeline import Span
+from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.model import Plane
+
+Interfaces = Mapping[str, Mapping[str, InterfaceCounters]]  # by plane and host
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A job as its ranks report it."""
+
+    joined: Sequence[int]  # ranks that called railweave.init
+    rails: Sequence[RailAccount]  # empty if none did
+    spans: Sequence[Span]  # slices, on a clock that begins with the first
+    start_s: float  # when that was, of CLOCK_MONOTONIC
+
+
+def collect(reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: Interfaces) -> Collected:
+    """Read the ranks' report files; `interfaces` are the kernel's counts during the job."""
+    lines = {rank: _lines(path) for rank, path in reports.items()}
+    left = {rank: line for rank, found in lines.items() for line in found if line["event"] == "left"}
+    counts = {rank: {rail["name"]: _counts(rail) for rail in line["rails"]} for rank, line in left.items()}
+    start_s = min((s["start_s"] for line in left.values() for s in line["slices"]), default=0.0)
+    return Collected(
+        joined=[rank for rank, found in lines.items() if found],
+        rails=account(planes, counts, interfaces, {}, {}) if counts else [],
+        spans=_spans(left, start_s),
+        start_s=start_s,
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _counts(rail: Mapping[str, Any]) -> RailCounts:
+    values = {**rail, **{f"sent_{name}": count for name, count in rail["sent"].items()}}
+    return RailCounts(**{f.name: values[f.name] for f in fields(RailCounts)})
+
+
+def _spans(left: Mapping[int, Mapping[str, Any]], start: float) -> list[Span]:
+    return [
+        Span(rank, s["rail"], s["op_index"], s["start_s"] - start, s["end_s"] - start, s["bytes"])
+        for rank, line in left.items()
+        for s in line["slices"]
+        if not s["survey"]
+    ]

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a run: tables for the terminal, JSON, a trace and a picture."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from railweave.experiments import timeline
+from railweave.experiments.account_tables import byte_table, rail_table
+from railweave.experiments.accounting import RULE
+from railweave.experiments.program.run import ProgramResult
+
+
+def as_json(result: ProgramResult) -> dict[str, Any]:
+    """Return the result as JSON values."""
+    return {
+        "ok": result.ok,
+        "hosts": len(result.options.topology.hosts),
+        "program": list(result.options.command),
+        "joined": list(result.collected.joined),
+        "rows": [asdict(rail) for rail in result.collected.rails],
+        "switch_counters": result.switch_counters,
+    }
+
+
+def print_report(result: ProgramResult, console: Console) -> None:
+    """Print what the rails carried, or that no rank has called railweave.init."""
+    if not result.collected.rails:
+        console.print("no rank has called railweave.init: nothing to account for")
+        return
+    console.print(rail_table(result.collected.rails))
+    console.print(byte_table(result.collected.rails))
+    console.print(RULE, style="dim")
+    wrong = [rail.name for rail in result.collected.rails if not rail.bytes_agree]
+    verdict = f"failed: bytes of {', '.join(wrong)} do not agree" if wrong else "all counts agree"
+    console.print(verdict, style="bold")
+
+
+def write_files(result: ProgramResult) -> dict[str, Path]:
+    """Write the Chrome trace and the picture, if a slice was carried; return what each file is."""
+    if not result.collected.spans:
+        return {}
+    out = result.options.out
+    rails = [rail.name for rail in result.collected.rails]
+    picture, trace = out / "timeline.png", out / "trace.json"
+    timeline.write_trace(result.collected.spans, rails, trace)
+    events = [(at - result.collected.start_s, text) for at, text in result.events]
+    program = textwrap.shorten(shlex.join(result.options.command), 60, placeholder=" …")
+    title = f"{len(result.options.topology.hosts)} hosts run {program}"
+    timeline.draw(result.collected.spans, rails, picture, title, events=events)
+    return {"timeline": picture, "Chrome trace (open in Perfetto)": trace}

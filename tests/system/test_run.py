@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave run`: programs that nobody here has written, on the lab's hosts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from system.command import Start
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import railweave
+with railweave.init() as comm:
+    assert (comm.rank, comm.world_size) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    x = np.full(1 << 18, comm.rank + 1, np.float32)
+    down = False
+    for _ in range(400):
+        assert (comm.all_reduce(x) == 3).all()
+        states = np.array([[rail.failures, rail.state == "up"] for rail in comm.stats().rails], np.int64)
+        failed, up = comm.all_reduce(states, op="min")[0]
+        if failed and up:
+            break
+    print("rail ina failed and is back" if failed and up else "no rail failed", file=sys.stderr)
+"""
+RUN = ("run", "--hosts", "2", "--rails", "ina,tcp")
+
+
+def program(folder: Path, text: str) -> tuple[str, str, str]:
+    file = folder / "program.py"
+    file.write_text(text)
+    return "--", sys.executable, str(file)
+
+
+def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    script = "500ms: host link down h2 ina; 1s: repair"
+    command = start(*RUN, "--fault", script, "--json", str(file), *program(tmp_path, PROGRAM))
+    said, phases = command.process.communicate()
+    assert command.process.returncode == 0, phases
+    for rank in range(2):
+        assert f"[rank {rank}] rail ina failed and is back" in said
+    assert "host link down h2 ina" in phases
+    assert "repair host link down h2 ina" in phases
+    result = json.loads(file.read_text())
+    assert (result["ok"], result["joined"]) == (True, [0, 1])
+    ina, tcp = result["rows"]
+    assert ina["failures"] > 0
+    assert ina["agent_bytes"] > 0
+    assert tcp["agent_bytes"] > 0
+    assert (tmp_path / "out" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
+
+
+def test_the_first_failure_ends_all_and_is_named(start: Start, tmp_path: Path) -> None:
+    text = """
+import sys, railweave
+with railweave.init() as comm:
+    if comm.rank == 1:
+        sys.exit(3)
+    comm.barrier()
+"""
+    code, complaint = start(*RUN, *program(tmp_path, text)).end()
+    assert code == 3
+    assert "h2 (rank 1) ended with status 3" in complaint
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 137)])
+def test_a_rank_that_is_killed_gives_the_shells_status(
+    start: Start, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    text = f"import os; os.kill(os.getpid(), {int(number)})"
+    code, complaint = start(*RUN, *program(tmp_path, text)).end()
+    assert code == status
+    assert number.name in complaint
+
+
+def test_ranks_that_never_call_init_are_named(start: Start, tmp_path: Path) -> None:
+    text = "import threading; threading.Event().wait()"
+    command = start(*RUN, "--join", "0.5", *program(tmp_path, text))
+    code, complaint = command.end()
+    assert code == 1
+    assert "not called railweave.init within 0.5 s: rank 0 (h1), rank 1 (h2)" in complaint
+    assert not command.records
+
+
+def test_programs_that_need_no_railweave_run_too(start: Start) -> None:
+    command = start(*RUN, "--join", "0", "--", "sh", "-c", "echo I am $RANK of $WORLD_SIZE at $MASTER_ADDR")
+    said, _ = command.process.communicate()
+    assert command.process.returncode == 0
+    assert "[rank 1] I am 1 of 2 at 10." in said
+    assert "no rank has called railweave.init" in said
+
+
+def test_ctrl_c_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
+    text = "import threading; print('here', flush=True); threading.Event().wait()"
+    command = start(*RUN, *program(tmp_path, text))
+    command.until("here")
+    command.process.send_signal(signal.SIGINT)
+    assert command.end()[0] == 130
+    assert not command.records
+
+
+def test_a_run_without_a_program_is_refused(start: Start) -> None:
+    code, complaint = start(*RUN).end()
+    assert code == 1
+    assert "no program" in complaint
+
+
+def test_mininets_prompt_opens_in_the_running_lab(tmp_path: Path) -> None:
+    arguments = ["run", "--shell", "--hosts", "2", "--rails", "tcp", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "railweave", *arguments],
+        input="h1 ping -c 1 -W 5 h2\nexit\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "1 received" in done.stderr  # where Mininet's prompt writes
