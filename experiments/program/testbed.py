@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab from ordinary Python, for notebooks, pytest and experiments of one's own.
+
+    with railweave.lab(hosts=4, rails="ina,tcp") as lab:
+        job = lab.run(worker)                       # def worker(comm): ... returns a value, on every host
+        with lab.fault("host link down h1 ina"):
+            ...
+        print(job.wait().values, lab.counters().interfaces["tcp"]["h1"].bytes_sent)
+
+The lab lives in an event loop in a thread of its own; nothing here is to be called from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.hosts import JobOptions, module_command, start_job
+from railweave.experiments.messages import read
+from railweave.experiments.program.collect import Collected, Interfaces, collect
+from railweave.experiments.program.fault_script import fault_of
+from railweave.topologies.errors import LabError
+from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.injection import Injection
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.model import Topology
+
+WORKER = "railweave.experiments.program.worker"
+
+T = TypeVar("T")
+Worker = Callable[..., Any] | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What kernel and switches have counted since the lab was made."""
+
+    interfaces: Interfaces  # by plane and host
+    switches: Mapping[str, Mapping[str, int]]  # packets by decision of the P4 program, by plane
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A job that has ended on all hosts."""
+
+    values: Sequence[Any]  # what the worker returned, by rank; None for commands
+    output: Sequence[Sequence[str]]  # lines of stdout and stderr, by rank
+    collected: Collected
+
+
+class Job:
+    """A worker that runs on all hosts."""
+
+    def __init__(self, bed: Testbed, future: Future[JobResult]) -> None:
+        """Made by `Testbed.run`."""
+        self._bed = bed
+        self._future = future
+
+    def wait(self, timeout_s: float | None = None) -> JobResult:
+        """Return the result when all ranks have ended.
+
+        Raises WorkerFailed, which names the first rank that failed; LabError when the network has, and
+        TimeoutError.
+        """
+        return self._future.result(timeout_s)
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._future.done()
+
+
+class Outage:
+    """A fault that lasts until `repair`, or until the end of its `with` block."""
+
+    def __init__(self, bed: Testbed, injection: Injection) -> None:
+        """Made by `Testbed.fault`."""
+        self._bed = bed
+        self._injection: Injection | None = injection
+
+    def repair(self) -> None:
+        """End the fault; nothing if that has been done."""
+        if self._injection is not None:
+            injection, self._injection = self._injection, None
+            self._bed.call(injection.__aexit__(None, None, None))
+
+    def __enter__(self) -> Outage:
+        """The fault lasts already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Repair it."""
+        self.repair()
+
+
+class Testbed:
+    """A running lab; made by `railweave.lab`, and removed at the end of its `with` block."""
+
+    def __init__(self, topology: Topology, options: LabOptions) -> None:
+        """Nothing happens before `with`."""
+        self.topology = topology
+        self._options = options
+        self._lab = Lab(topology, options)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="railweave lab", daemon=True)
+        self._jobs = 0
+        self._job: Job | None = None
+        self._task: asyncio.Task[JobResult] | None = None
+        self._outages: list[Outage] = []
+
+    def __enter__(self) -> Testbed:
+        """Make the network; LabError says why it cannot be."""
+        self._thread.start()
+        try:
+            self.call(self._lab.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Repair what is not repaired, end what still runs, and remove the network."""
+        try:
+            for outage in self._outages:
+                outage.repair()
+            self.call(self._end())
+        finally:
+            self._stop()
+
+    def run(
+        self,
+        worker: Worker,
+        *arguments: Any,
+        shares: Mapping[str, float] | None = None,
+        rails: Sequence[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Start a worker on every host: a function `worker(comm, *arguments)`, or a command.
+
+        The function must stand in a file, at its top level; its module is imported in every host's process,
+        arguments and the value that it returns travel as JSON. `shares` and `rails` are as for
+        `railweave.init`; one job runs at a time.
+        """
+        if self._job is not None and not self._job.done():
+            raise LabError("a job runs already: wait for it first")
+        self._jobs += 1
+        name = f"job{self._jobs}"
+        options = JobOptions(
+            name,
+            worker_command(worker, arguments),
+            shares=shares,
+            planes=rails,
+            environment=environment or {},
+            report_of=lambda rank: self._options.out / f"{name}-rank-{rank}.jsonl",
+            merged=True,
+        )
+        self._job = Job(self, asyncio.run_coroutine_threadsafe(self._run(options), self._loop))
+        return self._job
+
+    def fault(self, words: str) -> Outage:
+        """Inject a fault: `host link down h1 ina`, as in `railweave run --fault`. OptionError if unknown."""
+        outage = Outage(self, self.call(self._inject(words)))
+        self._outages.append(outage)
+        return outage
+
+    def counters(self) -> Counters:
+        """Return what kernel and switches have counted so far."""
+        return Counters(self._interfaces(), self.call(self._lab.switch_counters()))
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the lab's loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _inject(self, words: str) -> Injection:
+        injection = Injection(self._lab, fault_of(words, self.topology))
+        await injection.__aenter__()
+        await injection.inject()
+        return injection
+
+    async def _run(self, options: JobOptions) -> JobResult:
+        self._task = asyncio.current_task()
+        size = len(self.topology.hosts)
+        reports = {rank: options.report_of(rank) for rank in range(size)} if options.report_of else {}
+        for path in reports.values():
+            path.unlink(missing_ok=True)
+        before = self._interfaces()
+        ranks = await start_job(self._lab, options)
+        values: list[Any] = [None] * size
+        output: list[list[str]] = [[] for _ in range(size)]
+        try:
+            async for line in self._lab.events():
+                rank = ranks[line.child]
+                message = read(line.text)
+                if message is not None and message["event"] == "returned":
+                    values[rank] = message["value"]
+                else:
+                    output[rank].append(line.text)
+        finally:
+            await self._lab.stop_workers()  # of a job that has failed
+        during = _difference(self._interfaces(), before)
+        return JobResult(values, output, collect(reports, self.topology.planes, during))
+
+    def _interfaces(self) -> Interfaces:
+        return {plane.name: self._lab.interface_counters(plane.name) for plane in self.topology.planes}
+
+    async def _end(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        await self._lab.__aexit__(None, None, None)
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def worker_command(worker: Worker, arguments: Sequence[Any]) -> list[str]:
+    """Return the command of a worker; OptionError for a function that other processes cannot find."""
+    if not callable(worker):
+        return [*worker, *map(str, arguments)]
+    file = inspect.getsourcefile(worker)
+    name = worker.__qualname__
+    if file is None or not Path(file).exists() or "." in name:
+        raise OptionError(f"worker {name!r} must stand at the top level of a file, which every host imports")
+    return module_command(WORKER, str(Path(file).resolve()), name, json.dumps(arguments))
+
+
+def _difference(after: Interfaces, before: Interfaces) -> Interfaces:
+    return {
+        plane: {
+            host: InterfaceCounters(
+                counts.bytes_sent - before[plane][host].bytes_sent,
+                counts.packets_sent - before[plane][host].packets_sent,
+                counts.dropped - before[plane][host].dropped,
+            )
+            for host, counts in hosts.items()
+        }
+        for plane, hosts in after.items()
+    }

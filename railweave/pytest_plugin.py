@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pytest fixture that makes labs; pytest finds it where railweave is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from railweave.experiments.program.testbed import Testbed
+
+
+@pytest.fixture
+def railweave_lab(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
+    """Make labs, removed at the end of the test: `lab = railweave_lab(hosts=2, rails="ina,tcp")`.
+
+    The arguments are those of `railweave.lab`; logs are in the test's folder. Where nobody may make network
+    namespaces the test is skipped.
+    """
+    import railweave  # noqa: PLC0415 - other people's tests pay for it only when they ask for a lab
+    from railweave.topologies.errors import LabError  # noqa: PLC0415
+    from railweave.topologies.lab.namespaces import require_tools  # noqa: PLC0415
+
+    with ExitStack() as labs:
+
+        def make(*arguments: Any, **options: Any) -> Testbed:
+            try:
+                require_tools()
+            except LabError as error:
+                pytest.skip(str(error))
+            return labs.enter_context(railweave.lab(*arguments, **{"out": str(tmp_path / "lab"), **options}))
+
+        yield make

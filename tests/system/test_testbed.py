@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab in Python, as notebooks, tests and experiments use it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from railweave.experiments.errors import OptionError
+from railweave.hosts.communicator import Communicator
+from railweave.pytest_plugin import railweave_lab  # noqa: F401 - a fixture
+from railweave.topologies.errors import LabError, WorkerFailed
+
+if TYPE_CHECKING:
+    from railweave.experiments.program.testbed import Testbed
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "second_rail.py"
+DEADLINE_S = 60.0
+
+Labs = Callable[..., "Testbed"]
+
+
+def rank_sum(comm: Communicator, factor: int) -> dict[str, Any]:
+    result = comm.all_reduce(np.full(1 << 16, factor * (comm.rank + 1), np.int32))
+    return {"rank": comm.rank, "sum": int(result[0]), "rails": [rail.name for rail in comm.stats().rails]}
+
+
+def until_failed(comm: Communicator) -> bool:
+    """Call until the first rail has failed."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        failed = [rail.failures for rail in comm.stats().rails[:1]]
+        if comm.all_reduce(np.array(failed, np.int32), op="min")[0]:
+            return True
+    return False
+
+
+def fails(comm: Communicator) -> None:
+    if comm.rank == 1:
+        raise RuntimeError("on purpose")
+    comm.barrier()
+
+
+def test_jobs_run_one_after_the_other_and_return_values(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="tcp,rdma")
+    for factor in (1, 5):
+        result = lab.run(rank_sum, factor).wait(DEADLINE_S)
+        assert [value["sum"] for value in result.values] == [3 * factor] * 2
+        assert [value["rank"] for value in result.values] == [0, 1]
+        assert all(rail.bytes_agree for rail in result.collected.rails)
+    only = lab.run(rank_sum, 1, rails=["rdma"]).wait(DEADLINE_S)
+    assert only.values[0]["rails"] == ["rdma"]
+    said = lab.run(["sh", "-c", "echo $RANK; echo of $WORLD_SIZE >&2"]).wait(DEADLINE_S)
+    assert said.output == [["0", "of 2"], ["1", "of 2"]]
+    assert lab.counters().interfaces["tcp"]["h1"].bytes_sent > 0
+
+
+def test_faults_are_injected_and_repaired_while_a_job_runs(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="tcp,rdma")
+    with lab.fault("host link down h2 tcp"):
+        assert lab.run(rank_sum, 1, rails=["rdma"]).wait(DEADLINE_S).values[0]["sum"] == 3
+    job = lab.run(until_failed)
+    outage = lab.fault("loss both ways h1 tcp")
+    assert job.wait(DEADLINE_S).values == [True, True]
+    outage.repair()
+    outage.repair()
+    with pytest.raises(OptionError, match="no fault"):
+        lab.fault("earthquake h1")
+
+
+def test_a_rank_that_fails_is_named_and_the_lab_goes_on(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="tcp")
+    with pytest.raises(WorkerFailed, match="on purpose") as error:
+        lab.run(fails).wait(DEADLINE_S)
+    assert error.value.code == 1
+    assert lab.run(rank_sum, 2).wait(DEADLINE_S).values[1]["sum"] == 6
+
+
+def test_a_second_job_and_a_function_without_a_file_are_refused(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="tcp")
+    with pytest.raises(OptionError, match="top level of a file"):
+        lab.run(lambda comm: comm.rank)
+    job = lab.run(["sleep", "60"])
+    with pytest.raises(LabError, match="runs already"):
+        lab.run(rank_sum, 1)
+    assert not job.done()  # the end of the lab ends it
+
+
+def test_the_example_draws_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location(EXAMPLE.stem, EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.RATES = (20, 100)
+    example.main("figure.png", calls=3)
+    assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
