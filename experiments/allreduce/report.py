@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from railweave.experiments import statistics
 from railweave.experiments.allreduce.problem import REDUCING
 from railweave.experiments.allreduce.run import BASELINES, BenchOptions, BenchResult, Row
 
@@ -121,6 +122,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "root": row.root if row.root >= 0 else None,
         "time_us_median": row.median_s * 1e6,
         "time_us_p99": row.p99_s * 1e6,
+        "time_us_interval": [bound * 1e6 for bound in statistics.interval(row.seconds)],  # of the median
+        "times_us": [round(seconds * 1e6, 1) for seconds in row.seconds],
         "algbw_bps": row.algbw_bps,
         "busbw_bps": row.busbw_bps,
         "wrong": row.wrong if row.wrong >= 0 else None,

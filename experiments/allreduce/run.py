@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from railweave._native.collectives import Collective
+from railweave.experiments import statistics
 from railweave.experiments.allreduce.loop import Measurement
 from railweave.experiments.allreduce.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.experiments.errors import OptionError
@@ -70,12 +71,12 @@ class Row:
     @property
     def median_s(self) -> float:
         """Return the median time of a run."""
-        return float(np.median(self.seconds))
+        return statistics.median(self.seconds)
 
     @property
     def p99_s(self) -> float:
-        """Return the 99th percentile; with fewer than 100 runs that is close to the slowest."""
-        return float(np.percentile(self.seconds, 99))
+        """Return the 99th percentile; with fewer than 100 runs, the slowest."""
+        return statistics.p99(self.seconds)
 
     @property
     def algbw_bps(self) -> float:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from statistics import median
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -16,6 +14,7 @@ from rich.table import Table
 from railweave.experiments.failover.kinds import KINDS
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
+from railweave.experiments.statistics import median, p99
 
 MS = 1000.0
 NOTE = (
@@ -136,7 +135,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         **_times("return_pause", [f.return_pause_s for f in found]),
         **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
         **_times("fault", [trial.inject_s for trial in trials]),
-        "usual_ms": median(f.usual_s * MS for f in found) if found else None,
+        "usual_ms": median([f.usual_s * MS for f in found]) if found else None,
         "wrong": sum(trial.wrong for trial in trials),
         "errors": sum(len(trial.errors) for trial in trials),
         "trials": len(trials),
@@ -147,7 +146,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         "failures": sum(trial.failures for trial in trials),
         "failed_beside": dict(Counter(rail for trial in trials for rail in trial.others)),
         "unused": sum(not f.used for f in found),
-        "before_bps": median(f.before_bps for f in found) if found else None,
+        "before_bps": median([f.before_bps for f in found]) if found else None,
         **{name: median(values) if values else None for name, values in ratios.items()},
     }
 
@@ -156,8 +155,7 @@ def _times(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
     values = sorted(value * MS for value in seconds)
     if not values:
         return {f"{name}_ms": None, f"{name}_p50_ms": None, f"{name}_max_ms": None}
-    p99 = values[math.ceil(0.99 * len(values)) - 1]
-    return {f"{name}_ms": p99, f"{name}_p50_ms": median(values), f"{name}_max_ms": values[-1]}
+    return {f"{name}_ms": p99(values), f"{name}_p50_ms": median(values), f"{name}_max_ms": values[-1]}
 
 
 def _run(trial: Trial) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from statistics import median
 from typing import Any
 
 from rich.table import Table
 
 from railweave.experiments.faults.run import FaultsResult, Trial
+from railweave.experiments.statistics import median
 
 
 def table(result: FaultsResult) -> Table:

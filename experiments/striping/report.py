@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from railweave.experiments import statistics
 from railweave.experiments.striping.values import Call, Found, Row
 
 STEADY = 0.9  # of the calls after convergence: the others try what else there is
@@ -85,7 +86,7 @@ def _size(found: Found, size: int, rows: Mapping[str, Row]) -> dict[str, Any]:
     return {
         "bytes": size,
         "time_us": together.median_s * 1e6,
-        "p99_us": float(np.percentile(together.seconds, 99)) * 1e6,
+        "p99_us": statistics.p99(together.seconds) * 1e6,
         "alone_us": {rail: row.median_s * 1e6 for rail, row in alone.items()},
         "speedup": best_s / together.median_s,  # over the best rail alone
         "of_sum": 1 / together.median_s / sum(speeds.values()),  # of what the rails alone carry together
@@ -129,12 +130,12 @@ def trace(found: Found) -> dict[str, Any]:
 
 def _phase(calls: Sequence[Call], rail: str) -> dict[str, Any]:
     shares = [call.shares.get(rail, 0.0) for call in calls]
-    final = float(np.median(shares[-10:]))
+    final = statistics.median(shares[-10:])
     return {
         "final_share": final,
         "calls": len(calls),
         "converged_after": converged_after(shares, final),
-        "final_time_us": float(np.median([call.seconds for call in calls[-10:]])) * 1e6,
+        "final_time_us": statistics.median([call.seconds for call in calls[-10:]]) * 1e6,
     }
 
 
@@ -164,7 +165,7 @@ def overhead(found: Found) -> dict[str, Any]:
         "best_rail": best.contender,
         "best_us": best.median_s * 1e6,
         "time_us": together.median_s * 1e6,
-        "overhead": float(np.median(ratios)) - 1,
+        "overhead": statistics.median(ratios) - 1,
         "wrong": together.wrong + sum(row.wrong for row in rows.values()),
     }
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
+from railweave.experiments import statistics
 from railweave.experiments.striping.worker import Plan
 from railweave.hosts.limits import limit_bps
 from railweave.topologies.model import Topology
@@ -78,11 +77,11 @@ class Row:
     @property
     def median_s(self) -> float:
         """Return the median time of a call."""
-        return float(np.median(self.seconds))
+        return statistics.median(self.seconds)
 
     def share(self, rail: str) -> float:
         """Return the median share of a rail."""
-        return float(np.median([shares.get(rail, 0.0) for shares in self.shares]))
+        return statistics.median([shares.get(rail, 0.0) for shares in self.shares])
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def run(
     ] = "",
     shares: common.Shares = None,
     fault: Annotated[
-        str, typer.Option(help="Faults and repairs, in time after all ranks have met: see below.")
+        str, typer.Option(help="Faults and repairs, in time after all ranks have met: see above.")
     ] = "",
     join: Annotated[
         float,
