@@ -53,8 +53,15 @@ def span(text: str | None, size: int, name: str) -> range:
     return range(first, end)
 
 
-def number(value: int, bitwidth: int, name: str = "") -> str:
+def value(data: bytes, bitwidth: int) -> int | str:
+    """A value; one without width is of a type that is translated to strings."""
+    return int.from_bytes(data, "big") if bitwidth else data.decode(errors="replace")
+
+
+def number(value: int | str, bitwidth: int, name: str = "") -> str:
     """A value as text: an address if width and field name suggest one, else decimal or hexadecimal."""
+    if isinstance(value, str):
+        return repr(value)
     if bitwidth == 48:
         return ":".join(f"{byte:02x}" for byte in value.to_bytes(6, "big"))
     if re.search(r"ip|addr", name, re.IGNORECASE) and bitwidth in (32, 128):

@@ -58,7 +58,11 @@ class _Reader:
     def _entry(self, entry: p4r.TableEntry) -> Row:
         fields = {field.id: field for field in self._table.match_fields}
         row: Row = {
-            "match": {fields[m.field_id].name: _match(m) for m in entry.match if m.field_id in fields}
+            "match": {
+                (field := fields[m.field_id]).name: _match(m, field.bitwidth)
+                for m in entry.match
+                if m.field_id in fields
+            }
         }
         row["text"] = {
             field.name: _match_text(field, row["match"].get(field.name)) for field in self._table.match_fields
@@ -102,7 +106,9 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
     if info is None:
         return {"action": f"#{action.action_id}", "params": {}}
     params = {param.id: param for param in info.params}
-    given = {params[p.param_id].name: int.from_bytes(p.value, "big") for p in action.params}
+    given = {
+        params[p.param_id].name: names.value(p.value, params[p.param_id].bitwidth) for p in action.params
+    }
     text = ", ".join(
         f"{param.name}={names.number(given.get(param.name, 0), param.bitwidth, param.name)}"
         for param in info.params
@@ -129,14 +135,14 @@ def action_counts(client: SwitchClient) -> list[Row]:
     return list(sums.values())
 
 
-def _match(match: p4r.FieldMatch) -> Row:
-    """A match as numbers."""
+def _match(match: p4r.FieldMatch, bitwidth: int) -> Row:
+    """A match as values."""
     kind = match.WhichOneof("field_match_type") or "exact"
     given = getattr(match, kind)
     row: Row = {"kind": kind}
     for name in ("value", "mask", "low", "high"):
         if name in given.DESCRIPTOR.fields_by_name:
-            row[name] = int.from_bytes(getattr(given, name), "big")
+            row[name] = names.value(getattr(given, name), bitwidth)
     if kind == "lpm":
         row["prefix"] = given.prefix_len
     return row
@@ -147,7 +153,7 @@ def _match_text(field: p4i.MatchField, match: Row | None) -> str:
     if match is None:
         return "*"
 
-    def text(value: int) -> str:
+    def text(value: int | str) -> str:
         return names.number(value, field.bitwidth, field.name)
 
     match match["kind"]:

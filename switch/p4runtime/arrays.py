@@ -9,7 +9,7 @@ from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters, p4data
 from railweave.switch.p4runtime.direct import value as counter_value
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Pipeline
 
@@ -189,10 +189,9 @@ class Registers:
 
 def _require_plain(schema: Schema, register: p4i.Register) -> None:
     """BMv2's registers hold one number in a cell."""
-    parts = len(p4data.bitwidths(schema.p4info, register.type_spec))
-    require(
-        parts == 1, invalid, f"register {register.preamble.name} holds {parts} numbers in a cell, not one"
-    )
+    name, widths = register.preamble.name, p4data.bitwidths(schema.p4info, register.type_spec)
+    require(len(widths) == 1, invalid, f"register {name} holds {len(widths)} numbers in a cell, not one")
+    require(widths[0], unimplemented, f"register {name} holds strings: nobody knows when a packet drops one")
 
 
 def _require_colourless(message: p4r.MeterEntry) -> None:

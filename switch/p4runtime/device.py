@@ -20,8 +20,9 @@ from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.replication import Replication
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.p4runtime.tables import Tables, monotonic_us
+from railweave.switch.p4runtime.translation import Translation
 from railweave.switch.p4runtime.value_sets import ValueSets
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.pipeline import Entry, Pipeline
 
 _Update = p4r.Update
 _CODES: dict[type[Exception], Code] = {
@@ -52,6 +53,7 @@ class Device:
     digests: Digests
     packet_in: ControllerHeader
     packet_out: ControllerHeader
+    translation: Translation
     followers: list[list[p4r.Update]] = field(default_factory=list)  # each is given what is written
 
     @classmethod
@@ -67,6 +69,9 @@ class Device:
         schema = Schema.of(p4info, pipeline.program)
         profiles = Profiles(schema, pipeline)
         tables = Tables(schema, pipeline, profiles, clock_us)
+        translation = Translation(schema)
+        for default in (False, True):
+            translation.reserve(tables.read(p4r.TableEntry(is_default_action=default)))
         return cls(
             config=config,
             pipeline=pipeline,
@@ -79,15 +84,16 @@ class Device:
             registers=Registers(schema, pipeline),
             replication=Replication(pipeline),
             value_sets=ValueSets(schema, pipeline),
-            digests=Digests(schema),
+            digests=Digests(schema, translation.types),
             packet_in=ControllerHeader.of(p4info, "packet_in"),
             packet_out=ControllerHeader.of(p4info, "packet_out"),
+            translation=translation,
         )
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update, or be Refused."""
-        with _refusals():
-            self._write(update)
+        with _refusals(), self.translation.writing(update) as inward:
+            self._write(inward)
         for follower in self.followers:
             follower.append(update)
 
@@ -103,6 +109,7 @@ class Device:
             profiles=self.profiles.snapshot(pipeline),
             replication=self.replication.snapshot(),
             value_sets=self.value_sets.snapshot(),
+            translation=self.translation.snapshot(),
         )
 
     def _write(self, update: p4r.Update) -> None:
@@ -150,12 +157,20 @@ class Device:
         if named not in readers:
             raise _no_entity(named)
         with _refusals():
-            yield from readers[named](getattr(pattern, str(named)))
+            try:
+                inward = self.translation.key(pattern)
+            except Refused as refusal:
+                if named == "table_entry" and refusal.code is Code.NOT_FOUND:
+                    return
+                raise
+            for entity in readers[named](getattr(inward, str(named))):
+                yield entity and self.translation.outward(entity)
 
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """What an update of the entity would replace, complete enough to be written back."""
         if entity.WhichOneof("entity") == "table_entry":
-            return self.tables.current(entity.table_entry)
+            found = self.tables.current(self.translation.key(entity).table_entry)
+            return map(self.translation.outward, found)
         return self.read(entity)
 
     def cells(self, entity: p4r.Entity) -> int:
@@ -188,9 +203,28 @@ class Device:
         ):
             for entity in self.read(pattern):
                 yield _Update(type=_Update.INSERT, entity=entity)
-        yield from self.tables.state()
+        for update in self.tables.state():
+            self.translation.outward(update.entity)
+            yield update
         for entity in self.read(p4r.Entity(value_set_entry=p4r.ValueSetEntry())):
             yield _Update(type=_Update.MODIFY, entity=entity)
+
+    def expired(self) -> list[p4r.TableEntry]:
+        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
+        expired = (p4r.Entity(table_entry=entry) for entry in self.tables.expired())
+        return [self.translation.outward(entity).table_entry for entity in expired]
+
+    def same(self, table: p4i.Table, entry: Entry, other: Device) -> int | None:
+        """The handle that another device has for the entry with this key, if it has it."""
+        if not self.translation.types and not other.translation.types:
+            return other.pipeline.tables.same(table.preamble.name, entry)
+        entity = self.translation.outward(p4r.Entity(table_entry=self.tables.encode(table, entry)))
+        try:
+            inward = other.translation.key(entity).table_entry
+            there = other.schema.table(inward.table_id)
+            return other.tables.find(there, other.tables.key(there, inward), inward.priority)
+        except Refused:
+            return None
 
     def meter_state(self) -> Iterator[p4r.Update]:
         """Updates that configure a fresh device's meters like these."""

@@ -7,7 +7,7 @@ No clock and no I/O: digests and the time go in; lists and a deadline come out.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from finsy.proto import p4r
 from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
 from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.strings import Strings
 from railweave.switch.pipeline import Digest
 
 MAX_LIST = 1024  # messages, where the controller sets no limit of its own
@@ -72,9 +73,10 @@ class _Learner:
 class Digests:
     """All digests of a pipeline; those that no controller has enabled are dropped."""
 
-    def __init__(self, schema: Schema) -> None:
-        """None is enabled."""
+    def __init__(self, schema: Schema, strings: Mapping[str, Strings]) -> None:
+        """None is enabled. `strings` are those of types that are translated to strings."""
         self._schema = schema
+        self._strings = strings
         self._ids = {digest.preamble.name: number for number, digest in schema.digests.items()}
         self._learners: dict[int, _Learner] = {}
 
@@ -150,5 +152,5 @@ class Digests:
     def _list(self, number: int, learner: _Learner, now_ns: int) -> p4r.DigestList:
         list_id, messages = learner.take_list(now_ns)
         spec = self._schema.digests[number].type_spec
-        data = [p4data.encode(self._schema.p4info, spec, values) for values in messages]
+        data = [p4data.encode(self._schema.p4info, spec, values, self._strings) for values in messages]
         return p4r.DigestList(digest_id=number, list_id=list_id, data=data)

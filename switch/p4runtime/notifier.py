@@ -57,6 +57,7 @@ class Notifier:
         for packet in device.pipeline.packets_in():
             message = device.packet_in.decode(packet)
             if message is not None:
+                device.translation.packet_in(message)
                 response = p4r.StreamMessageResponse(packet=message)
                 self._streams.tell_primaries(response, partial(_hears, message))
         now_ns = time.monotonic_ns()
@@ -95,7 +96,7 @@ class Notifier:
         if device is None:
             return
         self._scan = asyncio.get_running_loop().call_later(_IDLE_SCAN_S, self._scan_idle)
-        entries = device.tables.expired()
+        entries = device.expired()
         for stream, scope in self._streams.primaries() if entries else ():
             heard = [entry for entry in entries if scope.covers(entry.table_id)]
             if heard:

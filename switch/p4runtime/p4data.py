@@ -10,6 +10,7 @@ from finsy.proto import p4d, p4i, p4t
 
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import invalid, require
+from railweave.switch.p4runtime.strings import Strings
 
 _MAX_DEPTH = 16  # of types within types: a P4Info may name itself
 _MAX_LEAVES = 4096
@@ -21,9 +22,11 @@ def bitwidths(p4info: p4i.P4Info, spec: p4t.P4DataTypeSpec) -> list[int]:
     return _Types(p4info).leaves(spec, 0)
 
 
-def encode(p4info: p4i.P4Info, spec: p4t.P4DataTypeSpec, values: Sequence[int]) -> p4d.P4Data:
-    """The P4Data made of plain values, as many and in the order of `bitwidths`."""
-    return _Types(p4info).encode(spec, iter(values))
+def encode(
+    p4info: p4i.P4Info, spec: p4t.P4DataTypeSpec, values: Sequence[int], strings: Mapping[str, Strings]
+) -> p4d.P4Data:
+    """The P4Data made of plain values, as many and in the order of `bitwidths`; `strings` by type."""
+    return _Types(p4info, strings).encode(spec, iter(values))
 
 
 def decode(p4info: p4i.P4Info, spec: p4t.P4DataTypeSpec, data: p4d.P4Data, what: str) -> list[int]:
@@ -36,8 +39,9 @@ def decode(p4info: p4i.P4Info, spec: p4t.P4DataTypeSpec, data: p4d.P4Data, what:
 class _Types:
     """The types that a P4Info defines."""
 
-    def __init__(self, p4info: p4i.P4Info) -> None:
+    def __init__(self, p4info: p4i.P4Info, strings: Mapping[str, Strings] | None = None) -> None:
         self._info = p4info.type_info
+        self._strings = strings or {}
 
     def members(self, spec: p4t.P4DataTypeSpec) -> list[p4t.P4DataTypeSpec]:
         """Types of the parts of a tuple, struct or header."""
@@ -54,7 +58,7 @@ class _Types:
                 raise invalid(f"type {other} is not supported in registers and digests")
 
     def plain(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> int | None:
-        """The width of a plain type; None for one that has parts."""
+        """The width of a plain type, 0 for strings; None for one that has parts."""
         require(depth < _MAX_DEPTH, invalid, f"types are nested more than {_MAX_DEPTH} deep")
         match spec.WhichOneof("type_spec"):
             case "bitstring":
@@ -89,6 +93,8 @@ class _Types:
             return p4d.P4Data(bool=bool(next(values)))
         if kind == "serializable_enum":
             return p4d.P4Data(enum_value=bytestrings.encode(next(values)))
+        if kind == "new_type" and spec.new_type.name in self._strings:
+            return p4d.P4Data(bitstring=self._strings[spec.new_type.name].string(next(values)))
         if self.plain(spec) is not None:
             return p4d.P4Data(bitstring=bytestrings.encode(next(values)))
         data = p4d.P4Data()

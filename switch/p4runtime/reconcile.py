@@ -44,6 +44,7 @@ class Handover:
     def __enter__(self) -> Handover:
         """Follow what is written."""
         self._old.followers.append(self._meanwhile)
+        self._new.translation.prefer(self._old.translation)  # registers may hold the numbers
         self._blocks = self._old.pipeline.arrays.track_cells()
         return self
 
@@ -51,6 +52,7 @@ class Handover:
         """Follow no longer."""
         self._old.pipeline.arrays.untrack_cells()
         self._old.followers.remove(self._meanwhile)
+        self._new.translation.prefer(None)
 
     def steps(self) -> Iterator[None]:
         """Bring over nearly everything.
@@ -92,9 +94,10 @@ class Handover:
         return old.carry_cells(new, self._registers, self._counters, _BLOCKS_AT_ONCE)
 
     def _pairing(self) -> Iterator[None]:
+        tables = {table.preamble.name: table for table in self._old.schema.tables.values()}
         for table, paired in self._paired.items():
             for entry in self._old.pipeline.tables.unpaired(table, paired):
-                handle = self._new.pipeline.tables.same(table, entry)
+                handle = self._old.same(tables[table], entry, self._new)
                 if handle is not None:
                     paired[entry.handle] = handle
                 yield

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from finsy.proto import p4i
 
 from railweave.switch.p4runtime import p4data
-from railweave.switch.p4runtime.errors import invalid, not_found, require
+from railweave.switch.p4runtime.errors import invalid, not_found, require, unimplemented
 from railweave.switch.program import Program, TableInfo
 
 
@@ -50,6 +50,7 @@ class Schema:
     registers: dict[int, p4i.Register]
     value_sets: dict[int, p4i.ValueSet]
     digests: dict[int, p4i.Digest]
+    strings: dict[str, int]  # types that are translated to strings: bits in the program, 0 if it has none
 
     @classmethod
     def of(cls, p4info: p4i.P4Info, program: Program) -> Schema:
@@ -68,8 +69,12 @@ class Schema:
             registers=_by_id(p4info.registers, names),
             value_sets=_by_id(p4info.value_sets, names),
             digests=_by_id(p4info.digests, names),
+            strings={
+                name: 0
+                for name, new in p4info.type_info.new_types.items()
+                if new.translated_type.HasField("sdn_string")
+            },
         )
-        _require_translatable(p4info)
         _require_all("table", schema.tables.values(), program.tables)
         _require_all("action profile", schema.profiles.values(), program.profiles)
         _require_all("register", schema.registers.values(), program.registers)
@@ -80,6 +85,7 @@ class Schema:
             schema._check_table(table, program.tables[table.preamble.name])
         for digest in schema.digests.values():
             schema._check_digest(digest, program)
+        schema._measure_strings(program)
         return schema
 
     def table(self, table_id: int) -> p4i.Table:
@@ -133,7 +139,7 @@ class Schema:
             f"{len(table.match_fields)} in the P4Info",
         )
         for field, key in zip(table.match_fields, info.key, strict=True):
-            _require_width(f"field {field.name} of table {name}", field, key.bitwidth)
+            self._check_width(f"field {field.name} of table {name}", field, key.bitwidth)
         profile = self.profiles.get(table.implementation_id)
         require(
             (profile.preamble.name if profile else None) == info.profile,
@@ -170,7 +176,42 @@ class Schema:
             f"action {name} has {len(widths)} parameters in the program, {len(action.params)} in the P4Info",
         )
         for param, width in zip(action.params, widths, strict=True):
-            _require_width(f"parameter {param.name} of action {name}", param, width)
+            self._check_width(f"parameter {param.name} of action {name}", param, width)
+
+    def _check_width(self, what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
+        """The widths agree, or the type is translated: then the program's counts."""
+        require(
+            described.bitwidth == width or described.HasField("type_name"),
+            invalid,
+            f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
+        )
+        described.bitwidth = width
+        name = described.type_name.name
+        if name in self.strings:
+            known = self.strings[name] or width
+            require(known == width, invalid, f"{what} has {width} bits, but {name} has {known} elsewhere")
+            self.strings[name] = width
+            kind = getattr(described, "match_type", p4i.MatchField.EXACT)
+            require(
+                kind in (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL),
+                unimplemented,
+                f"{what}: strings, as {name} has them, match exactly (EXACT, OPTIONAL) or not at all",
+            )
+
+    def _measure_strings(self, program: Program) -> None:
+        """Set how many bits stand for the strings of value sets and controller headers."""
+        for one in self.value_sets.values():
+            if known := program.value_sets.get(one.preamble.name):
+                for field, key in zip(one.match, known.key, strict=False):
+                    if field.type_name.name in self.strings:
+                        self._check_width(f"field {field.id} of {one.preamble.name}", field, key.bitwidth)
+        for header in self.p4info.controller_packet_metadata:
+            for part in header.metadata:
+                name = part.type_name.name
+                if name in self.strings:  # the program does not tell which of its headers this is
+                    part.bitwidth = self.strings[name]
+                    what = f"{header.preamble.name}.{part.name}"
+                    require(part.bitwidth, invalid, f"{what}: no table says how many bits {name} has")
 
     def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
         name = digest.preamble.name
@@ -214,26 +255,6 @@ def _require_cells(kind: str, objects: Iterable[_Sized], cells: Mapping[str, _Ce
             invalid,
             f"{kind} {name} has {cells[name].size} cells in the program, {one.size} in the P4Info",
         )
-
-
-def _require_translatable(p4info: p4i.P4Info) -> None:
-    """Numbers translate to themselves, where they fit; strings would need a dictionary."""
-    for name, spec in p4info.type_info.new_types.items():
-        if spec.translated_type.HasField("sdn_string"):
-            raise invalid(
-                f"type {name}: @p4runtime_translation({spec.translated_type.uri!r}, string) is not "
-                "supported; types may be translated from numbers only"
-            )
-
-
-def _require_width(what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
-    """The widths agree, or the type is translated: then the program's counts."""
-    require(
-        described.bitwidth == width or described.HasField("type_name"),
-        invalid,
-        f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
-    )
-    described.bitwidth = width
 
 
 def _find(kind: str, objects: dict[int, _T], object_id: int) -> _T:

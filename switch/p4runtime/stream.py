@@ -129,7 +129,7 @@ class Streams:
 
     @staticmethod
     def _packet_out(device: Device, message: p4r.PacketOut) -> None:
-        packet = packet_out(device.packet_out, message)
+        packet = packet_out(device.packet_out, device.translation.packet_out(message))
         require(device.pipeline.cpu_port is not None, invalid, "the switch has no CPU port; see --cpu-port")
         try:
             device.pipeline.packet_out(packet)

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4runtime_clients import ENTITIES, ROUTER, SCHEMAS, A, B, files, to_port, update
+from p4runtime_damage import Batch, changes, damage
 from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN
 
 from railweave.switch.p4runtime.device import Device
@@ -44,26 +45,6 @@ MORE_UPDATES = [
     for kind in ("INSERT", "MODIFY", "DELETE")
     if not isinstance(entity, (fy.P4RegisterEntry, fy.P4CounterEntry)) or kind == "MODIFY"
 ]
-
-
-def damage(message: bytes, changes: list[tuple[int, int, int]]) -> bytes:
-    """Overwrite, insert or remove bytes here and there."""
-    data = bytearray(message)
-    for how, place, value in changes:
-        at = place % (len(data) + 1)
-        if how == 0:
-            data[at : at + 1] = bytes([value])
-        elif how == 1:
-            data.insert(at, value)
-        else:
-            del data[at : at + 1]
-    return bytes(data)
-
-
-changes = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 255)), max_size=4)
-
-
-Batch = list[tuple[bytes, list[tuple[int, int, int]]]]
 
 
 @settings(max_examples=200, deadline=None)

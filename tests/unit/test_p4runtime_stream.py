@@ -103,7 +103,7 @@ async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> Non
 def learner(**config: int) -> tuple[Digests, int]:
     encoded = P4DigestEntry("learned_t", **config).encode(SCHEMA)
     program = Pipeline.load(SCHEMA.p4blob).program
-    digests = Digests(Schema.of(SCHEMA.p4info, program))
+    digests = Digests(Schema.of(SCHEMA.p4info, program), {})
     digests.write(p4r.Update.INSERT, encoded.digest_entry)
     return digests, encoded.digest_entry.digest_id
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The strings of a type that P4Runtime translates to `string`, and the numbers that stand for them.
+
+A number is given to a string on its first use and is free again when its last user has gone. Decimal numbers
+are not given away: they stand for themselves, as ports need it.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+
+from finsy.proto import p4t
+
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+
+MAX_STRING_BYTES = 256
+_MAPPINGS = "@p4runtime_translation_mappings"
+_MAPPING = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*,\s*(?:\d+w)?(0[xX][0-9a-fA-F]+|\d+)\s*\}')
+
+
+class Strings:
+    """The strings of one type, both ways."""
+
+    def __init__(self, name: str, bitwidth: int, spec: p4t.P4NewTypeSpec) -> None:
+        """Those that the type's annotation maps to numbers are used for ever."""
+        self._name = name
+        self._bitwidth = bitwidth
+        self._numbers: dict[bytes, int] = {}
+        self._strings: dict[int, bytes] = {}
+        self._users: dict[int, int] = {}
+        self._next = (1 << bitwidth) - 1  # never given away: this number and those below it
+        self._released: dict[int, None] = {}  # of those above, the last one first; some are used again
+        self._preferred: Strings | None = None
+        for annotation in spec.annotations:
+            if annotation.startswith(_MAPPINGS):
+                self._map(annotation)
+
+    def snapshot(self) -> Strings:
+        """The strings as they are now, to be looked up only."""
+        view = copy.copy(self)
+        view._numbers, view._strings = dict(self._numbers), dict(self._strings)
+        return view
+
+    def prefer(self, other: Strings | None) -> None:
+        """Give strings the numbers that they have there, where these are free."""
+        self._preferred = other
+
+    def string(self, number: int) -> bytes:
+        """The string that a number stands for: its own decimal digits if it is nobody's."""
+        return self._strings.get(number, b"%d" % number)
+
+    def find(self, string: bytes, what: str) -> int | None:
+        """The number of a string; None if it has none; Refused if it is malformed."""
+        number = self._numbers.get(string)
+        if number is not None:
+            return number
+        require(len(string) > 0, invalid, f"{what}: an empty string is no value, unless it is mapped")
+        _check(string, what)
+        number = self._own(string)
+        return None if number in self._strings else number
+
+    def take(self, string: bytes, what: str) -> int:
+        """The number of a string for one more user, who is to `release` it; Refused if there is none left."""
+        number = self.find(string, what)
+        if number is None:
+            number = self._allocate(string, what)
+        self._enter(string, number)
+        return number
+
+    def release(self, number: int) -> None:
+        """One user of a number less."""
+        self._users[number] -= 1
+        if not self._users[number]:
+            del self._users[number], self._numbers[self._strings.pop(number)]
+            if number > self._next:
+                self._released[number] = None
+
+    def _enter(self, string: bytes, number: int) -> None:
+        self._numbers[string] = number
+        self._strings[number] = string
+        self._users[number] = self._users.get(number, 0) + 1
+
+    def _own(self, string: bytes) -> int | None:
+        """The number that a string of decimal digits is, if it fits."""
+        if not string.isdigit() or string != b"%d" % int(string):
+            return None
+        number = int(string)
+        return number if number >> self._bitwidth == 0 else None
+
+    def _allocate(self, string: bytes, what: str) -> int:
+        own = self._own(string)
+        if own is not None:
+            holder = self._strings[own].decode()
+            raise Refused(Code.FAILED_PRECONDITION, f"{what}: the number {own} stands for {holder!r}")
+        wanted = self._preferred._numbers.get(string) if self._preferred else None
+        if wanted is not None and wanted >> self._bitwidth == 0 and wanted not in self._strings:
+            return wanted
+        while self._released:
+            number, _ = self._released.popitem()
+            if number not in self._strings:
+                return number
+        while self._next in self._strings:
+            self._next -= 1
+        if self._next < 0:
+            message = f"{what}: all {1 << self._bitwidth} values of {self._name} are used"
+            raise Refused(Code.RESOURCE_EXHAUSTED, message)
+        self._next -= 1
+        return self._next + 1
+
+    def _map(self, annotation: str) -> None:
+        what = f"{_MAPPINGS} of {self._name}"
+        rest = _MAPPING.sub("", annotation.removeprefix(_MAPPINGS))
+        require(
+            not rest.strip("(){}, \t\n"), invalid, f"{what}: {annotation} is no list of {{string, number}}"
+        )
+        for quoted, digits in _MAPPING.findall(annotation):
+            string, number = re.sub(r"\\(.)", r"\1", quoted).encode(), int(digits, 0)
+            _check(string, what)
+            require(
+                number >> self._bitwidth == 0,
+                invalid,
+                f"{what}: {number} has more than {self._bitwidth} bits",
+            )
+            require(
+                string not in self._numbers and number not in self._strings,
+                invalid,
+                f"{what}: {quoted!r} or {number} is mapped twice",
+            )
+            self._enter(string, number)
+
+
+def _check(string: bytes, what: str) -> None:
+    size = len(string)
+    require(
+        size <= MAX_STRING_BYTES, invalid, f"{what}: a string has up to {MAX_STRING_BYTES} bytes, not {size}"
+    )
+    try:
+        string.decode()
+    except UnicodeDecodeError:
+        raise invalid(f"{what}: {string!r} is not UTF-8") from None

@@ -1,0 +1,532 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types that are translated to strings: what controllers name, and the numbers that the program sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+
+import finsy as fy
+import grpc
+import pytest
+from finsy.p4entity import P4ValueSetMember
+from finsy.proto import p4i, p4r
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Server, client, codes, files
+from p4runtime_damage import Batch, changes, damage
+from p4runtime_entities import frame
+
+from railweave.switch.inspect.client import SwitchClient
+from railweave.switch.inspect.tables import tables
+from railweave.switch.p4runtime.batches import Writer
+from railweave.switch.p4runtime.device import Device
+from railweave.switch.p4runtime.errors import Code, Refused
+from railweave.switch.p4runtime.roles import Scope
+from railweave.switch.p4runtime.strings import MAX_STRING_BYTES
+from railweave.switch.pipeline import Digest, Pipeline
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+JSON = files(ENTITIES)[1].read_bytes()
+MAPPINGS = '@p4runtime_translation_mappings({ { "" , 0 }, {"CPU", 9w510}, {"a \\"b\\"", 0x1F}, })'
+MAPPED = {b"", b"CPU", b'a "b"'}
+PORT_BITS = 9
+
+
+def typed(p4info: p4i.P4Info, parts: object, name: str, type_name: str, *annotations: str) -> None:
+    """Give the part that has this name a type that is translated to strings, as p4c writes it."""
+    for part in parts:  # type: ignore[attr-defined]
+        if part.name == name:
+            part.ClearField("bitwidth")
+            part.type_name.name = type_name
+    new = p4info.type_info.new_types[type_name]
+    new.translated_type.sdn_string.SetInParent()
+    new.annotations[:] = annotations
+
+
+def described(*annotations: str) -> p4i.P4Info:
+    """The P4Info of `entities`, with strings for ports, for Ethernet types and for a single bit."""
+    p4info = p4i.P4Info()
+    p4info.CopyFrom(SCHEMAS[ENTITIES].p4info)
+    for action in p4info.actions:
+        typed(p4info, action.params, "port", "port_t", *annotations)
+        typed(p4info, action.params, "class", "class_t")
+    for table in p4info.tables:
+        if table.preamble.alias == "policy":
+            typed(p4info, table.match_fields, "meta.ingress", "port_t", *annotations)
+            typed(p4info, table.match_fields, "meta.marked", "flag_t")
+        if table.preamble.alias == "classified":
+            typed(p4info, table.match_fields, "hdr.ethernet.type", "type_t")
+    for header, port in zip(p4info.controller_packet_metadata, ("ingress_port", "egress_port"), strict=True):
+        typed(p4info, header.metadata, port, "port_t", *annotations)
+    typed(p4info, p4info.value_sets[0].match, "", "type_t")
+    p4info.type_info.structs["learned_t"].members[1].type_spec.new_type.name = "port_t"
+    return p4info
+
+
+P4INFO = described(MAPPINGS)
+SCHEMA = fy.P4Schema(P4INFO, JSON)
+
+
+def device(p4info: p4i.P4Info = P4INFO, program: bytes = JSON) -> Device:
+    config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=program)
+    return Device.of(config, Pipeline.load(program))
+
+
+def write(to: Device, kind: p4r.Update.Type.ValueType, *entities: fy.P4Entity | p4r.Entity) -> None:
+    for entity in entities:
+        encoded = entity if isinstance(entity, p4r.Entity) else entity.encode(SCHEMA)
+        to.write(p4r.Update(type=kind, entity=encoded))
+
+
+def refusal(to: Device, kind: p4r.Update.Type.ValueType, entity: fy.P4Entity | p4r.Entity) -> Code:
+    with pytest.raises(Refused) as refused:
+        write(to, kind, entity)
+    return refused.value.code
+
+
+def read(of: Device, *patterns: fy.P4Entity) -> list[str]:
+    found = (entity for pattern in patterns for entity in of.read(pattern.encode(SCHEMA)))
+    return sorted(str(entity) for entity in found)
+
+
+def texts(*entities: fy.P4Entity) -> list[str]:
+    return sorted(str(entity.encode(SCHEMA)) for entity in entities)
+
+
+def host(port: str, destination: int = A) -> fy.P4TableEntry:
+    match = fy.P4TableMatch(destination=destination)
+    return fy.P4TableEntry("hosts", match=match, action=fy.P4TableAction("host_port", port=port))
+
+
+def policy(port: str, **match: object) -> fy.P4TableEntry:
+    action = fy.P4TableAction("to_port", port=port)
+    return fy.P4TableEntry("policy", match=fy.P4TableMatch(marked="0", **match), action=action, priority=7)
+
+
+def spread(*ports: str) -> fy.P4TableEntry:
+    shot = fy.P4IndirectAction([(1, fy.P4TableAction("to_port", port=port)) for port in ports])
+    return fy.P4TableEntry("spread", match=fy.P4TableMatch(destination=(A, 24)), action=shot)
+
+
+def default(port: str) -> fy.P4TableEntry:
+    action = fy.P4TableAction("to_port", port=port)
+    return fy.P4TableEntry("policy", action=action, is_default_action=True)
+
+
+def classified(kind: str) -> fy.P4TableEntry:
+    match = fy.P4TableMatch(type=kind)
+    return fy.P4TableEntry("classified", match=match, action=fy.P4IndirectAction(member_id=4))
+
+
+CLASSIFY = fy.P4TableAction("classify", **{"class": "c"})
+CLASS = fy.P4ActionProfileMember("classes", member_id=4, action=CLASSIFY)
+KINDS = [P4ValueSetMember({"": kind}) for kind in ("ip", "34997")]
+TYPES = fy.P4ValueSetEntry("marked_types", members=KINDS)
+DEFAULT = default("e4")
+SPREAD = spread("e3", "e5")
+
+
+def host_port(of: Device, destination: int = A) -> int:
+    entries = of.pipeline.tables.entries("EntitiesIngress.hosts")
+    return next(int(e.target.params[0]) for e in entries if e.matches[0].value == destination)
+
+
+def numbers(of: Pipeline) -> list[str]:
+    """The entries as packets meet them."""
+    names = ("EntitiesIngress.hosts", "EntitiesIngress.policy", "EntitiesIngress.spread")
+    return sorted(str((e.matches, e.target)) for name in names for e in of.tables.entries(name))
+
+
+def used(of: Device, type_name: str = "port_t") -> set[bytes]:
+    """The strings that have a number, but those that the annotation maps."""
+    return set(of.translation.types[type_name]._numbers) - MAPPED
+
+
+def test_every_entity_is_read_back_with_the_strings_that_were_written() -> None:
+    one = device()
+    entities = [host("e0"), policy("e1", ingress="e0"), CLASS, classified("ip"), SPREAD]
+    write(one, INSERT, *entities)
+    write(one, MODIFY, DEFAULT, TYPES)
+    everything = (fy.P4TableEntry(), fy.P4ActionProfileMember(), DEFAULT, TYPES)
+    assert read(one, *everything) == texts(*entities, DEFAULT, TYPES)
+    assert used(one) == {b"e0", b"e1", b"e3", b"e4", b"e5"}
+    write(one, MODIFY, host("e6"), fy.P4TableEntry("policy", is_default_action=True))
+    write(one, MODIFY, fy.P4ValueSetEntry("marked_types", members=[]))
+    assert read(one, host("e6")) == texts(host("e6"))
+    write(one, DELETE, *(entity for entity in reversed(entities) if entity != entities[0]), host("gone"))
+    assert [used(one, name) for name in ("port_t", "type_t", "class_t")] == [set()] * 3
+    assert read(one, fy.P4TableEntry()) == []
+
+
+def test_entries_are_named_by_strings() -> None:
+    one = device()
+    counter = fy.P4DirectCounterEntry(table_entry=host("e0"))
+    write(one, INSERT, host("e0"), policy("e1", ingress="in"))
+    assert read(one, policy("", ingress="in")) == texts(policy("e1", ingress="in"))
+    assert read(one, policy("", ingress="out")) == []
+    assert refusal(one, DELETE, policy("e1", ingress="out")) is Code.NOT_FOUND
+    assert refusal(one, MODIFY, policy("e1", ingress="out")) is Code.NOT_FOUND
+    assert refusal(one, INSERT, policy("e1", ingress="in")) is Code.ALREADY_EXISTS
+    assert used(one) == {b"e0", b"e1", b"in"}
+    assert len(read(one, counter)) == 1
+
+
+def test_tables_that_share_a_type_mean_the_same_number() -> None:
+    one = device()
+    write(one, INSERT, host("e0"), policy("e1", ingress="e0"), CLASS, classified("ip"))
+    write(one, MODIFY, TYPES)
+    [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
+    assert entry.matches[1].value == host_port(one) != entry.target.params[0]
+    write(one, DELETE, host("e0"))
+    assert b"e0" in used(one)  # by the other table
+    write(one, INSERT, host("e0"))
+    assert host_port(one) == entry.matches[1].value
+    [entry] = one.pipeline.tables.entries("EntitiesIngress.classified")
+    packet = frame(kind=entry.matches[0].value)
+    write(one, MODIFY, fy.P4TableEntry("policy", action=fy.P4TableAction("drop"), is_default_action=True))
+    marked = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked="1"), priority=1)
+    marked.action = fy.P4TableAction("to_port", port="3")
+    write(one, INSERT, marked)
+    assert [port for port, _ in one.pipeline.inject(1, packet)] == [3]  # the value set knows the type, too
+
+
+def test_decimal_numbers_stand_for_themselves_and_mapped_strings_for_theirs() -> None:
+    one = device()
+    for string, number in (("7", 7), ("CPU", 510), ("", 0), ('a "b"', 31)):
+        write(one, INSERT, host(string))
+        assert (host_port(one), read(one, fy.P4TableEntry("hosts"))) == (number, texts(host(string)))
+        write(one, DELETE, host(string))
+    for string in ("007", "512", "-1", "\u0667"):  # no canonical decimal number of 9 bits
+        write(one, INSERT, host(string))
+        assert read(one, fy.P4TableEntry("hosts")) == texts(host(string))
+        write(one, DELETE, host(string))
+    for string in ("510", "31"):
+        assert refusal(one, INSERT, host(string)) is Code.FAILED_PRECONDITION
+
+
+def test_numbers_are_used_again_and_run_out() -> None:
+    one = device()
+    free = [n for n in range(1 << PORT_BITS) if n not in (0, 31, 510)]
+    write(one, INSERT, *(host(f"e{n}", n) for n in range(64)))
+    assert (
+        sorted(host_port(one, n) for n in range(64)) == free[-64:]
+    )  # small numbers, as ports have, come last
+    ports = {n: host_port(one, n) for n in range(64)}
+    write(one, DELETE, host("", 5), host("", 9))
+    write(one, INSERT, host("new", 9), host("newer", 5))
+    assert {host_port(one, 5), host_port(one, 9)} == {ports[5], ports[9]}
+    write(one, DELETE, host("", 5), host("", 9))
+    write(one, INSERT, host(f"{ports[5]}", 5), policy("8"))
+    write(one, DELETE, policy(""))
+    write(one, INSERT, host("newest", 9), policy("last"))  # neither 8 nor a number that stands for itself
+    assert sorted(host_port(one, n) for n in range(64)) == free[-64:]
+    [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
+    assert entry.target.params == (free[-65],)
+    write(one, DELETE, policy(""))
+    write(one, INSERT, policy("1"))
+    flag = fy.P4TableEntry("policy", action=fy.P4TableAction("drop"), priority=1)
+    flag.match = fy.P4TableMatch(marked="maybe")
+    write(one, INSERT, flag)  # "0" stands for itself, so 1 is left
+    flag.match = fy.P4TableMatch(marked="never")
+    assert refusal(one, INSERT, flag) is Code.RESOURCE_EXHAUSTED
+    write(one, DELETE, policy(""))
+    write(one, INSERT, flag)
+    assert used(one, "flag_t") == {b"maybe", b"never"}
+    assert refusal(one, INSERT, policy("1")) is Code.FAILED_PRECONDITION  # "0": its number is used
+
+
+@pytest.mark.parametrize("string", [b"", b"x" * (MAX_STRING_BYTES + 1), b"\xff\xfe"])
+def test_malformed_strings_are_refused(string: bytes) -> None:
+    one = device(described())
+    entity = host("x").encode(SCHEMA)
+    entity.table_entry.action.action.params[0].value = string
+    assert refusal(one, INSERT, entity) is Code.INVALID_ARGUMENT
+    write(one, INSERT, host("x" * MAX_STRING_BYTES))
+    assert used(one) == {b"x" * MAX_STRING_BYTES}
+
+
+def test_refused_writes_leave_nothing_behind_however_often() -> None:
+    one = device()
+    write(one, INSERT, *(host(f"e{n}", n) for n in range(64)))
+    before = used(one)
+    full = host("more", 64)
+    odd = policy("p", ingress="q", **{"class": (9, 3)}).encode(SCHEMA)
+    for _ in range(3):
+        for number in range(600):
+            assert refusal(one, INSERT, host(f"more{number}", 64)) is Code.RESOURCE_EXHAUSTED
+        assert refusal(one, MODIFY, full) is Code.NOT_FOUND
+        assert refusal(one, INSERT, odd) is Code.INVALID_ARGUMENT
+        assert refusal(one, INSERT, host("e0", 0)) is Code.ALREADY_EXISTS
+    for number in range(600):
+        write(one, MODIFY, host(f"again{number}", 0))
+    assert used(one) == before - {b"e0"} | {b"again599"}
+    strings = one.translation.types["port_t"]
+    held = (strings._numbers, strings._strings, strings._users, strings._released, one.translation._users)
+    assert max(map(len, held)) <= 64 + 3  # the entries, and what is mapped
+
+
+NAMES = ("a", "b", "7", "CPU", "")
+WRITES = [
+    p4r.Update(type=kind, entity=entity.encode(SCHEMA)).SerializeToString()
+    for entity in (
+        *(entity for n in NAMES for entity in (host(n), policy(n, ingress=n), spread(n, "c"), default(n))),
+        fy.P4TableEntry("policy", is_default_action=True),
+        CLASS,
+        classified("ip"),
+        TYPES,
+    )
+    for kind in (INSERT, MODIFY, DELETE)
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(WRITES), changes), max_size=20))
+def test_the_strings_that_have_numbers_are_those_that_are_read(batch: Batch) -> None:
+    one = device()
+    for message, damages in batch:
+        with contextlib.suppress(DecodeError, Refused):
+            one.write(p4r.Update.FromString(damage(message, damages)))
+    everything = (fy.P4TableEntry(), default(""), fy.P4ActionProfileMember(), TYPES)
+    entities = [entity for pattern in everything for entity in one.read(pattern.encode(SCHEMA))]
+    found = {(strings, slot.value) for e in entities for slot, strings, _ in one.translation._slots(e)}
+    for name, strings in one.translation.types.items():
+        assert {string for of, string in found if of is strings} - MAPPED == used(one, name)
+
+
+def test_an_entry_is_the_same_however_its_match_is_written() -> None:
+    one = device()
+    write(one, INSERT, policy("e0", ingress="in", type=(5, 0xFFFF)))
+    entity = policy("e1", ingress="in", type=(5, 0xFFFF)).encode(SCHEMA)
+    match = list(entity.table_entry.match)[::-1]
+    match[0].ternary.value = b"\0" + match[0].ternary.value
+    entity.table_entry.ClearField("match")
+    entity.table_entry.match.extend(match)
+    write(one, MODIFY, entity)
+    assert used(one) == {b"e1", b"in"}
+    write(one, DELETE, entity)
+    assert used(one) == set()
+
+
+@pytest.mark.parametrize("atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC])
+async def test_a_batch_that_fails_leaves_strings_as_they_were(atomicity: int) -> None:
+    one = device()
+    kept = [host("a", 1), host("b", 2), policy("p", ingress="in"), spread("s", "t")]
+    write(one, INSERT, *kept)
+    before = numbers(one.pipeline)
+    batch = [
+        (DELETE, host("", 1)),
+        (INSERT, host("c", 3)),
+        (MODIFY, host("d", 2)),
+        (MODIFY, policy("q", ingress="in")),
+        (MODIFY, spread("u", "v")),
+        (INSERT, policy("e", ingress="f")),
+        (MODIFY, DEFAULT),
+        (DELETE, policy("", ingress="nobody")),
+    ]
+    request = p4r.WriteRequest(atomicity=atomicity)  # type: ignore[arg-type]
+    for kind, entity in batch:
+        request.updates.add(type=kind, entity=entity.encode(SCHEMA))
+    results = await Writer(lambda: one, Scope).write(request)
+    assert [result.code for result in results if result] == [Code.ABORTED] * 7 + [Code.NOT_FOUND]
+    assert used(one) == {b"a", b"b", b"p", b"in", b"s", b"t"}
+    assert numbers(one.pipeline) == before
+    assert read(one, fy.P4TableEntry()) == texts(*kept)
+
+
+def test_a_read_in_progress_keeps_its_strings() -> None:
+    one = device()
+    write(one, INSERT, host("a"))
+    view = one.snapshot()
+    write(one, DELETE, host("a"))
+    write(one, INSERT, host("b"))
+    assert read(view, fy.P4TableEntry()) == texts(host("a"))
+
+
+def test_numbers_of_the_programs_own_entries_are_given_to_no_string() -> None:
+    program = json.loads(JSON)
+    tables = (table for pipeline in program["pipelines"] for table in pipeline["tables"])
+    table = next(table for table in tables if table["name"] == "EntitiesIngress.policy")
+    to_port = table["action_ids"][table["actions"].index("EntitiesIngress.to_port")]
+    table["default_entry"] |= {"action_id": to_port, "action_data": ["0x1ff"]}
+    one = device(program=json.dumps(program).encode())
+    assert read(one, DEFAULT) == texts(default("511"))
+    write(one, INSERT, host("e0"))
+    assert host_port(one) == 509  # 510 is mapped
+
+
+def test_digests_carry_strings() -> None:
+    one = device()
+    write(one, INSERT, host("e0"), fy.P4DigestEntry("learned_t", max_list_size=2, max_timeout_ns=10))
+    assert one.digests.take(Digest("learned_t", (A, host_port(one))), 0) is None
+    found = one.digests.take(Digest("learned_t", (A, 5)), 0)
+    assert found
+    assert [data.struct.members[1].bitstring for data in found.data] == [b"e0", b"5"]
+
+
+def with_servers(*annotations: str) -> p4i.P4Info:
+    """The P4Info with strings for the key of `hosts`, too."""
+    p4info = described()
+    typed(p4info, p4info.tables[0].match_fields, "hdr.ethernet.destination", "server_t", *annotations)
+    return p4info
+
+
+def server_entry(name: bytes, **fields: object) -> p4r.Entity:
+    entity = host("e0").encode(SCHEMA)
+    entity.table_entry.match[0].exact.value = name
+    for field, value in fields.items():
+        setattr(entity.table_entry, field, value)
+    return entity
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda p: typed(p, p.tables[4].match_fields, "meta.class", "class_t"), Code.UNIMPLEMENTED),
+        (lambda p: typed(p, p.tables[4].match_fields, "meta.marked", "port_t"), Code.INVALID_ARGUMENT),
+        (
+            lambda p: typed(p, p.controller_packet_metadata[0].metadata, "reason", "r_t"),
+            Code.INVALID_ARGUMENT,
+        ),
+        *(
+            (
+                lambda p, text=text: typed(p, (), "", "port_t", "@p4runtime_translation_mappings" + text),
+                Code.INVALID_ARGUMENT,
+            )
+            for text in (
+                '({{"a", 512}})',
+                '({{"a", 1}, {"a", 2}})',
+                '({{"a", 1}, {"b", 1}})',
+                "({{a, 1}})",
+                '("a")',
+                f'({{{{"{"x" * 257}", 1}}}})',
+            )
+        ),
+    ],
+)
+def test_p4infos_that_cannot_be_served_are_refused(change: Callable[[p4i.P4Info], None], code: Code) -> None:
+    p4info = described()
+    change(p4info)
+    with pytest.raises(Refused) as refused:
+        device(p4info)
+    assert refused.value.code is code
+
+
+def test_registers_of_strings_are_refused() -> None:
+    p4info = described()
+    p4info.registers[0].type_spec.new_type.name = "port_t"
+    one = device(p4info)
+    entry = p4r.RegisterEntry(register_id=p4info.registers[0].preamble.id)
+    assert refusal(one, MODIFY, p4r.Entity(register_entry=entry)) is Code.UNIMPLEMENTED
+
+
+async def push(one: Client, action: int, program: bytes = JSON, p4info: p4i.P4Info = P4INFO) -> None:
+    request = Config(device_id=DEVICE, election_id=one.election_id, action=action)  # type: ignore[arg-type]
+    request.config.p4info.CopyFrom(p4info)
+    request.config.p4_device_config = program
+    await one.stub.SetForwardingPipelineConfig(request)
+
+
+async def write_to(one: Client, *updates: tuple[int, fy.P4Entity]) -> list[str]:
+    encoded = (p4r.Update(type=kind, entity=entity.encode(SCHEMA)) for kind, entity in updates)  # type: ignore[arg-type]
+    return codes(await one.write(*encoded))
+
+
+async def test_packets_carry_strings(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        await push(one, Config.VERIFY_AND_COMMIT)
+        [pipeline] = server.pipelines
+        to_controller = fy.P4TableAction("to_controller", reason=9)
+        entry = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked="0"), action=to_controller, priority=1)
+        hosts = [(INSERT, host(name, n)) for n, name in enumerate(("dropped", "e0"))]  # 511 is no port
+        assert await write_to(one, (INSERT, entry), *hosts) == []
+        known = pipeline.tables.entries("EntitiesIngress.hosts")
+        number = int(known[1].target.params[0])
+        for ingress, string in ((number, b"e0"), (5, b"5"), (31, b'a "b"')):
+            pipeline.inject(ingress, frame())
+            packet = (await one.stream.read()).packet  # type: ignore[union-attr]
+            assert [m.value for m in packet.metadata] == [string, b"\x09"]
+        sent: asyncio.Queue[int] = asyncio.Queue()
+        pipeline.connect(lambda port, data: [sent.put_nowait(out) for out, _ in pipeline.inject(port, data)])
+        for string, egress in ((b"e0", number), (b"6", 6), (b'a "b"', 31), (b"nobody", None)):
+            metadata = [p4r.PacketMetadata(metadata_id=1, value=string)]
+            metadata.append(p4r.PacketMetadata(metadata_id=2, value=b"\0"))
+            request = p4r.PacketOut(payload=frame(), metadata=metadata)
+            await one.stream.write(p4r.StreamMessageRequest(packet=request))
+            if egress is not None:
+                assert await sent.get() == egress
+        error = (await one.stream.read()).error  # type: ignore[union-attr]
+        assert (error.canonical_code, error.packet_out.packet_out) == (Code.INVALID_ARGUMENT, request)
+
+
+async def test_idle_notifications_carry_strings(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        await push(one, Config.VERIFY_AND_COMMIT, p4info=with_servers())
+        entity = server_entry(b"server", idle_timeout_ns=1)
+        assert await one.write(p4r.Update(type=INSERT, entity=entity)) == []
+        told = (await one.stream.read()).idle_timeout_notification  # type: ignore[union-attr]
+        assert [entry.match[0].exact.value for entry in told.table_entry] == [b"server"]
+
+
+async def test_a_reconciled_program_keeps_strings_and_numbers(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        await push(one, Config.VERIFY_AND_COMMIT)
+        entities = [host("a", 1), host("b", 2), policy("c", ingress="a"), policy("b", ingress="7"), CLASS]
+        for entity in (host("z", 3), *entities):
+            assert await write_to(one, (INSERT, entity)) == []
+        assert await write_to(one, (DELETE, host("z", 3)), (MODIFY, TYPES), (MODIFY, DEFAULT)) == []
+        counted = fy.P4CounterData(packet_count=3, byte_count=4)
+        counter = fy.P4DirectCounterEntry(table_entry=host("b", 2), data=counted)
+        assert await write_to(one, (MODIFY, counter)) == []
+
+        patterns = (fy.P4TableEntry(), fy.P4ActionProfileMember(), DEFAULT, TYPES)
+        wanted = [pattern.encode(SCHEMA) for pattern in (*patterns, fy.P4DirectCounterEntry())]
+        before = sorted(map(str, await one.read(*wanted))), numbers(server.pipelines[-1])
+        await push(one, Config.RECONCILE_AND_COMMIT, JSON.replace(b'"entities.p4"', b'"other.p4"'))
+        assert len(server.pipelines) == 2
+        assert (sorted(map(str, await one.read(*wanted))), numbers(server.pipelines[-1])) == before
+        changed = described('@p4runtime_translation_mappings({{"x", 7}})')
+        with pytest.raises(grpc.aio.AioRpcError, match="forwarding state"):
+            await push(one, Config.RECONCILE_AND_COMMIT, p4info=changed)
+        assert (sorted(map(str, await one.read(*wanted))), numbers(server.pipelines[-1])) == before
+
+
+async def test_direct_counters_follow_strings_to_other_numbers(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        await push(one, Config.VERIFY_AND_COMMIT, p4info=with_servers())
+        inserts = [p4r.Update(type=INSERT, entity=server_entry(name)) for name in (b"a", b"b")]
+        assert await one.write(*inserts) == []
+        first, second = server.pipelines[0].tables.entries("EntitiesIngress.hosts")
+        for _ in range(3):
+            server.pipelines[0].inject(1, first.matches[0].value.to_bytes(6, "big") + frame()[6:])
+        # `b` gets the number that `a` had: pairs are made by strings.
+        mapped = f'@p4runtime_translation_mappings({{{{"b", {first.matches[0].value}}}}})'
+        await push(one, Config.RECONCILE_AND_COMMIT, p4info=with_servers(mapped))
+        pattern = server_entry(b"")
+        pattern.table_entry.ClearField("match")
+        pattern.table_entry.counter_data.SetInParent()
+        counted = {
+            found.table_entry.match[0].exact.value: found.table_entry.counter_data.packet_count
+            for found in await one.read(pattern)
+        }
+        assert counted == {b"a": 3, b"b": 0}
+        assert second.matches[0].value != first.matches[0].value
+
+
+async def test_tables_are_shown_with_strings(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        await push(one, Config.VERIFY_AND_COMMIT)
+        assert await write_to(one, (INSERT, policy("e1", ingress="e0"))) == []
+        with SwitchClient(server.address, DEVICE) as reader:
+            [table] = await asyncio.to_thread(tables, reader, "policy")
+        [entry] = table["entries"]
+        assert entry["match"]["meta.ingress"] == {"kind": "optional", "value": "e0"}
+        assert (entry["text"]["meta.ingress"], entry["call"]) == ("'e0'", "to_port(port='e1')")
