@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest fixture that makes labs; pytest finds it where railweave is installed."""
+"""A pytest fixture that makes labs: `pytest_plugins = ["railweave.pytest_plugin"]` in a conftest.py."""
 
 from __future__ import annotations
 
