@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell's background job ignores SIGINT, and so would the commands under test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
