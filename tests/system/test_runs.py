@@ -17,7 +17,7 @@ RAIL_KEYS = {
 }
 ROW_KEYS = {
     *("bytes", "dtype", "op", "root", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
-    *("limit_bps", "limit_fraction", "shares"),
+    *("limit_bps", "limit_fraction", "shares", "time_us_interval", "times_us"),
 }
 
 
