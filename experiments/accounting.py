@@ -12,13 +12,12 @@ from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.model import Plane
 
 BYTES_TOLERANCE = 0.01
-HANDSHAKE_BYTES = 2048  # of every interface: what TCP connections take to begin and end
 BYTE_CLASSES = tuple(field.name for field in fields(SentBytes))
 RULE = (
     "Counts agree if the interfaces have sent as many bytes as the agents report, Ethernet headers included, "
-    f"within {BYTES_TOLERANCE:.0%} or {HANDSHAKE_BYTES} bytes each (ARP and TCP handshakes are the kernel's)"
-    ", and if the switch has formed exactly one result per chunk. If a rail has failed, the link may have "
-    "sent fewer bytes than the agents handed it, and chunks may be incomplete."
+    f"within {BYTES_TOLERANCE:.0%} (ARP and TCP handshakes are the kernel's own), and if the switch has "
+    "formed exactly one result per chunk. If a rail has failed, the link may have sent fewer bytes than the "
+    "agents handed it, and chunks may be incomplete."
 )
 
 
@@ -37,7 +36,6 @@ class RailAccount:
     retransmissions: int
     switch_results: int | None = None  # formed by the switch, by its P4 counters
     expected_results: int | None = None  # chunks that the rail has had reduced
-    interfaces: int = 0
     failures: int = 0  # how often the ranks have excluded it
 
     @property
@@ -51,8 +49,7 @@ class RailAccount:
         if min(self.sent.values()) < 0 or sum(self.sent.values()) != self.agent_bytes:
             return False
         never_left = self.failures > 0 and self.unexplained_bytes < 0
-        allowed = max(BYTES_TOLERANCE * self.agent_bytes, HANDSHAKE_BYTES * self.interfaces)
-        return never_left or abs(self.unexplained_bytes) <= allowed
+        return never_left or abs(self.unexplained_bytes) <= BYTES_TOLERANCE * max(self.agent_bytes, 1)
 
     @property
     def results_agree(self) -> bool:
@@ -89,7 +86,6 @@ def account(
                 failures=rail.failures,
                 switch_results=switch_results.get(plane.name),
                 expected_results=expected_results.get(plane.name),
-                interfaces=len(interfaces[plane.name]),
             )
         )
     return accounts

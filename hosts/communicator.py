@@ -312,13 +312,13 @@ def _close(parts: _Parts, options: Options) -> None:
         parts.calls.settle(LINGER_S)
     parts.trees.close()
     parts.agent.close(LINGER_S)
-    if parts.report is not None:
-        parts.report.close(parts.reporter)
     parts.trees.join()
     if parts.membership is not None:
         parts.membership.leave()
     if parts.planner is not None and options.costs:
         parts.planner.save(options.costs)
+    if parts.report is not None:
+        parts.report.close(parts.reporter)
 
 
 def _of_living(comm: Communicator, ask: Callable[..., Answer]) -> Callable[..., Answer | None]:

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from railweave.experiments.errors import OptionError
+from railweave.experiments.following import cancel
 from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.experiments.messages import read
 from railweave.experiments.program.collect import Collected, Interfaces, collect
@@ -61,9 +62,8 @@ class JobResult:
 class Job:
     """A worker that runs on all hosts."""
 
-    def __init__(self, bed: Testbed, future: Future[JobResult]) -> None:
+    def __init__(self, future: Future[JobResult]) -> None:
         """Made by `Testbed.run`."""
-        self._bed = bed
         self._future = future
 
     def wait(self, timeout_s: float | None = None) -> JobResult:
@@ -120,10 +120,12 @@ class Testbed:
     def __enter__(self) -> Testbed:
         """Make the network; LabError says why it cannot be."""
         self._thread.start()
+        making = asyncio.run_coroutine_threadsafe(self._lab.__aenter__(), self._loop)
         try:
-            self.call(self._lab.__aenter__())
-        except BaseException:
-            self._stop()
+            making.result()
+        except BaseException:  # Ctrl-C too: what has been made is removed
+            making.cancel()
+            self._end()
             raise
         return self
 
@@ -134,9 +136,8 @@ class Testbed:
         try:
             for outage in self._outages:
                 outage.repair()
-            self.call(self._end())
         finally:
-            self._stop()
+            self._end()
 
     def run(
         self,
@@ -165,7 +166,7 @@ class Testbed:
             report_of=lambda rank: self._options.out / f"{name}-rank-{rank}.jsonl",
             merged=True,
         )
-        self._job = Job(self, asyncio.run_coroutine_threadsafe(self._run(options), self._loop))
+        self._job = Job(asyncio.run_coroutine_threadsafe(self._run(options), self._loop))
         return self._job
 
     def fault(self, words: str) -> Outage:
@@ -214,15 +215,18 @@ class Testbed:
     def _interfaces(self) -> Interfaces:
         return {plane.name: self._lab.interface_counters(plane.name) for plane in self.topology.planes}
 
-    async def _end(self) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
+    async def _remove(self) -> None:
+        if self._task is not None:
+            await cancel(self._task)
         await self._lab.__aexit__(None, None, None)
 
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def _end(self) -> None:
+        try:
+            self.call(self._remove())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
 
 def worker_command(worker: Worker, arguments: Sequence[Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -93,7 +94,9 @@ class Recorder(Following[list[RankError]]):
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
     def judge(self) -> None:
-        """Hold each long call against its bound, and enter those beyond it."""
+        """Hold each long call against its bound, and enter those beyond it; unshaped links give none."""
+        if not all(plane.rate_bps for plane in self._topology.planes):
+            return
         for key, spans in self._long.items():
             since, until = max(begun for begun, _ in spans), max(at for _, at in spans)
             # A rank that has not reported it made it late, so that it was not long.
@@ -101,6 +104,8 @@ class Recorder(Following[list[RankError]]):
                 continue
             problem = self._problems[key]
             limit = limit_s(problem, len(self.logs), self._topology.planes, self.timeline, since)
+            if limit == math.inf:  # no rail came up again before the end
+                continue
             took, at = until - since, since - self._tally.begin
             self._tally.judged += 1
             self._write("long", since=at, took_s=took, limit_s=limit, call=str(problem))

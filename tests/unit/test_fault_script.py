@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from railweave.commands.run import run
 from railweave.experiments.errors import OptionError
 from railweave.experiments.program.fault_script import FORMS, parse
 from railweave.topologies.clos import leaf_spine
@@ -19,6 +20,12 @@ INA, TCP = TOPOLOGY.planes
 
 def spans(text: str) -> list[tuple[str, float, float | None]]:
     return [(entry.text, entry.begin_s, entry.end_s) for entry in parse(text, TOPOLOGY)]
+
+
+def test_the_commands_help_names_every_fault() -> None:
+    assert run.__doc__ is not None
+    text = " ".join(run.__doc__.split())
+    assert all(name in text for name in FORMS)
 
 
 def test_a_repair_ends_all_faults_before_it() -> None:

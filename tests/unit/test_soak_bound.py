@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from railweave.experiments.soak.bound import FACTOR, PER_FAULT_S, Timeline, limit_s
 from railweave.experiments.soak.problem import Problem
+from railweave.experiments.soak.run import Recorder
+from railweave.experiments.soak.tally import Tally
 from railweave.hosts.limits import limit_bps
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 RANKS = 4
@@ -69,3 +75,27 @@ def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
     assert limit(Timeline(), op="prod") == pytest.approx(FACTOR * alone_s("tcp"))
     half = 1 / (1 / alone_s("ina") + 1 / alone_s("tcp", 2 * SIZE))  # a switch adds words of 32 bits
     assert limit(Timeline(), dtype="float16") == pytest.approx(FACTOR * half)
+
+
+@pytest.mark.parametrize(
+    ("rate", "ranks", "took_s", "judged", "late"),
+    [
+        (RATE, RANKS, FACTOR * BOTH * 0.99, 1, 0),
+        (RATE, RANKS, FACTOR * BOTH * 1.01, 1, 1),
+        (RATE, RANKS - 1, 100.0, 0, 0),  # one rank has made it late: it is not long
+        (0, RANKS, 100.0, 0, 0),  # links without a rate give no bound
+    ],
+)
+def test_calls_are_judged_by_the_ranks_messages(
+    tmp_path: Path, rate: int, ranks: int, took_s: float, judged: int, late: int
+) -> None:
+    tally = Tally()
+    lab = Lab(planes(RANKS, ("ina", "tcp"), rate), LabOptions(tmp_path))
+    recorder = Recorder(lab, RANKS, tally, lambda *_, **__: None)
+    problem = Problem(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
+    for rank in range(ranks):
+        since = 10.0 - rank  # the last one to make the call counts
+        message = {"since": since, "at": 10.0 + took_s, "seed": 1, "problem": asdict(problem)}
+        recorder.take(recorder.logs[rank], {"event": "long", "rank": rank, **message})
+    recorder.judge()
+    assert (tally.judged, len(tally.late)) == (judged, late)
