@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
-import types
-import typing
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Topology
-
-T = TypeVar("T")
+from railweave.topologies.values import build, plain
 
 
 def to_yaml(topology: Topology) -> str:
     """Write a topology as YAML; `from_yaml` returns an equal value."""
-    return yaml.safe_dump(_plain(topology), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(plain(topology), sort_keys=False, allow_unicode=True)
 
 
 def from_yaml(text: str) -> Topology:
@@ -30,7 +26,7 @@ def from_yaml(text: str) -> Topology:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise TopologyError(f"not YAML: {error}") from error
-    topology = _build(Topology, data, "topology")
+    topology = build(Topology, data, "topology")
     validate(topology)
     return topology
 
@@ -92,43 +88,3 @@ def _known(what: str, used: Iterable[str], known: Iterable[str]) -> None:
     for name in used:
         if name not in (names := list(known)):
             raise TopologyError(f"{what} {name!r} is not among {names}")
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses to mappings, tuples to lists; fields at their default are left out."""
-    if dataclasses.is_dataclass(value):
-        pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {field.name: _plain(item) for field, item in pairs if item != field.default}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _build(cls: type[T], data: Any, where: str) -> T:
-    """Build a dataclass from a mapping; the annotations of its fields define what is expected."""
-    if not isinstance(data, dict):
-        raise TopologyError(f"{where}: expected a mapping, found {type(data).__name__}")
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
-    unknown = [key for key in data if key not in fields]
-    if unknown:
-        raise TopologyError(f"{where}: unknown key {unknown[0]!r}; keys are {', '.join(fields)}")
-    missing = [n for n, f in fields.items() if n not in data and f.default is dataclasses.MISSING]
-    if missing:
-        raise TopologyError(f"{where}: {missing[0]!r} is missing")
-    return cls(**{key: _value(hints[key], item, f"{where}.{key}") for key, item in data.items()})
-
-
-def _value(hint: Any, data: Any, where: str) -> Any:
-    if isinstance(hint, types.UnionType):  # T | None, where None is the default and left out
-        hint = typing.get_args(hint)[0]
-    if typing.get_origin(hint) is tuple:
-        if not isinstance(data, list):
-            raise TopologyError(f"{where}: expected a list, found {type(data).__name__}")
-        item_hint = typing.get_args(hint)[0]
-        return tuple(_value(item_hint, item, f"{where}[{place}]") for place, item in enumerate(data))
-    if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(type, hint), data, where)
-    if type(data) is not hint:
-        raise TopologyError(f"{where}: expected {hint.__name__}, found {data!r}")
-    return data

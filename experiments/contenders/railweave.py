@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""railweave, with any rails; option `shares`: by rail, in place of what it learns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import railweave
+from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
+from railweave.experiments.messages import rail_counts
+
+LEARNING = ("cold", "warm")
+
+
+class Kind(Implementation):
+    """Joins by the environment that every host's process gets."""
+
+    collectives = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+    ops = ("sum", "max", "min", "avg")
+
+    def __init__(self, contender: Contender) -> None:
+        """Take the value that it runs."""
+        super().__init__(contender)
+        self.shares = contender.options.get("shares")
+
+    def connect(self, job: Job, rank: int) -> Endpoint:
+        """Join the job."""
+        return _Endpoint(railweave.init())
+
+
+class _Endpoint(Endpoint):
+    def __init__(self, comm: railweave.Communicator) -> None:
+        self._comm = comm
+
+    def all_reduce(self, given: Array, out: Array, op: str) -> None:
+        self._comm.all_reduce(given, op=op, out=out)
+
+    def reduce_scatter(self, given: Array, out: Array, op: str) -> None:
+        self._comm.reduce_scatter(given, op=op, out=out)
+
+    def all_gather(self, given: Array, out: Array) -> None:
+        self._comm.all_gather(given, out=out)
+
+    def broadcast(self, out: Array, root: int) -> None:
+        self._comm.broadcast(out, root=root)
+
+    def hot(self, size_bytes: int, collective: str, dtype: str, op: str) -> bool:
+        return self._comm.plan(size_bytes, collective, dtype, op).state not in LEARNING
+
+    def carried(self) -> Mapping[str, int]:
+        carried: Counter[str] = Counter()
+        for record in self._comm.drain_records():
+            if not record.survey:
+                carried[record.rail] += record.bytes
+        return carried
+
+    def counters(self) -> Mapping[str, Mapping[str, float]]:
+        return {rail: asdict(counts) for rail, counts in rail_counts(self._comm).items()}
+
+    def versions(self) -> Mapping[str, str]:
+        return {"railweave": railweave.__version__}
+
+    def close(self) -> None:
+        self._comm.close()

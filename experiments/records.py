@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs have measured: `records.jsonl`, one line per run, written once and only added to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from railweave.experiments import statistics
+from railweave.experiments.errors import OptionError
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.values import build, plain
+
+T = TypeVar("T")
+
+VERSION = 1
+OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
+LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All timed calls of one size in one run; a call's time is the longest over the ranks."""
+
+    size_bytes: int
+    times_us: tuple[float, ...]
+    rank_times_us: tuple[tuple[float, ...], ...]  # by rank
+    verified: int  # results compared element by element, over all ranks
+    wrong: int  # elements
+    cpu_s: float = 0.0  # processor time of all ranks during the timed calls
+    hot: bool = True  # nothing was left to learn when the first was timed
+    starts_s: tuple[float, ...] = ()  # with faults: when calls began on rank 0, after the ranks had met
+
+    @property
+    def median_us(self) -> float:
+        """Return the median time of a call."""
+        return statistics.median(self.times_us)
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """What one rank measured; the worker writes it as JSON, and so do contenders that are no worker."""
+
+    samples: tuple[Sample, ...]  # rank_times_us is empty; times_us and cpu_s are this rank's
+    carried: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict
+    )  # by size, by rail: bytes of tensors
+    counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by rail
+    versions: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write it at once: the file is either absent or whole."""
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(plain(self)))
+        temporary.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> RankResult:
+        """Read a rank's file; OptionError if it is none."""
+        return _build(cls, path.read_text(), str(path))
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """What the machine's processors did during a run; shares are of all cores' time."""
+
+    wall_s: float
+    idle: float
+    stolen: float  # by other virtual machines
+    run_queue: float  # mean number of runnable threads
+    cores: int
+    cpu_s_per_gb: Mapping[str, float] = field(
+        default_factory=dict
+    )  # `hosts`, `switches`: per 10^9 bytes reduced
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one contender: all sizes, or why not."""
+
+    scenario: str  # its key
+    name: str  # of the scenario
+    contender: str
+    kind: str
+    round: int
+    status: str  # ok, failed, hung, skipped
+    error: str = ""
+    samples: tuple[Sample, ...] = ()
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by size in bytes, by rail
+    counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by rail, over all ranks
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    hot: bool = True  # every size was, when it was timed
+    rate_factor: float = 1.0  # 0.5: the control run
+    cpu: Cpu | None = None
+    bottleneck: str = UNKNOWN  # links, cpu, unknown
+    configuration: Mapping[str, Any] = field(default_factory=dict)  # the scenario
+    seed: int = 0
+    command: str = ""
+    commit: str = ""
+    kernel: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    at: str = ""  # ISO 8601
+    version: int = VERSION
+
+    @property
+    def control(self) -> bool:
+        """Whether this is the control run at half the rate, which is no measurement."""
+        return self.rate_factor != 1.0
+
+    @property
+    def wrong(self) -> int:
+        """Return the number of wrong elements."""
+        return sum(sample.wrong for sample in self.samples)
+
+    def sample(self, size_bytes: int) -> Sample | None:
+        """Return the sample of a size."""
+        return next((sample for sample in self.samples if sample.size_bytes == size_bytes), None)
+
+    def line(self) -> str:
+        """Return it as one line of JSON."""
+        return json.dumps({"version": self.version, **plain(self)}) + "\n"
+
+
+class Records:
+    """The file of records; another process may read it at any time."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read or written yet."""
+        self.path = path
+
+    def read(self) -> list[Record]:
+        """Return all records; a last line that was not finished is none. OptionError for other versions."""
+        return [_record(line, f"{self.path}, line {number}") for number, line in enumerate(self._lines(), 1)]
+
+    def of(self, key: str) -> list[Record]:
+        """Return the records of a scenario, without its control runs."""
+        return [record for record in self.read() if record.scenario == key and not record.control]
+
+    def append(self, record: Record) -> None:
+        """Add a record, whole or not at all; OptionError if the disk has no room."""
+        whole = len("".join(self._lines()).encode())
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            file.truncate(whole)
+            try:
+                _write(file.fileno(), record.line().encode())
+                os.fsync(file.fileno())
+            except OSError as error:
+                file.truncate(whole)
+                raise OptionError(
+                    f"{self.path}: {error.strerror}; earlier runs are kept, and the same command goes on"
+                ) from error
+
+    def _lines(self) -> list[str]:
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            return []
+        return text[: text.rfind("\n") + 1].splitlines(keepends=True)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _record(line: str, where: str) -> Record:
+    try:
+        version = json.loads(line)["version"]
+    except (ValueError, KeyError, TypeError):
+        raise OptionError(f"{where}: is no record") from None
+    if version != VERSION:
+        raise OptionError(
+            f"{where}: a record of version {version}; this railweave reads version {VERSION}: choose another "
+            "folder, or remove the file"
+        )
+    return _build(Record, line, where)
+
+
+def _build(cls: type[T], text: str, where: str) -> T:
+    try:
+        return build(cls, json.loads(text), where)
+    except (ValueError, TopologyError) as error:
+        raise OptionError(f"{where}: {error}") from None

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An experiment as a value: a network, what disturbs it, who is compared, and what they do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.contenders import KINDS, Contender
+from railweave.experiments.errors import OptionError
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Topology
+from railweave.topologies.named import named
+from railweave.topologies.planes import DEFAULT_RATE_BPS
+from railweave.topologies.values import build, plain
+
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+DTYPES = ("float32", "int32")
+OPS = ("sum", "max", "min", "avg")
+ITEM = 4  # bytes of an element of either type
+MOST_NOISE = 0.9
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What every contender does in a run: for each size warm-up calls, then timed ones."""
+
+    sizes: tuple[int, ...] = ()  # bytes of the whole tensor
+    collective: str = "all_reduce"
+    dtype: str = "float32"
+    op: str = "sum"
+    root: int = 0  # of a broadcast
+    warmup: int = 5  # calls at least; more until times are steady
+    iterations: int = 20  # timed calls, of each size
+    seconds: float = 0.0  # for the timed calls of a size; they are fewer then; 0: no bound
+    messages: tuple[
+        int, ...
+    ] = ()  # in place of sizes: bytes of the tensors of one step of training, in order
+    model: str = ""  # whose messages these are
+    compute_s: float = 0.0  # of a step: time before its messages in which nothing is sent
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that a measurement depends on, but the machine."""
+
+    name: str
+    contenders: tuple[Contender, ...]
+    workload: Workload
+    topology: str = "planes"  # as on the command line
+    hosts: int = 4  # of the topology `planes`
+    rails: tuple[str, ...] = ("ina", "tcp")  # kinds, a plane each
+    rates: tuple[int, ...] = (DEFAULT_RATE_BPS,)  # bit/s of every link: one, or one per plane; 0 is unshaped
+    impair: str = ""  # of P4 planes' links, as for railweave switch --impair
+    loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
+    noise: float = 0.0  # share of each core's time taken away
+    faults: str = ""  # as for railweave run --fault; times from when a run's ranks have met
+    seed: int = 1
+    repetitions: int = 3  # rounds; in each, every contender runs once
+    switch: str = "embedded"
+    control: bool = False  # also one round at half the rate, which shows whether links were the bottleneck
+
+    @cached_property
+    def network(self) -> Topology:
+        """The topology; TopologyError if there is none such."""
+        return named(self.topology, hosts=self.hosts, rails=self.rails, rates=self.rates)
+
+    @cached_property
+    def key(self) -> str:
+        """Identify what is measured; the number of repetitions has no part in it."""
+        values = {name: value for name, value in self.as_json().items() if name != "repetitions"}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+    def planes_of(self, contender: Contender) -> tuple[str, ...]:
+        """Return the names of the planes that a contender uses."""
+        return contender.rails or tuple(plane.name for plane in self.network.planes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values; fields at their default are left out."""
+        values: dict[str, Any] = plain(self)
+        return values
+
+    def save(self, path: Path) -> None:
+        """Write it to a JSON file."""
+        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+
+    @classmethod
+    def from_json(cls, values: Any) -> Scenario:
+        """Read JSON values; OptionError names the place and what was expected there."""
+        try:
+            scenario = build(cls, values, "scenario")
+        except TopologyError as error:
+            raise OptionError(str(error)) from None
+        scenario.check()
+        return scenario
+
+    @classmethod
+    def load(cls, path: Path) -> Scenario:
+        """Read a JSON file."""
+        try:
+            return cls.from_json(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:  # OptionError, JSONDecodeError, UnicodeDecodeError
+            raise OptionError(f"{path}: {error}") from None
+
+    def check(self) -> None:
+        """Raise OptionError where values make no sense or do not go together."""
+        from railweave.experiments.program.fault_script import parse  # noqa: PLC0415 - needs a lab's modules
+
+        try:
+            network = self.network
+            parse(self.faults, network)
+        except (TopologyError, OptionError) as error:
+            raise OptionError(f"scenario {self.name!r}: {error}") from None
+        self._require(len(network.hosts) >= 2, "hosts", len(network.hosts), "at least 2")
+        self._require(0 <= self.noise <= MOST_NOISE, "noise", self.noise, f"0 to {MOST_NOISE}")
+        self._require(self.repetitions >= 1, "repetitions", self.repetitions, "at least 1")
+        self._check_contenders([plane.name for plane in network.planes])
+        self._check_workload(len(network.hosts))
+
+    def _check_contenders(self, planes: list[str]) -> None:
+        names = [contender.name for contender in self.contenders]
+        self._require(bool(names), "contenders", names, "at least one")
+        self._require(len(set(names)) == len(names), "contenders", names, "different names")
+        for contender in self.contenders:
+            self._among("kind of contender", contender.kind, KINDS)
+            for rail in contender.rails:
+                self._among(f"rail of contender {contender.name!r}", rail, planes)
+            implementation = contender.implementation()
+            who = f"with contender {contender.name!r}"
+            self._among(f"collective {who}", self.workload.collective, implementation.collectives)
+            self._among(f"op {who}", self.workload.op, implementation.ops)
+
+    def _check_workload(self, hosts: int) -> None:
+        work = self.workload
+        self._among("collective", work.collective, COLLECTIVES)
+        self._among("dtype", work.dtype, DTYPES)
+        self._among("op", work.op, OPS)
+        self._require(bool(work.sizes) != bool(work.messages), "workload", work.sizes, "sizes or messages")
+        for size in (*work.sizes, *work.messages):
+            self._require(size >= ITEM and size % ITEM == 0, "size", size, f"a multiple of {ITEM} bytes")
+        self._require(0 <= work.root < hosts, "root", work.root, f"a rank, 0 to {hosts - 1}")
+        self._require(work.iterations >= 1, "iterations", work.iterations, "at least 1")
+        for name in ("warmup", "seconds", "compute_s"):
+            self._require(getattr(work, name) >= 0, name, getattr(work, name), "at least 0")
+
+    def _among(self, what: str, value: str, known: tuple[str, ...] | list[str]) -> None:
+        self._require(value in known, what, value, " or ".join(known))
+
+    def _require(self, holds: bool, what: str, value: Any, expected: str) -> None:
+        if not holds:
+            raise OptionError(f"scenario {self.name!r}: {what} is {value!r}; expected {expected}")

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records: lines that are whole or absent, and refused where their version is another one."""
+
+from __future__ import annotations
+
+import json
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.records import Cpu, RankResult, Record, Records, Sample
+
+SAMPLE = Sample(4096, (30.0, 10.0, 20.0), ((30.0, 9.0, 20.0), (1.0, 10.0, 2.0)), 6, 0)
+RECORD = Record(
+    "key", "small", "ina", "railweave", 0, "ok",
+    samples=(SAMPLE,), shares={"4096": {"ina": 1.0}}, cpu=Cpu(1.0, 0.5, 0.0, 1.5, 2, {"hosts": 3.0}),
+)  # fmt: skip
+
+
+def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+    file = Records(tmp_path / "out" / "records.jsonl")
+    assert file.read() == []
+    others = [replace(RECORD, round=1), replace(RECORD, rate_factor=0.5), replace(RECORD, scenario="other")]
+    for record in (RECORD, *others):
+        file.append(record)
+    assert file.read() == [RECORD, *others]
+    assert file.of("key") == [RECORD, others[0]]
+    assert file.read()[0].samples[0].median_us == 20.0
+    assert file.read()[0].sample(4) is None
+
+
+def test_a_line_that_was_not_finished_is_replaced(tmp_path: Path) -> None:
+    file = Records(tmp_path / "records.jsonl")
+    file.append(RECORD)
+    with file.path.open("a") as torn:
+        torn.write(RECORD.line()[:40])
+    assert file.read() == [RECORD]
+    file.append(RECORD)
+    assert file.read() == [RECORD, RECORD]
+
+
+def test_another_version_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = Records(tmp_path / "records.jsonl")
+    file.path.write_text(RECORD.line() + json.dumps({**json.loads(RECORD.line()), "version": 9}) + "\n")
+    with pytest.raises(OptionError, match="line 2: a record of version 9; this railweave reads version 1"):
+        file.read()
+    file.path.write_text('{"version": 1, "speed": 3}\n')
+    with pytest.raises(OptionError, match=r"line 1: .*unknown key 'speed'"):
+        file.read()
+    file.path.write_text("nothing\n")
+    with pytest.raises(OptionError, match="line 1: is no record"):
+        file.read()
+
+
+def test_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
+    file = Records(tmp_path / "records.jsonl")
+    file.append(RECORD)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(RECORD.line()) + 100, limits[1]))  # room for a part
+    try:
+        with pytest.raises(OptionError, match=r"records\.jsonl: File too large; .* goes on"):
+            file.append(RECORD)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert file.path.read_text() == RECORD.line()
+    file.append(RECORD)
+    assert file.read() == [RECORD, RECORD]
+
+
+def test_a_rank_s_result_is_a_file(tmp_path: Path) -> None:
+    result = RankResult((SAMPLE,), {"4096": {"ina": 10}}, extra={"subflows": 2})
+    result.write(tmp_path / "rank-0.json")
+    assert RankResult.read(tmp_path / "rank-0.json") == result

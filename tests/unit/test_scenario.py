@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: values with a key, read from JSON and refused in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from railweave.experiments.contenders import Contender
+from railweave.experiments.errors import OptionError
+from railweave.experiments.scenario import Scenario, Workload
+
+BOTH = Contender("ina+tcp", "railweave")
+TCP = Contender("tcp", "railweave", ("tcp",), {"shares": {"tcp": 1.0}})
+SCENARIO = Scenario(
+    "small", (BOTH, TCP), Workload((4096, 1 << 20)), loss={"ina": 0.01}, faults="2s: host link down h1 ina"
+)
+
+
+def test_a_file_has_the_same_scenario(tmp_path: Path) -> None:
+    SCENARIO.save(tmp_path / "s.json")
+    assert Scenario.load(tmp_path / "s.json") == SCENARIO
+    assert "hosts" not in json.loads((tmp_path / "s.json").read_text())  # at its default
+
+
+def test_the_key_is_of_what_is_measured() -> None:
+    assert replace(SCENARIO, repetitions=9).key == SCENARIO.key
+    for changed in (
+        replace(SCENARIO, seed=2),
+        replace(SCENARIO, rates=(50_000_000,)),
+        replace(SCENARIO, noise=0.1),
+    ):
+        assert changed.key != SCENARIO.key
+    assert replace(SCENARIO, hosts=4).key == SCENARIO.key
+    assert Scenario.from_json(json.loads(json.dumps(SCENARIO.as_json()))).key == SCENARIO.key
+
+
+def test_a_contender_uses_its_planes() -> None:
+    assert SCENARIO.planes_of(BOTH) == ("ina", "tcp")
+    assert SCENARIO.planes_of(TCP) == ("tcp",)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"contenders": []}, "contenders is []; expected at least one"),
+        (
+            {"contenders": [{"name": "a", "kind": "nccl"}]},
+            "kind of contender is 'nccl'; expected railweave or",
+        ),
+        ({"contenders": [{"name": "a", "kind": "railweave"}] * 2}, "expected different names"),
+        (
+            {"contenders": [{"name": "a", "kind": "railweave", "rails": ["rdma"]}]},
+            "'rdma'; expected ina or tcp",
+        ),
+        ({"workload": {}}, "expected sizes or messages"),
+        ({"workload": {"sizes": [6]}}, "size is 6; expected a multiple of 4 bytes"),
+        ({"workload": {"sizes": [4], "op": "prod"}}, "'prod'; expected"),
+        ({"workload": {"sizes": [4], "root": 4}}, "root is 4; expected a rank, 0 to 3"),
+        ({"workload": {"sizes": [4], "speed": 1}}, "scenario.workload: unknown key 'speed'"),
+        ({"workload": {"sizes": "4"}}, "scenario.workload.sizes: expected a list"),
+        ({"hosts": 1}, "hosts is 1; expected at least 2"),
+        ({"hosts": "4"}, "scenario.hosts: expected int, found '4'"),
+        ({"rails": ["ipx"]}, "ipx"),
+        ({"noise": 1}, "noise is 1.0; expected 0 to 0.9"),
+        ({"faults": "soon: host link down h1 ina"}, "expected a time and a fault"),
+        ({"loss": {"ina": "much"}}, "scenario.loss.ina: expected float, found 'much'"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(SCENARIO.as_json() | change))
+    with pytest.raises(OptionError) as refused:
+        Scenario.load(path)
+    assert str(path) in str(refused.value)
+    assert words in str(refused.value)
+
+
+def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("{")
+    with pytest.raises(OptionError, match=r"s\.json"):
+        Scenario.load(tmp_path / "s.json")
