@@ -59,12 +59,13 @@ class PythonAgent {
   Agent& agent() { return agent_; }
 
   std::pair<std::size_t, std::uint16_t> add_tcp(std::string name, std::string address, std::string interface,
-                                                std::uint64_t rate_bps, double peer_timeout_s) {
+                                                std::uint64_t rate_bps, double peer_timeout_s, bool mptcp) {
     TcpTransport* transport = nullptr;
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
-          const TcpTransportOptions options{.local = {.address = address, .interface = interface},
-                                            .liveness = liveness(peer_timeout_s)};
+          const TcpTransportOptions options{
+              .local = {.address = address, .interface = interface, .mptcp = mptcp},
+              .liveness = liveness(peer_timeout_s)};
           auto made = std::make_unique<TcpTransport>(loop, options);
           transport = made.get();
           return std::make_unique<RingRail>(std::move(made), listener, RingRailOptions{.rate_bps = rate_bps});
@@ -278,9 +279,10 @@ void bind_agent(nb::module_& m) {
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
       .def("add_tcp", &PythonAgent::add_tcp, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
+           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, nb::arg("mptcp") = false,
+           Release(),
            "Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for "
-           "peer_timeout_s is gone; 0: never")
+           "peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it")
       .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
            nb::arg("timeout_s"), Release(),
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "

@@ -35,7 +35,8 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
 }
 
 Socket bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
-  Socket socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int protocol = local.mptcp && type == SOCK_STREAM ? IPPROTO_MPTCP : 0;
+  Socket socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
   if (!socket) raise("socket");
   if (!local.interface.empty() && setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
                                              static_cast<socklen_t>(local.interface.size())) < 0) {
@@ -46,6 +47,13 @@ Socket bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_ST
     raise("cannot use address " + local.address + " on interface '" + local.interface + "'");
   }
   return socket;
+}
+
+bool is_mptcp(const Socket& socket) {
+  int protocol = 0;
+  socklen_t size = sizeof protocol;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size);
+  return protocol == IPPROTO_MPTCP;
 }
 
 template <typename T>
@@ -117,7 +125,7 @@ bool closed_by_peer(int error) { return error == ECONNRESET || error == EPIPE ||
 void tune(const Socket& socket) {
   set(socket, TCP_NODELAY, 1);
   set(socket, TCP_NOTSENT_LOWAT, kUnsentBytes);
-  set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
+  if (!is_mptcp(socket)) set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
 }
 
 std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats) {

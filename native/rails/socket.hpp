@@ -23,6 +23,7 @@ std::string to_string(const SocketAddress& at);
 struct LocalInterface {
   std::string address;
   std::string interface;
+  bool mptcp = false;  // streams are Multipath TCP's, over the paths that the host's endpoints allow
 };
 
 /// A descriptor that is closed with its owner.
@@ -65,7 +66,8 @@ std::uint16_t port_of(const Socket& socket);
 int pending_error(const Socket& socket);  // errno of the connection, 0 if none
 /// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.
 void reset_on_close(const Socket& socket);
-/// No delay for small messages, and bounds on what waits in the kernel.
+/// No delay for small messages, and bounds on what waits in the kernel. Of Multipath TCP, the kernel alone
+/// bounds the window: it grows with the paths.
 void tune(const Socket& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.
 bool closed_by_peer(int error);
@@ -74,7 +76,7 @@ inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpv4Size + kUdpSiz
 inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
 /// headers. Returns the bytes of the stream that have left, each once; what waits in the socket has, too,
-/// unless the connection was `reset`.
+/// unless the connection was `reset`. Of Multipath TCP, only the first path is counted.
 std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats);
 
 }  // namespace railweave

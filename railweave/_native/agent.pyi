@@ -266,9 +266,9 @@ class Agent:
 
     def __init__(self, rank: int, world_size: int) -> None: ...
 
-    def add_tcp(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0) -> tuple[int, int]:
+    def add_tcp(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, mptcp: bool = False) -> tuple[int, int]:
         """
-        Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never
+        Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it
         """
 
     def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
