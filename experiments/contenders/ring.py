@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain ring over TCP: railweave's own, without striping, recovery or controller.
+
+So the peer is a strong one: native code, pipelined, with recursive doubling for small tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import Collective, ReduceOp
+from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
+from railweave.hosts.arrays import DTYPES
+from railweave.hosts.errors import JoinTimeout
+from railweave.hosts.failures import raise_failure
+
+MEETING_PORT = 29501  # on rank 0
+PAUSE_S = 0.05  # between two attempts to reach it
+
+
+class Kind(Implementation):
+    """A ring over one plane."""
+
+    collectives = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+    ops = ("sum", "max", "min", "avg")
+
+    def connect(self, job: Job, rank: int) -> Endpoint:
+        """Join the ring on the job's first plane."""
+        return Ring(rank, job.addresses[job.planes[0]], job.timeout_s)
+
+
+class Ring(Endpoint):
+    """One rank of the ring."""
+
+    def __init__(
+        self,
+        rank: int,
+        addresses: tuple[str, ...],
+        timeout_s: float,
+        *,
+        mptcp: bool = False,
+        port: int = MEETING_PORT,
+    ) -> None:
+        """Connect with the ranks at `addresses`, in their order; they meet at rank 0's `port`."""
+        self._timeout_s = timeout_s
+        self._agent = Agent(rank, len(addresses))
+        self._rail, mine = self._agent.add_tcp("ring", addresses[rank], "", mptcp=mptcp)
+        deadline = time.monotonic() + timeout_s
+        token, ports = meet(rank, len(addresses), (addresses[0], port), mine, deadline)
+        members = list(zip(addresses, ports, strict=True))
+        missing = self._agent.connect_tcp(self._rail, token, members, deadline - time.monotonic())
+        self._agent.forgo_recovery()
+        raise_failure(self._agent.failure())
+        if missing:
+            raise JoinTimeout(f"no connection with rank {', '.join(map(str, missing))} after {timeout_s:g} s")
+
+    def all_reduce(self, given: Array, out: Array, op: str) -> None:
+        """Reduce over all ranks."""
+        self._call(Collective.ALL_REDUCE, given, out, out.size, op=op)
+
+    def reduce_scatter(self, given: Array, out: Array, op: str) -> None:
+        """Reduce over all ranks; `out` gets this rank's shard."""
+        self._call(Collective.REDUCE_SCATTER, given, out, out.size, op=op)
+
+    def all_gather(self, given: Array, out: Array) -> None:
+        """Gather every rank's shard in `out`."""
+        self._call(Collective.ALL_GATHER, given, out, given.size)
+
+    def broadcast(self, out: Array, root: int) -> None:
+        """Send the root's `out` to all."""
+        self._call(Collective.BROADCAST, out, out, out.size, root=root)
+
+    def _call(
+        self, collective: Collective, given: Array, out: Array, count: int, *, op: str = "sum", root: int = 0
+    ) -> None:
+        call = Call(DTYPES[out.dtype.char], ReduceOp[op.upper()], count, collective, root)
+        index, _ = self._agent.plan_point(self._timeout_s)
+        self._agent.submit(index, call, given, out, [(self._rail, 0, count)], start_now=False)
+        if not self._agent.wait(index, self._timeout_s):
+            raise TimeoutError(f"a call has not completed within {self._timeout_s:g} s")
+        raise_failure(self._agent.failure_of(index))
+
+    def close(self) -> None:
+        """Leave."""
+        self._agent.close()
+
+
+def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[int, list[int]]:
+    """Exchange the ports of all ranks through rank 0 at `at`; also a token that nobody else knows.
+
+    TimeoutError where ranks have not come by the deadline (time.monotonic).
+    """
+    if rank:
+        with _reach(at, deadline) as peer, peer.makefile("rw") as lines:
+            print(json.dumps([rank, mine]), file=lines, flush=True)
+            token, ports = json.loads(lines.readline())
+            return token, ports
+    ports = [mine] * ranks
+    token = secrets.randbits(63)
+    with socket.create_server(at, backlog=ranks) as server:
+        peers = []
+        for _ in range(ranks - 1):
+            server.settimeout(_left_s(deadline))
+            peer, _ = server.accept()
+            peer.settimeout(_left_s(deadline))
+            peers.append(peer.makefile("rw"))
+            other, port = json.loads(peers[-1].readline())
+            ports[other] = port
+        for lines in peers:
+            with lines:
+                print(json.dumps([token, ports]), file=lines, flush=True)
+    return token, ports
+
+
+def _reach(at: tuple[str, int], deadline: float) -> socket.socket:
+    while True:
+        try:
+            peer = socket.create_connection(at, _left_s(deadline))
+        except ConnectionRefusedError:
+            time.sleep(min(PAUSE_S, _left_s(deadline)))
+        else:
+            peer.settimeout(_left_s(deadline))
+            return peer
+
+
+def _left_s(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the ranks have not met in time")
+    return left

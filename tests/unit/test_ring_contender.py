@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ring that railweave is compared with, over TCP and over Multipath TCP."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railweave.experiments.contenders import Array, Contender, mptcp
+from railweave.experiments.contenders.ring import Ring, meet
+
+RANKS = 3
+DEADLINE_S = 60.0
+ADDRESSES = ("127.0.0.1",) * RANKS
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def multipath_connections() -> int:
+    """So many connections of this namespace have been accepted as Multipath TCP."""
+    return mptcp.multipath_counters(Path("/proc/net/netstat").read_text())["MPCapableACKRX"]
+
+
+def reduce_all(count: int, dtype: type, op: str, *, mptcp: bool) -> list[Array]:
+    port = free_port()
+
+    def work(rank: int) -> Array:
+        ring = Ring(rank, ADDRESSES, DEADLINE_S, mptcp=mptcp, port=port)
+        given = np.arange(count).astype(dtype) * (rank + 1)
+        out = given.copy()
+        for _ in range(2):
+            ring.all_reduce(given, out, op)
+        ring.barrier()
+        ring.close()
+        return out
+
+    with ThreadPoolExecutor(RANKS) as ranks:
+        return list(ranks.map(work, range(RANKS)))
+
+
+@pytest.mark.parametrize("count", [1, 1000, 100_000])
+@pytest.mark.parametrize(("op", "factor"), [("sum", 6), ("max", 3), ("min", 1), ("avg", 2)])
+def test_a_ring_reduces(count: int, op: str, factor: int) -> None:
+    for result in reduce_all(count, np.int32, op, mptcp=False):
+        np.testing.assert_array_equal(result, np.arange(count) * factor)
+
+
+def test_a_ring_reduces_over_multipath_tcp() -> None:
+    if obstacle := mptcp.Kind(Contender("mptcp", "mptcp")).obstacle():
+        pytest.skip(obstacle)
+    before = multipath_connections()
+    for result in reduce_all(100_000, np.float32, "sum", mptcp=True):
+        np.testing.assert_array_equal(result, np.arange(100_000, dtype=np.float32) * 6)
+    assert multipath_connections() - before >= RANKS
+
+
+def test_ranks_that_do_not_come_are_an_error() -> None:
+    for rank in range(2):
+        with pytest.raises(TimeoutError):
+            meet(rank, 2, ("127.0.0.1", free_port()), 1, time.monotonic() + 0.2)
