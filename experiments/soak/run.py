@@ -58,6 +58,7 @@ class Recorder(Following[list[RankError]]):
         self._topology = lab.topology
         self._long: dict[tuple[int, int], list[tuple[float, float]]] = {}  # (since, at) of each rank
         self._problems: dict[tuple[int, int], Problem] = {}
+        self._slices: dict[tuple[int, int], list[Any]] = {}  # rank 0's, meanwhile
         self.timeline = Timeline()
         self._stuck: set[int] = set()
         self.none_stuck = asyncio.Event()  # set while no call is stuck
@@ -77,6 +78,8 @@ class Recorder(Following[list[RankError]]):
                 key = (message["seed"], problem.number)
                 self._problems[key] = problem
                 self._long.setdefault(key, []).append((message["since"], message["at"]))
+                if rank == 0:
+                    self._slices[key] = message["slices"]
             case "error":
                 log.append(RankError.of(message))
                 self._unstuck(rank)
@@ -108,7 +111,8 @@ class Recorder(Following[list[RankError]]):
                 continue
             took, at = until - since, since - self._tally.begin
             self._tally.judged += 1
-            self._write("long", since=at, took_s=took, limit_s=limit, call=str(problem))
+            slices = self._slices[key]
+            self._write("long", since=at, took_s=took, limit_s=limit, call=str(problem), slices=slices)
             if took > limit:
                 self._tally.late.append(f"at {at:.1f} s, {took:.2f} s, at most {limit:.2f}: {problem}")
 

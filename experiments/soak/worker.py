@@ -174,7 +174,13 @@ class Series:
         since = max(call.begun, self._last)
         if call.complete - since > LEAST_S:
             times = {"since": since, "at": call.complete}
-            emit("long", rank=self._comm.rank, **times, seed=self._seed, problem=asdict(problem))
+            slices = [  # rail, begin and end in seconds, bytes, whether in place of another rail
+                [s.rail, round(s.start_s - since, 3), round(s.end_s - since, 3), s.bytes, s.repair]
+                for s in self._comm.drain_records()
+                if s.end_s > since
+            ]
+            about = {"seed": self._seed, "problem": asdict(problem), "slices": slices}
+            emit("long", rank=self._comm.rank, **times, **about)
         if self._stuck_since == self._last:
             emit("unstuck", rank=self._comm.rank)
         self._longest_s = max(self._longest_s, now - self._last)

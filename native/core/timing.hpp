@@ -16,15 +16,15 @@ inline constexpr Duration kSettling = kSecond;         // of heartbeats, before 
 inline constexpr Duration kPeerTimeout = 5 * kSecond;  // silence on all rails after which a rank is dead
 
 // Patience is the longest gap seen lately times 5/2, and every patience grows by the longest lateness of a
-// process seen lately, times 4.
+// process seen lately, times 2.
 inline constexpr Duration kGapFactor = 5;
 inline constexpr Duration kGapDivisor = 2;
-inline constexpr Duration kLeewayFactor = 4;
+inline constexpr Duration kLeewayFactor = 2;
 
 // --- what is slow or stands still
 inline constexpr Duration kStandstill =
     50 * kMillisecond;  // without a turn of the own loop or a tick of a rank: the rest is no time that it ran
-inline constexpr Duration kSlowFactor = 3;  // times the expected time of a call, or
+inline constexpr Duration kSlowFactor = 2;  // times the expected time of a call, or
 inline constexpr Duration kSlowAllowance =
     100 * kMillisecond;                         // so much more: the last rail of a call is slow
 inline constexpr Duration kUnknownFactor = 10;  // of the time that the others took, or
