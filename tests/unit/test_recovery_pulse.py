@@ -135,8 +135,8 @@ def test_patience_grows_with_the_lateness_of_processes() -> None:
         now += BEAT + 25 * MS
         for rail in range(RAILS):
             pulse.hear(rail, tick, now)
-    assert pulse.leeway(now) == 100 * MS
-    assert [pulse.patience(rail, now) for rail in range(RAILS)] == [LEAST + 100 * MS] * RAILS
+    assert pulse.leeway(now) == 50 * MS
+    assert [pulse.patience(rail, now) for rail in range(RAILS)] == [LEAST + 50 * MS] * RAILS
     silent_since = now
     for tick in range(203, 260):
         now += BEAT
@@ -145,7 +145,7 @@ def test_patience_grows_with_the_lateness_of_processes() -> None:
         if pulse.judge(now):
             break
     assert pulse.silent == 0b010
-    assert now - silent_since == LEAST + 100 * MS
+    assert now - silent_since == LEAST + 50 * MS
 
 
 def test_leeway_ends_with_what_it_comes_from_and_has_a_bound() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,11 +92,20 @@ def test_calls_are_judged_by_the_ranks_messages(
 ) -> None:
     tally = Tally()
     lab = Lab(planes(RANKS, ("ina", "tcp"), rate), LabOptions(tmp_path))
-    recorder = Recorder(lab, RANKS, tally, lambda *_, **__: None)
+    written: list[dict[str, Any]] = []
+    recorder = Recorder(lab, RANKS, tally, lambda _, **values: written.append(values))
     problem = Problem(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
     for rank in range(ranks):
         since = 10.0 - rank  # the last one to make the call counts
-        message = {"since": since, "at": 10.0 + took_s, "seed": 1, "problem": asdict(problem)}
+        slices = [["tcp", 0.0, took_s, SIZE, False]] if rank == 0 else []
+        message = {
+            "since": since,
+            "at": 10.0 + took_s,
+            "seed": 1,
+            "problem": asdict(problem),
+            "slices": slices,
+        }
         recorder.take(recorder.logs[rank], {"event": "long", "rank": rank, **message})
     recorder.judge()
     assert (tally.judged, len(tally.late)) == (judged, late)
+    assert [line["slices"] for line in written] == [[["tcp", 0.0, took_s, SIZE, False]]] * judged
