@@ -33,7 +33,8 @@ BUDGET = 0.02  # of the time of calls that surveys may take, while hot
 SHORTEST, LONGEST = 4, 1024  # calls from survey to survey, while hot
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
-CLEAR_GAIN = 1.5  # a split that is so much quicker than a rail alone need not be compared with it again
+CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
+DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
 LEAST_SLICE = 8 * ALIGNMENT  # elements
 MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is tried on a slice
 
@@ -95,8 +96,7 @@ class CallClass:
 
     def trial(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         """Return the parts of this call if it is to try another way than the `usual` one; else None."""
-        if self.state is ClassState.COLD:  # classes over other rails may have measured these
-            self._check_known()
+        self._check_known()  # classes over other rails may have measured these
         if self.state is ClassState.COLD:
             return self._probe(size, count, usual)
         if self.state is ClassState.HOT and self._explore_in <= 0:
@@ -106,6 +106,11 @@ class CallClass:
 
     def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         unknown = [rail for rail in self.rails if not self._known_well(rail)]
+        if not self.short:  # the usual split measures the rails that it takes
+            used = {rail for rail, _, _ in usual.parts}
+            unknown = [rail for rail in unknown if rail not in used or self._doubtful(rail)]
+        if not unknown:
+            return None
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
         calls_each = PROBES * self._wanted
         if self._calls < calls_each * len(self.rails):
@@ -118,9 +123,15 @@ class CallClass:
     def _try(self, rail: int, size: int, count: int, usual: Split) -> tuple[Part, ...]:
         """Return a call that measures a rail: whole, or a slice that ends when the rest does elsewhere."""
         others = [part for part in usual.parts if part[0] != rail]
-        if others and self._table.single_s(self.key, rail, size) > MUCH_SLOWER * usual.time_s:
+        whole = (
+            self._table.single_s(self.key, rail, size) <= MUCH_SLOWER * usual.time_s
+            if self.short
+            else self._doubtful(rail)
+        )
+        if others and not whole:
             line = self._table.part(self.key, rail)
             elements = int((usual.time_s - line.a_s) * line.rate * count / size)
+            elements = elements if self.short else max(elements, LEAST_SLICE)
             if LEAST_SLICE <= elements < count:
                 carried = sum(part for _, _, part in others)
                 sizes = {other: part * (count - elements) / carried for other, _, part in others}
@@ -236,7 +247,9 @@ class CallClass:
         self._begin()
 
     def _check_known(self) -> None:
-        """Go on if all rails have a cost from elsewhere, or are known well enough."""
+        """Leave the cold if all rails have a cost from elsewhere, or are known well enough."""
+        if self.state is not ClassState.COLD:
+            return
         if all(self._table.loaded(self.key, rail) for rail in self.rails):
             self._move(ClassEvent.LOADED)
         elif all(self._known_well(rail) for rail in self.rails):
@@ -244,11 +257,24 @@ class CallClass:
 
     def _known_well(self, rail: int) -> bool:
         cost = self._table.get(self.key, rail)
-        if cost is None or cost.samples >= self._wanted:
-            return cost is not None
+        if cost is None or self._doubtful(rail):
+            return False
+        if cost.samples >= self._wanted:
+            return True
         size = self.key.size_class
         best_s = min(self._table.single_s(self.key, each, size) for each in self.rails)
         return cost.single_s(size) > MUCH_SLOWER * best_s
+
+    def _doubtful(self, rail: int) -> bool:
+        """Whether a rail alone may be quicker than any split: rails that disturb each other hide that."""
+        cost = self._table.get(self.key, rail)
+        if self.short or cost is None or cost.alone.known:
+            return False
+        size = self.key.size_class
+        alone_s = max(
+            cost.single_s(size) / (DISTURBED * len(self.rails)), self._table.least_s(self.key, rail, size)
+        )
+        return alone_s < self.choose(size, size).time_s
 
     @property
     def _wanted(self) -> int:

@@ -170,6 +170,11 @@ class RailCost:
         """Return the least mean time of the two cases."""
         return min(fit.mean_s for fit in (self.alone, self.shared) if fit.known)
 
+    def latency_s(self, prior: Line) -> float:
+        """Return what is left of the least mean time without the time of the bytes on the link."""
+        fits = [fit for fit in (self.alone, self.shared) if fit.known]
+        return min(max(fit.mean_s - fit.mean_size / prior.rate, min(fit.mean_s, prior.a_s)) for fit in fits)
+
     def observe(self, size: int, time_s: float, alone: bool, anchor_s: float) -> bool:
         """Take a time of `size` bytes. Returns whether the rail has changed its speed for good.
 

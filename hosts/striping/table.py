@@ -12,6 +12,7 @@ from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
 SMALL_BYTES = 64 << 10  # calls below this tell nothing of bandwidth
+LIKE = 2  # classes of size between calls of which one tells how long the other takes on one rail
 
 INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
 
@@ -37,6 +38,7 @@ class CostTable:
         """Begin with priors only."""
         self._rails = tuple(rails)
         self._hosts = hosts
+        self._rates_known = all(rail.rate_bps > 0 for rail in rails)
         self._costs: dict[CostKey, dict[int, RailCost]] = {}
         self._priors: dict[str, dict[int, Line]] = {}
         self._loaded: set[tuple[CostKey, int]] = set()  # and not measured since
@@ -95,39 +97,59 @@ class CostTable:
 
     def source(self, key: CostKey, rail: int) -> str:
         """Say what the cost of a rail follows from where it has not been measured."""
-        if not self._known(key, rail):
+        nearest = self._nearest(key, rail)
+        if nearest is None:
             return "prior: kind, rate and hosts"
-        return f"measured up to {self._nearest(key, rail)[0].size_class} bytes"
+        return f"measured: {nearest[0].collective} up to {nearest[0].size_class} bytes"
 
     def latency_s(self, key: CostKey, rail: int) -> float:
-        """Return the time of the smallest calls on a rail: the least of smaller classes, else the prior."""
-        smaller = [cost for of, cost in self._known(key, rail) if of.size_class < key.size_class]
-        if not smaller:
-            return self._prior(key.collective, rail).a_s
-        return min(cost.mean_s for cost in smaller)
+        """Return the least time of smaller calls on a rail, less what their bytes take; else the prior's."""
+        prior = self._prior(key.collective, rail)
+        smaller = [
+            cost.latency_s(prior)
+            for of, cost in self._known(rail)
+            if (of.collective, of.numbers) == (key.collective, key.numbers) and of.size_class < key.size_class
+        ]
+        return min(smaller, default=prior.a_s)
+
+    def least_s(self, key: CostKey, rail: int, size: int) -> float:
+        """Return the least time of a whole call on a rail alone: that of like calls, else by its link."""
+        alone = [
+            (of.collective != key.collective, _distance(of, key), of, cost.alone.line())
+            for of, cost in self._known(rail)
+            if cost.alone.known and _distance(of, key) <= LIKE
+        ]
+        if alone:
+            _, _, of, line = min(alone)
+            return self._scaled(line, of, key, rail).time_s(size)
+        return self._prior(key.collective, rail).time_s(size) if self._rates_known else 0.0
 
     def _estimate(self, key: CostKey, rail: int) -> Line:
         """Return what follows from the nearest class that is known, else the prior."""
-        prior = self._prior(key.collective, rail)
-        if not self._known(key, rail):
-            return prior
-        nearest, cost = self._nearest(key, rail)
-        if SMALL_BYTES > nearest.size_class < key.size_class:
-            return Line(cost.mean_s, prior.rate)
-        return cost.part()
+        nearest = self._nearest(key, rail)
+        if nearest is None:
+            return self._prior(key.collective, rail)
+        of, cost = nearest
+        line = cost.part()
+        if _says_nothing_of_rate(of, key):
+            line = Line(cost.mean_s, self._prior(of.collective, rail).rate)
+        return self._scaled(line, of, key, rail)
 
-    def _nearest(self, key: CostKey, rail: int) -> tuple[CostKey, RailCost]:
-        known = self._known(key, rail)
-        return min(known, key=lambda pair: (_distance(pair[0].size_class, key.size_class), pair[0]))
+    def _scaled(self, line: Line, of: CostKey, key: CostKey, rail: int) -> Line:
+        """Return the cost of another collective: a rail is taken to keep as much of what its link allows."""
+        its, prior = self._prior(of.collective, rail), self._prior(key.collective, rail)
+        return Line(line.a_s * prior.a_s / its.a_s, line.rate * prior.rate / its.rate)
 
-    def _known(self, key: CostKey, rail: int) -> list[tuple[CostKey, RailCost]]:
-        return [
-            (of, costs[rail])
-            for of, costs in self._costs.items()
-            if (of.collective, of.numbers) == (key.collective, key.numbers)
-            and rail in costs
-            and costs[rail].known
-        ]
+    def _nearest(self, key: CostKey, rail: int) -> tuple[CostKey, RailCost] | None:
+        def order(known: tuple[CostKey, RailCost]) -> tuple[object, ...]:
+            of, _ = known
+            unlike = (of.collective != key.collective, of.numbers != key.numbers)
+            return (_says_nothing_of_rate(of, key), *unlike, _distance(of, key), of)
+
+        return min(self._known(rail), key=order, default=None)
+
+    def _known(self, rail: int) -> list[tuple[CostKey, RailCost]]:
+        return [(of, costs[rail]) for of, costs in self._costs.items() if rail in costs and costs[rail].known]
 
     def _prior(self, collective: str, rail: int) -> Line:
         if collective not in self._priors:
@@ -135,6 +157,10 @@ class CostTable:
         return self._priors[collective][rail]
 
 
-def _distance(size: int, other: int) -> int:
-    """Return how many classes lie between two."""
-    return abs(size.bit_length() - other.bit_length())
+def _distance(one: CostKey, other: CostKey) -> int:
+    """Return how many classes of size lie between two."""
+    return abs(one.size_class.bit_length() - other.size_class.bit_length())
+
+
+def _says_nothing_of_rate(of: CostKey, key: CostKey) -> bool:
+    return SMALL_BYTES > of.size_class < key.size_class

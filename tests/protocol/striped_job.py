@@ -13,6 +13,7 @@ import numpy as np
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.decisions import Ledger
+from railweave.hosts.limits import limit_bps
 from railweave.hosts.striping import Planner, StripedRail
 from railweave.hosts.striping.plan import Plan
 
@@ -66,6 +67,7 @@ class StripedJob:
 
     rails: list[VirtualRail]
     ranks: int = 4
+    rate_bps: int = 100_000_000  # of every link, as the planners know it
     noise: float = 0.0  # greatest relative delay of a slice on a rank
     lateness_s: float = 0.0  # greatest time that a rank comes late
     seed: int = 1
@@ -86,7 +88,7 @@ class StripedJob:
 
     def planner(self, **options: object) -> Planner:
         striped = [
-            StripedRail(f"r{place}", place, rail.kind, 100_000_000, 0.5)
+            StripedRail(f"r{place}", place, rail.kind, self.rate_bps, 0.5)
             for place, rail in enumerate(self.rails)
         ]
         return Planner(striped, self.ranks, Ledger(), **options)  # type: ignore[arg-type]
@@ -171,6 +173,18 @@ class StripedJob:
                 self.records[rank].append(Slice(self.op_index, rail, 0, int(own_s * 1e9)))
             longest = max(longest, time_s)
         return longest
+
+
+def link_rails(
+    rate_bps: int, hosts: int, collective: Collective = Collective.ALL_REDUCE
+) -> list[VirtualRail]:
+    """Return rails of three kinds that carry most of what their links allow."""
+    latencies = {"ina": 0.0004, "tcp": 0.0012, "rdma": 0.0016}
+    used = {"ina": 0.97, "tcp": 0.93, "rdma": 0.85}
+    return [
+        VirtualRail(a_s, used[kind] * limit_bps(kind, rate_bps, hosts, collective=collective) / 8, kind)
+        for kind, a_s in latencies.items()
+    ]
 
 
 def ideal_shares(rails: Sequence[VirtualRail], size: int) -> Mapping[int, float]:
