@@ -45,7 +45,7 @@ p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run
 	.venv/bin/python -m railweave.p4src.compile
 
-baseline: ## install PyTorch into .venv, so that benchmarks can run Gloo beside railweave
+baseline: ## install what experiments compare railweave with: PyTorch (for Gloo) into .venv, Open MPI
 	@./bootstrap baseline
 
 clean: ## remove what was built and installed in this folder

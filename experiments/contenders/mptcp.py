@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.contenders import Endpoint, Job, ring
-from railweave.topologies.errors import LabError
 from railweave.topologies.lab.faults import Step, Tool, nic_of
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Kind(ring.Kind):
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
-        """Set up the hosts' endpoints; yields the paths' counts. LabError where not all planes were used."""
+        """Set up the hosts' endpoints; yields the paths' counts. OSError where not all planes were used."""
         limits = {host: lab.read(host, LIMITS).split() for host in lab.topology.hosts}
         extra: dict[str, Any] = {}
         try:
@@ -106,18 +105,17 @@ def difference(
 
 
 def check(extra: Mapping[str, Any], job: Job) -> None:
-    """Raise LabError unless each pair of ranks had a path on each plane, and each path carried bytes."""
+    """Raise OSError unless each pair of ranks had a path on each plane, and each path carried bytes."""
     joined = sum(counts.get("MPJoinAckRx", 0) for counts in extra["kernel"].values())
     expected = job.size * (job.size - 1) // 2 * (len(job.planes) - 1)
     if joined < expected:
-        raise LabError(
-            f"Multipath TCP joined {joined} paths instead of {expected}: see the record's counters"
-        )
+        raise OSError(f"Multipath TCP joined {joined} paths of {expected}: {extra['kernel']}")
     sent = extra["bytes_sent"]
     for host in sent[job.planes[0]]:
         total = sum(counts.get(host, 0) for counts in sent.values())
         idle = [plane for plane in job.planes if sent[plane].get(host, 0) < LEAST_SHARE * total]
         if idle and total >= LEAST_BYTES:
-            raise LabError(
-                f"Multipath TCP of {host} sent {total:,} bytes, but none of them on {', '.join(idle)}"
+            raise OSError(
+                f"Multipath TCP of {host} sent {total:,} bytes, but less than {LEAST_SHARE:.0%} of them "
+                f"on {', '.join(idle)}"
             )

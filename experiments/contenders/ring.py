@@ -48,7 +48,9 @@ class Ring(Endpoint):
         """Connect with the ranks at `addresses`, in their order; they meet at rank 0's `port`."""
         self._timeout_s = timeout_s
         self._agent = Agent(rank, len(addresses))
-        self._rail, mine = self._agent.add_tcp("ring", addresses[rank], "", mptcp=mptcp)
+        # Further paths end at other addresses of this host.
+        own = "0.0.0.0" if mptcp else addresses[rank]  # noqa: S104
+        self._rail, mine = self._agent.add_tcp("ring", own, "", mptcp=mptcp)
         deadline = time.monotonic() + timeout_s
         token, ports = meet(rank, len(addresses), (addresses[0], port), mine, deadline)
         members = list(zip(addresses, ports, strict=True))

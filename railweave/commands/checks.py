@@ -59,6 +59,7 @@ TOOLS = (
         "for tests against rxe: apt-get install qemu-system-x86",
     ),
     ("spin", False, ("spin", "-V"), "for the model of the slot algorithm: apt-get install spin"),
+    ("mpirun", False, ("mpirun", "--version"), "for comparisons with Open MPI: make baseline"),
 )
 
 PACKAGES = (
@@ -66,7 +67,7 @@ PACKAGES = (
         (name, True, "pip install railweave")
         for name in ("mininet", "numpy", "finsy", "grpcio", "scikit-learn", "matplotlib")
     ),
-    ("torch", False, "for --baseline gloo: make baseline, or pip install torch==2.13.0"),
+    ("torch", False, "for comparisons with Gloo: make baseline, or pip install torch==2.13.0"),
     ("scapy", False, "for tests: pip install scapy"),
 )
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Open MPI's daemons get into the hosts' namespaces."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from railweave.experiments.contenders.openmpi import entering
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the script, with `echo` in the place of what enters a namespace: that needs root."""
+    script = tmp_path / "enter"
+    script.write_text(entering({"10.1.0.1": ["echo", "h1"], "10.1.0.2": ["echo", "h2"]}))
+    return subprocess.run(["sh", script, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_nodes_command_line_is_run_by_a_shell_in_its_namespace(tmp_path: Path) -> None:
+    done = run(tmp_path, "10.1.0.2", "orted -mca x", '"y z"')
+    assert done.stdout == 'h2 unshare --uts sh -c hostname node-1 && orted -mca x "y z"\n'
+
+
+def test_an_unknown_node_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "10.1.0.3", "orted")
+    assert (done.returncode, done.stderr) == (1, "there is no node 10.1.0.3\n")
