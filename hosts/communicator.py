@@ -133,7 +133,9 @@ class Communicator(Collectives):
         self._parts.reporter.watch(self._rails, self._planner.shares, self._calls.surveyed)
         self._calls.open()
         if options.report:
-            self._parts.report = ReportFile(options.report, self.rank)
+            self._parts.report = ReportFile(
+                options.report, self.rank, self._parts.reporter, options.report_every_s
+            )
 
     def _plan_for(self, used: Sequence[Opening]) -> Planner:
         options = self.options
@@ -318,7 +320,7 @@ def _close(parts: _Parts, options: Options) -> None:
     if parts.planner is not None and options.costs:
         parts.planner.save(options.costs)
     if parts.report is not None:
-        parts.report.close(parts.reporter)
+        parts.report.close()
 
 
 def _of_living(comm: Communicator, ask: Callable[..., Answer]) -> Callable[..., Answer | None]:

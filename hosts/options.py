@@ -25,6 +25,7 @@ LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
+MAX_REPORT_EVERY_S = 3600.0
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -74,6 +75,7 @@ class Options:
     metrics: str = ""  # HOST:PORT for Prometheus, port 0 for any; empty: none
     deterministic: bool = False  # the split never follows measurements, so that results repeat bit for bit
     report: str = ""  # a file to which the rank writes what it did: see report_file.py
+    report_every_s: float = 0.0  # how often it writes what it has done so far; 0: at its end only
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
 
     def __post_init__(self) -> None:
@@ -84,6 +86,10 @@ class Options:
             raise InvalidOption(f"timeout_s is {self.timeout_s}: expected a positive number of seconds")
         if not self.peer_timeout_s >= 0:
             raise InvalidOption(f"peer_timeout_s is {self.peer_timeout_s}: expected seconds, or 0 for never")
+        if not 0 <= self.report_every_s <= MAX_REPORT_EVERY_S:
+            raise InvalidOption(
+                f"report_every_s is {self.report_every_s}: expected 0 to {MAX_REPORT_EVERY_S:g} seconds"
+            )
         if self.world_size == 1:
             return
         if not self.rails:
@@ -168,6 +174,7 @@ def options_from(
         else deterministic,
         costs=environment.get("RAILWEAVE_COSTS", "") if costs is None else costs,
         report=environment.get("RAILWEAVE_REPORT", "") if report is None else report,
+        report_every_s=_number(environment, "RAILWEAVE_REPORT_EVERY_S", float, 0.0),
     )
 
 

@@ -3,41 +3,78 @@
 
 `joined` when it is connected with all others; at its end `left`, with its slices and the rails' counts (as
 `reports.Record` and `reports.RailReport`). Each has `rank` and `at`; times are seconds of CLOCK_MONOTONIC,
-which all processes of a machine share.
+which all processes of a machine share. On request a file beside it, which is replaced again and again, has
+the rails' counts while the rank runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import threading
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.reports import Reporter
 
+log = logging.getLogger(__name__)
+
+
+def latest_of(report: Path) -> Path:
+    """Return the file that has a running rank's counts, `running` with `rank`, `at` and `rails`."""
+    return report.with_name(report.name + ".now")
+
 
 class ReportFile:
     """The report of one rank."""
 
-    def __init__(self, path: str, rank: int) -> None:
-        """Write that the rank has joined; InvalidOption if the file cannot be written."""
-        self._path = path
+    def __init__(self, path: str, rank: int, reporter: Reporter, every_s: float = 0.0) -> None:
+        """Write that the rank has joined, and its counts every so many seconds; 0: at its end only.
+
+        InvalidOption if the file cannot be written.
+        """
+        self._path = Path(path)
         self._rank = rank
+        self._reporter = reporter
+        self._closed = threading.Event()
         try:
-            self._write("joined")
+            with self._path.open("a") as file:
+                file.write(self._line("joined"))
         except OSError as error:
             raise InvalidOption(f"report {path!r} cannot be written: {error.strerror}") from error
-
-    def close(self, reporter: Reporter) -> None:
-        """Write what the rank did, as far as the program has not drained its slices."""
-        self._write(
-            "left",
-            slices=[asdict(record) for record in reporter.drain_records()],
-            rails=[asdict(rail) for rail in reporter.stats().rails],
+        self._thread = threading.Thread(
+            target=self._refresh, args=(every_s,), name="railweave report", daemon=True
         )
+        if every_s:
+            self._thread.start()
 
-    def _write(self, event: str, **values: Any) -> None:
-        line = {"event": event, "rank": self._rank, "at": time.monotonic(), **values}
-        with open(self._path, "a") as file:  # noqa: PTH123
-            file.write(json.dumps(line) + "\n")
+    def close(self) -> None:
+        """Write what the rank did, as far as the program has not drained its slices."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        slices = [asdict(record) for record in self._reporter.drain_records()]
+        with self._path.open("a") as file:
+            file.write(self._line("left", slices=slices, rails=self._rails()))
+
+    def _refresh(self, every_s: float) -> None:
+        latest = latest_of(self._path)
+        new = latest.with_suffix(".new")
+        try:
+            while not self._closed.wait(every_s):
+                new.write_text(self._line("running", rails=self._rails()))
+                new.replace(latest)
+        except OSError as error:  # such as a full disk: what ends is the watching, not the job
+            log.warning("%s is not written any more: %s", latest, error.strerror)
+        with contextlib.suppress(OSError):
+            latest.unlink()
+
+    def _rails(self) -> list[dict[str, Any]]:
+        return [asdict(rail) for rail in self._reporter.stats().rails]
+
+    def _line(self, event: str, **values: Any) -> str:
+        return json.dumps({"event": event, "rank": self._rank, "at": time.monotonic(), **values}) + "\n"

@@ -92,7 +92,8 @@ def init(
     finds this rank's counts there. With `deterministic` or RAILWEAVE_DETERMINISTIC=1 results repeat bit for
     bit from run to run: the split follows no measurements. `costs` or RAILWEAVE_COSTS names a JSON file that
     keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
-    rank writes when it has joined, and at its end its slices and counts.
+    rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
+    its counts so far in a file beside it.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES

@@ -96,6 +96,7 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_SHARES": "ina=nan"}, "0 or greater"),
         ({"RAILWEAVE_SHARES": "ina=0"}, "all shares are 0"),
         ({"RAILWEAVE_TIMEOUT_S": "0"}, "positive"),
+        ({"RAILWEAVE_REPORT_EVERY_S": "nan"}, "expected 0 to 3600 seconds"),
         ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
 )

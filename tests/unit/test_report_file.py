@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from railweave._native.agent import Agent
 from railweave.experiments.program.collect import collect
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.report_file import ReportFile
+from railweave.hosts.report_file import ReportFile, latest_of
 from railweave.hosts.reports import RailReport, Record, Reporter, SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.planes import planes
@@ -20,8 +21,7 @@ from railweave.topologies.planes import planes
 
 def test_a_report_says_when_the_rank_joined_and_left(tmp_path: Path) -> None:
     file = tmp_path / "report.jsonl"
-    report = ReportFile(str(file), 1)
-    report.close(Reporter(Agent(0, 1)))
+    ReportFile(str(file), 1, Reporter(Agent(0, 1))).close()
     joined, left = (json.loads(line) for line in file.read_text().splitlines())
     assert (joined["event"], left["event"], joined["rank"]) == ("joined", "left", 1)
     assert joined["at"] <= left["at"]
@@ -30,7 +30,33 @@ def test_a_report_says_when_the_rank_joined_and_left(tmp_path: Path) -> None:
 
 def test_a_report_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"missing/report.* cannot be written: No such file"):
-        ReportFile(str(tmp_path / "missing" / "report"), 0)
+        ReportFile(str(tmp_path / "missing" / "report"), 0, Reporter(Agent(0, 1)))
+
+
+def test_counts_so_far_are_kept_in_a_file_that_ends_with_the_rank(tmp_path: Path) -> None:
+    file = tmp_path / "report.jsonl"
+    report = ReportFile(str(file), 3, Reporter(Agent(0, 1)), every_s=0.001)
+    found = []
+    while len(found) < 2:  # it is replaced again and again, and always complete
+        if latest_of(file).exists() and (text := latest_of(file).read_text()) not in found:
+            found.append(text)
+    first, second = map(json.loads, found)
+    assert (first["event"], first["rank"], first["rails"]) == ("running", 3, [])
+    assert first["at"] < second["at"]
+    report.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["report.jsonl"]
+
+
+def test_counts_that_cannot_be_written_do_not_end_the_rank(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "report.jsonl"
+    latest_of(file).mkdir()
+    report = ReportFile(str(file), 0, Reporter(Agent(0, 1)), every_s=0.001)
+    while not caplog.records:
+        time.sleep(0)
+    report.close()
+    assert "is not written any more: Is a directory" in caplog.text
 
 
 def test_reports_are_joined_with_what_the_interfaces_sent(tmp_path: Path) -> None:
