@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from railweave.experiments.following import cancel
 from railweave.experiments.hosts import JobOptions, start_job
+from railweave.experiments.live.page import live_page
 from railweave.experiments.program.collect import Collected, collect
 from railweave.experiments.program.fault_script import Entry, play
 from railweave.topologies.errors import LabError
@@ -37,6 +39,7 @@ class ProgramOptions:
     impair: str = ""
     seed: int = 1
     shell: bool = False  # open Mininet's prompt; leaving it ends the run
+    live: int | None = None  # port of the live page, 0 for a free one; None: no page
 
     def report_of(self, rank: int) -> Path:
         """Return the file of a rank's report."""
@@ -69,30 +72,40 @@ async def run(
     topology = options.topology
     events: list[tuple[float, str]] = []
 
-    def on_event(at: float, text: str) -> None:
+    def on_event(when: str, text: str) -> None:
         events.append((time.monotonic(), text))
-        on_phase(f"{at:.2f} s: {text}")
+        page.happened(text)
+        on_phase(f"{when}: {text}")
 
     on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
     lab_options = LabOptions(
         options.out, options.switch_target, options.loss, impair=options.impair, seed=options.seed
     )
-    async with Lab(topology, lab_options) as lab:
-        for rank in range(len(topology.hosts)):
-            options.report_of(rank).unlink(missing_ok=True)
+    reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
+    title = shlex.join(options.command)
+    async with live_page(options.live, topology, title, on_phase) as page, Lab(topology, lab_options) as lab:
+        for report in reports.values():
+            report.unlink(missing_ok=True)
         ranks = {}
-        if options.command:
-            on_phase(f"running {' '.join(options.command)}")
-            ranks = await start_job(lab, _job(options))
-        await _follow(lab, options, ranks, on_event, on_line)
+        async with page.watch(lab, reports, options.out, lambda text: on_event("button", text)):
+            if options.command:
+                on_phase(f"running {' '.join(options.command)}")
+                ranks = await start_job(lab, _job(options, page.environment))
+            await _follow(lab, options, ranks, lambda at, text: on_event(f"{at:.2f} s", text), on_line)
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}
         switches = await lab.switch_counters()
-    reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
     return ProgramResult(options, collect(reports, topology.planes, interfaces), switches, events)
 
 
-def _job(options: ProgramOptions) -> JobOptions:
-    return JobOptions("run", options.command, options.shares, merged=True, report_of=options.report_of)
+def _job(options: ProgramOptions, environment: Mapping[str, str]) -> JobOptions:
+    return JobOptions(
+        "run",
+        options.command,
+        options.shares,
+        environment=environment,
+        merged=True,
+        report_of=options.report_of,
+    )
 
 
 async def _follow(

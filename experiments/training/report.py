@@ -59,7 +59,7 @@ def write_files(result: DemoResult) -> dict[str, Path]:
     rows = ["compute", *rails]
     timeline.write_trace(result.spans, rows, trace)
     title = f"{len(result.options.topology.hosts)} hosts train over {', '.join(rails)}"
-    timeline.draw(result.spans, rows, out / "timeline.png", title, unit="step")
+    timeline.draw(result.spans, rows, out / "timeline.png", title, unit="step", events=result.events)
     return files
 
 

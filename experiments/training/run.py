@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from railweave.experiments.accounting import RailAccount, account, chunks_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
+from railweave.experiments.live.page import live_page
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
@@ -38,6 +40,11 @@ class DemoOptions:
     switch_target: str = "embedded"
     shares: Mapping[str, float] | None = None
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
+    live: int | None = None  # port of the live page, 0 for a free one; None: no page
+
+    def report_of(self, rank: int) -> Path:
+        """Return the file of a rank's report."""
+        return self.out / f"rank-{rank}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class DemoResult:
     max_abs_diff: float
     reference: Reference
     seconds: float  # from the first step to the last
+    events: Sequence[tuple[float, str]] = ()  # cuts and repairs by the live page, on the spans' clock
 
     @property
     def switch_results(self) -> int:
@@ -98,7 +106,7 @@ class Recorder:
         self._ranks = ranks
         self._on_step = on_step
         self._waiting: dict[int, list[dict[str, Any]]] = {}
-        self._start = math.inf
+        self.start = math.inf  # of CLOCK_MONOTONIC
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.done: dict[int, dict[str, Any]] = {}
@@ -108,7 +116,7 @@ class Recorder:
         """Take one message of one rank."""
         match message["event"]:
             case "start":
-                self._start = min(self._start, message["time"])
+                self.start = min(self.start, message["time"])
                 self._count_chunks(message)
             case "step":
                 self._take_step(message)
@@ -131,7 +139,7 @@ class Recorder:
     def _take_step(self, message: dict[str, Any]) -> None:
         rank, number = message["rank"], message["step"]
         self.spans.append(
-            Span(rank, "compute", number, message["began"] - self._start, message["computed"] - self._start)
+            Span(rank, "compute", number, message["began"] - self.start, message["computed"] - self.start)
         )
         for piece in _gradients(message):
             self.spans.append(
@@ -139,8 +147,8 @@ class Recorder:
                     rank,
                     piece["rail"],
                     number,
-                    piece["start"] - self._start,
-                    piece["end"] - self._start,
+                    piece["start"] - self.start,
+                    piece["end"] - self.start,
                     piece["bytes"],
                 )
             )
@@ -191,26 +199,38 @@ async def run(
     options: DemoOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
+    on_page: Callable[[str], None] = lambda _: None,
 ) -> DemoResult:
-    """Run the demo; raises LabError and OptionError."""
+    """Run the demo; `on_page` is told where its live page is. Raises LabError and OptionError."""
     check(options)
     hosts = options.topology.hosts
     recorder = Recorder(len(hosts), on_step)
+    events: list[tuple[float, str]] = []
+
+    def on_event(text: str) -> None:
+        events.append((time.monotonic(), text))
+        page.happened(text)
+
     on_phase(f"making a network of {len(hosts)} hosts and {len(options.topology.planes)} planes")
     lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES)
-    async with Lab(options.topology, lab_options) as lab:
-        on_phase("training")
-        await start_job(lab, _job(options))
-        async for line in lab.events():
-            if (message := read(line.text)) is not None:
-                recorder.take(message)
+    reports = {rank: options.report_of(rank) for rank in range(len(hosts))}
+    async with (
+        live_page(options.live, options.topology, "railweave demo", on_page) as page,
+        Lab(options.topology, lab_options) as lab,
+    ):
+        async with page.watch(lab, reports, options.out, on_event):
+            on_phase("training")
+            await start_job(lab, _job(options, page.environment))
+            async for line in lab.events():
+                if (message := read(line.text)) is not None:
+                    recorder.take(message)
         on_phase("reading the counters")
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in options.topology.planes}
         switches = await lab.switch_counters()
         on_phase("taking the network down")
     on_phase("checking against the same training in one process")
     alone = await _train_alone(options)
-    return _result(options, recorder, interfaces, switches, alone)
+    return _result(options, recorder, interfaces, switches, alone, events)
 
 
 async def _train_alone(options: DemoOptions) -> Reference:
@@ -221,7 +241,7 @@ async def _train_alone(options: DemoOptions) -> Reference:
         stop.set()  # when we are cancelled, the thread must not keep the program from ending
 
 
-def _job(options: DemoOptions) -> JobOptions:
+def _job(options: DemoOptions, environment: Mapping[str, str]) -> JobOptions:
     return JobOptions(
         job="demo",
         command=module_command(
@@ -231,6 +251,8 @@ def _job(options: DemoOptions) -> JobOptions:
             *("--out", str(options.out)),
         ),
         shares=options.shares,
+        environment=environment,
+        report_of=options.report_of if environment else None,
     )
 
 
@@ -240,6 +262,7 @@ def _result(
     interfaces: Any,
     switches: dict[str, dict[str, int]],
     alone: Reference,
+    events: Sequence[tuple[float, str]],
 ) -> DemoResult:
     parameters = np.load(options.out / "parameters.npy")
     done = recorder.done
@@ -260,4 +283,5 @@ def _result(
         max_abs_diff=float(np.abs(parameters - alone.parameters).max()),
         reference=alone,
         seconds=recorder.seconds(),
+        events=[(at - recorder.start, text) for at, text in events],
     )

@@ -13,10 +13,12 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+import typer.core
 
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
@@ -69,6 +71,16 @@ Out = Annotated[Path, typer.Option(help="Folder for logs.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
 ]
+Live = Annotated[
+    int | None,
+    typer.Option(
+        help="Show the run on a page of this machine, on a free port or this one.",
+        metavar="[PORT]",
+        min=0,
+        max=65535,
+        show_default=False,
+    ),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
 PLOT_FORMATS = (".png", ".svg", ".pdf")
@@ -79,6 +91,28 @@ BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 110  # of tables in files and pipes
 WRONG = "wrong elements: see the column #wrong"
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
+
+
+class LiveCommand(typer.core.TyperCommand):
+    """A command whose `--live` needs no port: typer knows no options with a value that can be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give `--live` port 0, a free one, unless a number follows."""
+        return super().parse_args(ctx, with_live_port(args))
+
+
+def with_live_port(arguments: Sequence[str]) -> list[str]:
+    """Return arguments in which `--live` has a port, 0 where none follows.
+
+    >>> with_live_port(["--live", "--steps", "9", "--", "my.py", "--live"])
+    ['--live=0', '--steps', '9', '--', 'my.py', '--live']
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = [
+        "--live=0" if option == "--live" and not following.isdecimal() else option
+        for option, following in pairwise([*arguments[:end], ""])
+    ]
+    return [*options, *arguments[end:]]
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ app = typer.Typer()
 
 @app.command(
     "demo",
+    cls=common.LiveCommand,
     epilog="Examples: railweave demo · railweave demo --rails ina,tcp --rate 50M · "
     "railweave demo --loss 0.01 --json r.json · railweave demo --topology leaf-spine:racks=2,hosts=2",
 )
@@ -30,6 +31,7 @@ def demo(
     switch: common.SwitchTarget = "embedded",
     seed: Annotated[int, typer.Option(help="Seed of the initial model and the order of images.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for logs, timeline and trace.")] = Path("out/demo"),
+    live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
     """Train a small real model on Mininet hosts, with gradients all-reduced over three rails at once.
@@ -52,10 +54,11 @@ def demo(
             switch_target=common.check_target(switch, chosen),
             shares=units.parse_shares(shares, names),
             loss=common.loss_of(loss, chosen),
+            live=live,
         )
         console = common.console(json_file)
         with TrainingProgress(console, steps, names) as progress:
-            result = common.run(run.run(options, progress.phase, progress.step))
+            result = common.run(run.run(options, progress.phase, progress.step, console.print))
         report.print_report(result, console)
         for what, path in report.write_files(result).items():
             console.print(f"{what}: {path}", soft_wrap=True)

@@ -20,6 +20,7 @@ SIGNALLED = 128  # what shells add to a signal's number
 
 @app.command(
     "run",
+    cls=common.LiveCommand,
     epilog="Examples: railweave run -- python my.py · "
     "railweave run --rails ina,tcp --fault '2s: host link down h1 ina; 4s: repair' -- python my.py · "
     "railweave run --shell",
@@ -50,6 +51,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for logs, reports, timeline and trace.")] = Path(
         "out/run"
     ),
+    live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
     """Run a program on Mininet hosts, one process per host, over one plane per rail.
@@ -84,6 +86,7 @@ def run(
             impair=impair,
             seed=seed,
             shell=shell,
+            live=live,
         )
         console = common.console(json_file)
         try:

@@ -13,6 +13,7 @@ import pytest
 
 from railweave import __version__, cli
 from railweave.commands import checks
+from railweave.commands.common import with_live_port
 
 COMMANDS = [name for name, _, _ in cli.COMMANDS]
 
@@ -74,6 +75,20 @@ def test_shells_complete_commands_of_commands(shell: str, typed: str, expected: 
     command, environment = [sys.executable, "-c", script], {**os.environ, **variables}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert expected in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("--live", "--live=0"),
+        ("--live 8000 -- x", "--live 8000 -- x"),
+        ("--live=8000", "--live=8000"),
+        ("--live --hosts 2 -- x --live", "--live=0 --hosts 2 -- x --live"),
+        ("-- x --live", "-- x --live"),
+    ],
+)
+def test_the_live_page_needs_no_port(given: str, read: str) -> None:
+    assert with_live_port(given.split()) == read.split()
 
 
 def test_version() -> None:

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small HTTP server on 127.0.0.1: fixed files, one stream of server-sent events, and orders.
+
+Other programs of this machine reach it, and through a browser so does any web site. Requests have a bounded
+head and no body, must name this machine as their host (a site cannot point a name of its own here), and
+orders need a token that only the page has. A client that does not read is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.live.feed import Feed
+
+HOST = "127.0.0.1"
+MAX_HEAD_BYTES = 8192
+MAX_CONNECTIONS = 64
+MAX_STREAMS = 16
+HEAD_S = 5.0  # to send a request
+WRITE_S = 5.0  # to take what was sent
+END_S = 1.0  # to take the end of a stream
+TOKEN_PLACE = b"{{token}}"
+
+TEXT = "text/plain; charset=utf-8"
+File = tuple[str, bytes]  # media type and content
+
+_REQUEST = re.compile(r"([A-Z]{1,10}) (/[!-~]{0,255}) HTTP/1\.[01]")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
+_OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
+_ALWAYS = {
+    "Connection": "close",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Refusal(Exception):
+    """A request that is not carried out."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Answer it with this status and text."""
+        super().__init__(text)
+        self.status = status
+
+
+class Server:
+    """`async with Server(port, files, feed, order) as server:` listens; on leaving, it closes all."""
+
+    def __init__(
+        self, port: int, files: Mapping[str, File], feed: Feed, order: Callable[[str], Awaitable[str | None]]
+    ) -> None:
+        """Serve `files` by path, the feed at /events, and POST to other paths as orders; port 0: a free one.
+
+        In files, TOKEN_PLACE becomes the token. `order` carries out a path and returns what it did, None for
+        paths that it does not know; it raises Refusal.
+        """
+        self._port = port
+        self._files = files
+        self._feed = feed
+        self._order = order
+        self._token = secrets.token_urlsafe(24)
+        self._connections: set[asyncio.Task[None]] = set()
+        self._streams = 0
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        assert self._listener is not None  # noqa: S101 - within `async with`
+        return f"http://{HOST}:{self._listener.sockets[0].getsockname()[1]}/"
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._connections)
+
+    async def __aenter__(self) -> Server:
+        """Listen; OptionError if the port is not to be had."""
+        try:
+            self._listener = await asyncio.start_server(
+                self._connected, HOST, self._port, limit=MAX_HEAD_BYTES
+            )
+        except (OSError, OverflowError) as error:
+            text = error.strerror if isinstance(error, OSError) else str(error)
+            raise OptionError(f"--live {self._port}: cannot listen on {HOST}: {text}") from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the streams, give their readers a moment, and close."""
+        assert self._listener is not None  # noqa: S101
+        self._listener.close()
+        self._feed.end()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=END_S)
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        self._connections.add(task)
+        writer.transport.set_write_buffer_limits(0)  # drained is sent
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await self._serve(reader, writer)
+        except asyncio.CancelledError:  # by __aexit__; raised, asyncio would report it
+            pass
+        finally:
+            self._connections.discard(task)
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if len(self._connections) > MAX_CONNECTIONS:
+                raise Refusal(503, "too many connections")
+            method, path, fields = await _request(reader)
+            _check_origin(fields, path)
+            if (method, path) == ("GET", "/events"):
+                await self._stream(writer)
+                return
+            media_type, content = await self._answer(method, path, fields)
+        except Refusal as refusal:
+            await _write(writer, _head(refusal.status, TEXT) + f"{refusal}\n".encode())
+            return
+        await _write(writer, _head(200, media_type) + content)
+
+    async def _answer(self, method: str, path: str, fields: Mapping[str, str]) -> tuple[str, bytes]:
+        if method == "GET" and path in self._files:
+            media_type, content = self._files[path]
+            return media_type, content.replace(TOKEN_PLACE, self._token.encode())
+        if path in self._files or path == "/events":
+            raise Refusal(405, "only GET")
+        if method != "POST":
+            raise Refusal(404, "nothing here")
+        if "origin" not in fields or not hmac.compare_digest(fields.get("x-token", ""), self._token):
+            raise Refusal(403, "orders come from the page, with its token")
+        done = await self._order(path)
+        if done is None:
+            raise Refusal(404, "no such order")
+        return TEXT, f"{done}\n".encode()
+
+    async def _stream(self, writer: asyncio.StreamWriter) -> None:
+        if self._streams >= MAX_STREAMS:
+            raise Refusal(503, "too many streams")
+        self._streams += 1
+        try:
+            await _write(writer, _head(200, "text/event-stream"))
+            async with contextlib.aclosing(self._feed.texts()) as texts:
+                async for text in texts:
+                    await _write(writer, text.encode())
+        finally:
+            self._streams -= 1
+
+
+async def _request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
+    """Read a request without a body: method, path and fields; Refusal for anything else."""
+    try:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
+    except asyncio.LimitOverrunError:
+        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes") from None
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError from None
+    except TimeoutError:
+        raise Refusal(408, f"no request within {HEAD_S:g} s") from None
+    first, *lines = head.decode("latin-1").split("\r\n")[:-2]
+    request = _REQUEST.fullmatch(first)
+    matches = [_FIELD.fullmatch(line) for line in lines]
+    fields = {match[1].lower(): match[2].strip() for match in matches if match is not None}
+    if request is None or len(fields) != len(lines):  # malformed, or a field twice
+        raise Refusal(400, "malformed request")
+    if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":
+        raise Refusal(413, "requests have no body")
+    return request[1], request[2], fields
+
+
+def _check_origin(fields: Mapping[str, str], path: str) -> None:
+    """Refuse what a web site has a browser send: under a name of its own, or from another origin."""
+    host = fields.get("host", "")
+    if _OWN_HOST.fullmatch(host) is None:
+        raise Refusal(403, "this machine is 127.0.0.1 or localhost")
+    if fields.get("origin", f"http://{host}") != f"http://{host}":
+        raise Refusal(403, "another origin")
+    if path != "/" and fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Refusal(403, "another site")
+
+
+def _head(status: int, media_type: str) -> bytes:
+    fields = {"Content-Type": media_type, **_ALWAYS}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode()
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await asyncio.wait_for(writer.drain(), WRITE_S)
