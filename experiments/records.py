@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from railweave.experiments import statistics
+from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.values import build, plain
@@ -33,7 +34,7 @@ class Sample:
     wrong: int  # elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
     hot: bool = True  # nothing was left to learn when the first was timed
-    starts_s: tuple[float, ...] = ()  # with faults: when calls began on rank 0, after the ranks had met
+    starts_s: tuple[float, ...] = ()  # with faults: when calls began on rank 0, from the first timed call on
 
     @property
     def median_us(self) -> float:
@@ -52,6 +53,7 @@ class RankResult:
     counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by rail
     versions: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    cpu: CpuTimes = field(default_factory=CpuTimes)  # of the machine during the timed calls; rank 0's counts
 
     def write(self, path: Path) -> None:
         """Write it at once: the file is either absent or whole."""
@@ -74,9 +76,8 @@ class Cpu:
     stolen: float  # by other virtual machines
     run_queue: float  # mean number of runnable threads
     cores: int
-    cpu_s_per_gb: Mapping[str, float] = field(
-        default_factory=dict
-    )  # `hosts`, `switches`: per 10^9 bytes reduced
+    # Processor time per 10^9 bytes that a host has reduced: of one host's process, and of all switches.
+    cpu_s_per_gb: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

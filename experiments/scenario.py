@@ -13,16 +13,13 @@ from typing import Any
 
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
+from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.named import named
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 from railweave.topologies.values import build, plain
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
-DTYPES = ("float32", "int32")
-OPS = ("sum", "max", "min", "avg")
-ITEM = 4  # bytes of an element of either type
 MOST_NOISE = 0.9
 
 

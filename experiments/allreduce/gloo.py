@@ -13,8 +13,8 @@ from datetime import timedelta
 import numpy as np
 
 from railweave.experiments.allreduce.loop import Contender, Measurement, measure
-from railweave.experiments.allreduce.problem import Array
 from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.problem import Array
 
 TIMEOUT = timedelta(seconds=120)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from railweave.experiments.allreduce.problem import ITEM, SCALES, SHARDED, Array, problem, shard_elements
 from railweave.experiments.messages import emit
+from railweave.experiments.problem import ITEM, SCALES, SHARDED, Array, problem, shard_elements
 
 BATCH_BYTES = 64 << 20  # results kept before they are checked
 

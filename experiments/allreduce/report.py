@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from railweave.experiments import statistics
-from railweave.experiments.allreduce.problem import REDUCING
 from railweave.experiments.allreduce.run import BASELINES, BenchOptions, BenchResult, Row
+from railweave.experiments.problem import REDUCING
 
 WIDTHS = (12, 12, 8, 7, 6, 11, 11, 10, 10, 8, 8)
 TITLES = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong", "%limit")

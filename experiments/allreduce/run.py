@@ -14,10 +14,10 @@ import numpy as np
 from railweave._native.collectives import Collective
 from railweave.experiments import statistics
 from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.allreduce.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
 from railweave.hosts.limits import limit_bps, ring_volume
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions

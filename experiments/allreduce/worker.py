@@ -10,8 +10,8 @@ import numpy as np
 
 import railweave
 from railweave.experiments.allreduce.loop import Contender, Measurement, measure
-from railweave.experiments.allreduce.problem import Array
 from railweave.experiments.messages import emit, rail_counts, run_worker, slices
+from railweave.experiments.problem import Array
 
 
 def work() -> None:

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -43,6 +43,16 @@ class Contender:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A part of a call that a rail has carried on this rank; times of CLOCK_MONOTONIC."""
+
+    rail: str
+    bytes: int  # of the tensor
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
 class Job:
     """One run of a contender, as every rank reads it."""
 
@@ -55,6 +65,7 @@ class Job:
     workload: Mapping[str, Any]  # a scenario's Workload, as JSON
     seed: int = 0
     series: bool = False  # also write when calls began, and what rails carried when
+    services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
 
     def result_of(self, rank: int) -> Path:
         """Return the file of a rank's result."""
@@ -89,9 +100,9 @@ class Endpoint(ABC):
         """Whether nothing is left to learn for such calls."""
         return True
 
-    def carried(self) -> Mapping[str, int]:
-        """Return the tensors' bytes by rail since the last call of this; empty where that is unknown."""
-        return {}
+    def slices(self) -> Sequence[Slice]:
+        """Return what rails have carried since the last call of this; nothing where that is unknown."""
+        return ()
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         """Return this rank's counts by rail, for the record."""

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import railweave
-from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
+from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
 from railweave.experiments.messages import rail_counts
 
 LEARNING = ("cold", "warm")
@@ -49,12 +48,12 @@ class _Endpoint(Endpoint):
     def hot(self, size_bytes: int, collective: str, dtype: str, op: str) -> bool:
         return self._comm.plan(size_bytes, collective, dtype, op).state not in LEARNING
 
-    def carried(self) -> Mapping[str, int]:
-        carried: Counter[str] = Counter()
-        for record in self._comm.drain_records():
-            if not record.survey:
-                carried[record.rail] += record.bytes
-        return carried
+    def slices(self) -> Sequence[Slice]:
+        return [
+            Slice(record.rail, record.bytes, record.start_s, record.end_s)
+            for record in self._comm.drain_records()
+            if not record.survey
+        ]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         return {rail: asdict(counts) for rail, counts in rail_counts(self._comm).items()}

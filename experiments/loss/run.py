@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.allreduce.problem import LANES
 from railweave.experiments.allreduce.run import BenchOptions, BenchResult, Row
 from railweave.experiments.allreduce.run import check as check_bench
 from railweave.experiments.allreduce.run import run as run_bench
 from railweave.experiments.errors import OptionError
+from railweave.experiments.problem import LANES
 from railweave.topologies.model import Topology
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import railweave
-from railweave.experiments.allreduce.problem import SCALES, Array, Problem, problem
 from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.problem import SCALES, Array, Problem, problem
 from railweave.hosts.options import parse_rails
 
 TOKEN = np.zeros(1, np.int32)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railweave.experiments.allreduce.problem import DTYPES, OPS, SCALES, Array, problem, shard_elements
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
+from railweave.experiments.problem import DTYPES, OPS, SCALES, Array, problem, shard_elements
 
 REDUCE = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine's processors do, by the kernel's counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+STAT = Path("/proc/stat")
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Counts in seconds, of all cores together; differences and sums of counts are counts."""
+
+    total_s: float = 0.0
+    idle_s: float = 0.0
+    stolen_s: float = 0.0  # by other virtual machines
+    services_s: float = 0.0  # of the processes asked for
+
+    def __sub__(self, other: CpuTimes) -> CpuTimes:
+        """Return what has happened since `other`."""
+        return CpuTimes(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+    def __add__(self, other: CpuTimes) -> CpuTimes:
+        """Return both together."""
+        return CpuTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def cpu_times(services: Mapping[str, int]) -> CpuTimes:
+    """Return the counts so far, with those of some processes, by name; one that has ended counts nothing."""
+    user, nice, system, idle, wait, interrupt, soft, stolen, *_ = map(
+        int, STAT.read_text().partition("\n")[0].split()[1:]
+    )
+    total = user + nice + system + idle + wait + interrupt + soft + stolen
+    used = sum(_ticks(pid) for pid in services.values())
+    return CpuTimes(*(count / TICKS_PER_S for count in (total, idle + wait, stolen, used)))
+
+
+def runnable() -> int:
+    """Return how many threads run or wait for a core now."""
+    return next(
+        int(line.split()[1]) for line in STAT.read_text().splitlines() if line.startswith("procs_running")
+    )
+
+
+def _ticks(pid: int) -> int:
+    """Return a process's user and system time: fields 14 and 15 of its stat, after the name in brackets."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(after_name[11]) + int(after_name[12])

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of one run of any contender: `python -m railweave.experiments.worker JOB.json RANK`.
+
+For each size: warm-up calls until times are steady and nothing is left to learn, then timed calls, every
+result of which is compared element by element. Writes a `RankResult`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from railweave.experiments import statistics
+from railweave.experiments.contenders import Array, Endpoint, Job
+from railweave.experiments.cpu import CpuTimes, cpu_times
+from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.problem import ITEM, SCALES, SHARDED, Problem, problem, shard_elements
+from railweave.experiments.records import RankResult, Sample
+from railweave.experiments.scenario import Workload
+from railweave.topologies.values import build
+
+BATCH_BYTES = 64 << 20  # results kept before they are checked
+BATCH_CALLS = 10  # at most where `seconds` bounds the calls: ranks agree after each batch whether to go on
+LEAST_CALLS = 3
+STEADY_CALLS = 5  # two medians of so many calls differ by less than
+STEADY = 0.25
+MOST_WARMUP = 40  # calls beyond those asked for
+BIN_S = 0.01  # of series
+NEWS_S = 5.0  # between signs of life
+
+
+class Worker:
+    """One rank's run."""
+
+    def __init__(self, job: Job, rank: int, endpoint: Endpoint) -> None:
+        """Nothing is called yet."""
+        self._job = job
+        self._rank = rank
+        self._endpoint = endpoint
+        self._work = build(Workload, job.workload, "workload")
+        self._token = np.zeros(1, np.int32)
+        self._carried: dict[str, Counter[str]] = {}
+        self._series: dict[str, Counter[int]] = defaultdict(Counter)  # bytes by rail and bin
+        self._cpu = CpuTimes()
+        self._start_s = 0.0  # of the first timed call, CLOCK_MONOTONIC
+        self._news_s = 0.0
+
+    def run(self) -> RankResult:
+        """Measure all sizes, or the steps of training."""
+        work = self._work
+        steps = [work.messages] if work.messages else [(size,) for size in work.sizes]
+        samples = tuple(self._measure(step) for step in steps)
+        extra = {"bin_s": BIN_S, "series": self._binned()} if self._job.series else {}
+        return RankResult(
+            samples,
+            self._carried,
+            self._endpoint.counters(),
+            self._endpoint.versions(),
+            extra,
+            self._cpu,
+        )
+
+    def _measure(self, step: Sequence[int]) -> Sample:
+        """Measure calls of these sizes, one after the other, as one."""
+        calls = _Step(self._job, self._work, self._rank, step)
+        warm = self._warm_up(calls)
+        self._endpoint.slices()
+        self._start_s = self._start_s or time.monotonic()
+        emit("begin", rank=self._rank, size_bytes=calls.size_bytes, at=self._start_s)
+        sample = Sample(calls.size_bytes, (), (), 0, 0, hot=self._hot(step))
+        deadline = time.monotonic() + (self._work.seconds or float("inf"))
+        batch = min(calls.batch, BATCH_CALLS if self._work.seconds else self._work.iterations)
+        carried: Counter[str] = Counter()
+        while (done := len(sample.times_us)) < self._work.iterations:
+            if not self._agree(done < LEAST_CALLS or time.monotonic() < deadline):
+                break
+            numbers = range(warm + done, warm + min(done + batch, self._work.iterations))
+            sample = self._batch(calls, sample, numbers)
+            self._take_slices(carried)
+        if carried:
+            self._carried[str(calls.size_bytes)] = carried
+        return sample
+
+    def _warm_up(self, calls: _Step) -> int:
+        """Return how many calls it took; none are made if none are asked for."""
+        asked = self._work.warmup
+        seconds: list[float] = []
+        while asked and len(seconds) < asked + MOST_WARMUP:
+            ready = len(seconds) >= asked and _steady(seconds) and self._hot(calls.sizes)
+            if seconds and self._agree(ready, of_all=True):
+                break
+            for _ in range(STEADY_CALLS if seconds else asked):
+                calls.prepare([len(seconds)])
+                begin = time.perf_counter()
+                calls.run(self._endpoint, len(seconds), 0)
+                seconds.append(time.perf_counter() - begin)
+                self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
+        return len(seconds)
+
+    def _batch(self, calls: _Step, sample: Sample, numbers: Sequence[int]) -> Sample:
+        """Time calls that follow each other without a pause; compare their results then."""
+        calls.prepare(numbers)
+        times, starts = [], []
+        compute_s, together = self._work.compute_s, self._work.collective == "broadcast"
+        self._endpoint.barrier()
+        before, processor = cpu_times(self._job.services), time.process_time()
+        for place, number in enumerate(numbers):
+            if together:  # in a broadcast nobody waits for those behind: calls would overlap
+                self._endpoint.barrier()
+            starts.append(time.monotonic() - self._start_s)
+            begin = time.perf_counter()
+            if compute_s:
+                time.sleep(compute_s)
+            calls.run(self._endpoint, number, place)
+            times.append((time.perf_counter() - begin) * 1e6)
+            self._tell(size_bytes=calls.size_bytes, calls=len(sample.times_us) + len(times), warm_up=False)
+        processor = time.process_time() - processor
+        self._cpu += cpu_times(self._job.services) - before
+        return replace(
+            sample,
+            times_us=(*sample.times_us, *times),
+            starts_s=(*sample.starts_s, *starts) if self._job.series else (),
+            verified=sample.verified + len(numbers) * len(calls.sizes),
+            wrong=sample.wrong + calls.wrong(numbers),
+            cpu_s=sample.cpu_s + processor,
+        )
+
+    def _hot(self, step: Sequence[int]) -> bool:
+        work = self._work
+        return all(
+            self._endpoint.hot(size, work.collective, work.dtype, work.op) for size in dict.fromkeys(step)
+        )
+
+    def _agree(self, yes: bool, *, of_all: bool = False) -> bool:
+        """Return rank 0's answer, or whether all ranks say yes; the same on all."""
+        counts = of_all or self._rank == 0
+        self._token[0] = int(counts and not yes)
+        self._endpoint.all_reduce(self._token.copy(), self._token, "sum")
+        return not self._token[0]
+
+    def _take_slices(self, carried: Counter[str]) -> None:
+        for piece in self._endpoint.slices():
+            carried[piece.rail] += piece.bytes
+            if self._job.series:
+                self._series[piece.rail][int((piece.end_s - self._start_s) / BIN_S)] += piece.bytes
+
+    def _binned(self) -> dict[str, list[int]]:
+        last = max((max(bins) for bins in self._series.values()), default=-1)
+        return {rail: [bins[place] for place in range(last + 1)] for rail, bins in self._series.items()}
+
+    def _tell(self, **values: object) -> None:
+        """Give a sign of life now and then."""
+        if self._rank == 0 and time.monotonic() - self._news_s > NEWS_S:
+            self._news_s = time.monotonic()
+            emit("progress", rank=self._rank, **values)
+
+
+class _Step:
+    """What is timed as one: a call, or the calls of one step of training; with room for their results."""
+
+    def __init__(self, job: Job, work: Workload, rank: int, sizes: Sequence[int]) -> None:
+        self.sizes = sizes
+        self._work = work
+        self._tasks: dict[int, Problem] = {}
+        self.size_bytes = 0
+        for size in sizes:
+            count = shard_elements(work.collective, size, job.size)
+            self.size_bytes += ITEM * count * (job.size if work.collective in SHARDED else 1)
+            if size not in self._tasks:
+                self._tasks[size] = problem(
+                    count, work.dtype, work.op, rank, job.size, job.seed, work.collective, work.root
+                )
+        self._inputs = {size: task.inputs() for size, task in self._tasks.items()}
+        self._results: list[list[Array]] = []  # by place and message
+        self._copied = work.collective == "all_reduce" or (
+            work.collective == "broadcast" and rank == work.root
+        )
+        elements = sum(self._tasks[size].total.size for size in sizes)
+        self.batch = max(1, BATCH_BYTES // (ITEM * elements))
+
+    def prepare(self, numbers: Sequence[int]) -> None:
+        """Fill the results of these calls with what is wrong, or with the input where that is expected."""
+        while len(self._results) < len(numbers):
+            self._results.append([self._new(size) for size in self.sizes])
+        for number, results in zip(numbers, self._results, strict=False):
+            for size, result in zip(self.sizes, results, strict=True):
+                if self._copied:
+                    np.copyto(result, self._inputs[size][number % SCALES])
+                else:
+                    result.fill(-1)
+
+    def run(self, endpoint: Endpoint, number: int, place: int) -> None:
+        """Make the calls of one step."""
+        work = self._work
+        for size, out in zip(self.sizes, self._results[place], strict=True):
+            given = self._inputs[size][number % SCALES]
+            match work.collective:
+                case "all_reduce":
+                    endpoint.all_reduce(given, out, work.op)
+                case "reduce_scatter":
+                    endpoint.reduce_scatter(given, out, work.op)
+                case "all_gather":
+                    endpoint.all_gather(given, out)
+                case "broadcast":
+                    endpoint.broadcast(out, work.root)
+
+    def wrong(self, numbers: Sequence[int]) -> int:
+        """Return how many elements of these calls' results are wrong."""
+        return sum(
+            self._tasks[size].wrong(number, result)
+            for number, results in zip(numbers, self._results, strict=False)
+            for size, result in zip(self.sizes, results, strict=True)
+        )
+
+    def _new(self, size: int) -> Array:
+        task = self._tasks[size]
+        return np.repeat(task.base[:1], task.total.size)  # touched: no page fault is timed
+
+
+def _steady(seconds: Sequence[float]) -> bool:
+    if len(seconds) < 2 * STEADY_CALLS:
+        return False
+    before = statistics.median(seconds[-2 * STEADY_CALLS : -STEADY_CALLS])
+    return abs(statistics.median(seconds[-STEADY_CALLS:]) - before) < STEADY * before
+
+
+def work() -> None:
+    """Read the job, join, measure, write."""
+    path, rank = Path(sys.argv[1]), int(sys.argv[2])
+    job = build(Job, json.loads(path.read_text()), "job")
+    endpoint = job.contender.implementation().connect(job, rank)
+    try:
+        result = Worker(job, rank, endpoint).run()
+        endpoint.barrier()
+    finally:
+        endpoint.close()
+    result.write(job.result_of(rank))
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(work))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker, with the ring as contender over loopback: what is timed, compared and counted."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from railweave.experiments.contenders import Array, Contender, Job
+from railweave.experiments.contenders.ring import Ring
+from railweave.experiments.records import RankResult
+from railweave.experiments.scenario import Workload
+from railweave.experiments.worker import Worker
+from railweave.topologies.values import plain
+
+RING = Contender("ring", "ring")
+
+
+def job_of(ranks: int, out: Path, workload: Workload) -> Job:
+    """Return a job whose ranks are on loopback."""
+    addresses = {"tcp": ("127.0.0.1",) * ranks}
+    return Job(RING, ranks, ("tcp",), addresses, str(out), 60.0, plain(workload), series=True)
+
+
+def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
+    """Run all ranks of a job, a thread each."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    def one(rank: int) -> RankResult:
+        ring = kind(rank, job.addresses["tcp"], job.timeout_s, port=port)
+        try:
+            result = Worker(job, rank, ring).run()
+            ring.barrier()
+            return result
+        finally:
+            ring.close()
+
+    with ThreadPoolExecutor(job.size) as pool:
+        return list(pool.map(one, range(job.size)))
+
+
+@pytest.mark.parametrize(
+    ("collective", "op"),
+    [
+        ("all_reduce", "sum"),
+        ("all_reduce", "avg"),
+        ("reduce_scatter", "max"),
+        ("all_gather", "sum"),
+        ("broadcast", "sum"),
+    ],
+)
+def test_every_size_is_timed_and_compared(collective: str, op: str, tmp_path: Path) -> None:
+    sizes = (12, 4104, 300_000)
+    workload = Workload(sizes, collective, "int32", op, warmup=1, iterations=4)
+    results = run(job_of(3, tmp_path, workload))
+    for result in results:
+        assert [sample.size_bytes for sample in result.samples] == list(sizes)
+        for sample in result.samples:
+            assert (len(sample.times_us), sample.verified, sample.wrong) == (4, 4, 0)
+            assert list(sample.starts_s) == sorted(sample.starts_s)
+    assert results[0].cpu.total_s >= 0
+
+
+def test_a_step_of_training_is_timed_as_one(tmp_path: Path) -> None:
+    workload = Workload(messages=(4096, 400, 4096), warmup=2, iterations=3, compute_s=0.01)
+    (sample,) = run(job_of(2, tmp_path, workload))[1].samples
+    assert (sample.size_bytes, sample.verified, sample.wrong) == (8592, 9, 0)
+    assert min(sample.times_us) > 10_000
+
+
+def test_time_bounds_the_calls_alike_on_all_ranks(tmp_path: Path) -> None:
+    results = run(job_of(2, tmp_path, Workload((4096,), warmup=1, iterations=10**9, seconds=0.05)))
+    counts = {len(result.samples[0].times_us) for result in results}
+    assert len(counts) == 1
+    assert counts.pop() >= 3
+
+
+def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
+    class Lazy(Ring):
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            if out.size == 1:  # the worker's own
+                super().all_reduce(given, out, op)
+
+    for result in run(job_of(2, tmp_path, Workload((4096,), warmup=1, iterations=3)), Lazy):
+        assert result.samples[0].wrong > 1000
