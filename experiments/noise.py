@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a share of one core's time away until it is ended: `python -m railweave.experiments.noise CORE SHARE`."""
+"""Takes a share of one core's time away: `python -m railweave.experiments.noise CORE SHARE`, until ended."""
 
 from __future__ import annotations
 

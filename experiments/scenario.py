@@ -16,7 +16,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
-from railweave.topologies.named import named
+from railweave.topologies.named import COUNTS, named
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 from railweave.topologies.values import build, plain
 
@@ -115,6 +115,8 @@ class Scenario:
             raise OptionError(f"scenario {self.name!r}: {error}") from None
         self._require(len(network.hosts) >= 2, "hosts", len(network.hosts), "at least 2")
         self._require(0 <= self.noise <= MOST_NOISE, "noise", self.noise, f"0 to {MOST_NOISE}")
+        shaped = self.topology.partition(":")[0] in COUNTS and all(plane.rate_bps for plane in network.planes)
+        self._require(not self.control or shaped, "control", True, "False: some rates cannot be halved")
         self._require(self.repetitions >= 1, "repetitions", self.repetitions, "at least 1")
         self._check_contenders([plane.name for plane in network.planes])
         self._check_workload(len(network.hosts))

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -219,9 +220,9 @@ class _Step:
             for size, result in zip(self.sizes, results, strict=True)
         )
 
-    def _new(self, size: int) -> Array:
+    def _new(self, size: int) -> Any:
         task = self._tasks[size]
-        return np.repeat(task.base[:1], task.total.size)  # touched: no page fault is timed
+        return np.full(task.total.size, -1, task.base.dtype)  # touched: no page fault is timed
 
 
 def _steady(seconds: Sequence[float]) -> bool:

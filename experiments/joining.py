@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins what the ranks of a run have written into its record, and judges what was its bottleneck."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from railweave.experiments.contenders import Job
+from railweave.experiments.cpu import CpuTimes
+from railweave.experiments.errors import OptionError
+from railweave.experiments.records import CPU, LINKS, UNKNOWN, Cpu, RankResult, Record, Sample
+
+NO_IDLE = 0.05  # of all cores' time: less than this is none
+TWICE = 1.6  # how much longer at half the rate still counts as twice as long
+CONTROLLED_BYTES = 64 << 10  # smaller calls take about as long at any rate
+
+
+@dataclass
+class Outcome:
+    """What is known of a run that has ended."""
+
+    job: Job
+    results: Sequence[RankResult] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+    events: Sequence[tuple[float, str]] = ()  # faults and repairs, in seconds from the first timed call on
+    wires: Mapping[str, Counter[str]] = field(default_factory=dict)  # kernel's counts by plane
+    cpu: CpuTimes = field(default_factory=CpuTimes)  # of the machine, from the ranks' start to their end
+    wall_s: float = 0.0
+    run_queue: float = 0.0
+
+
+def joined(record: Record, outcome: Outcome) -> Record:
+    """Return the record with the ranks' results; OptionError if they do not fit together."""
+    results = outcome.results
+    sizes = {tuple((s.size_bytes, len(s.times_us)) for s in result.samples) for result in results}
+    if len(sizes) != 1:
+        raise OptionError(f"ranks have measured different calls: {sorted(sizes)}")
+    samples = tuple(_sample(of_ranks) for of_ranks in zip(*(r.samples for r in results), strict=True))
+    return replace(
+        record,
+        samples=samples,
+        shares=_shares(results),
+        counters=_counters(outcome),
+        extra=_extra(outcome),
+        hot=all(sample.hot for sample in samples),
+        cpu=_cpu(outcome, samples),
+        versions={**record.versions, **results[0].versions},
+    )
+
+
+def bottleneck(record: Record, control: Record | None) -> str:
+    """Return what limited a run: `cpu` where cores were never idle, or half the rate hardly took longer."""
+    if record.cpu is not None and record.cpu.idle < NO_IDLE:
+        return CPU
+    largest = max(record.samples, key=lambda sample: sample.size_bytes)
+    slower = control.sample(largest.size_bytes) if control is not None else None
+    if slower is None or largest.size_bytes < CONTROLLED_BYTES:
+        return UNKNOWN
+    return LINKS if slower.median_us >= TWICE * largest.median_us else CPU
+
+
+def _sample(of_ranks: Sequence[Sample]) -> Sample:
+    return Sample(
+        size_bytes=of_ranks[0].size_bytes,
+        times_us=tuple(max(times) for times in zip(*(s.times_us for s in of_ranks), strict=True)),
+        rank_times_us=tuple(sample.times_us for sample in of_ranks),
+        verified=sum(sample.verified for sample in of_ranks),
+        wrong=sum(sample.wrong for sample in of_ranks),
+        cpu_s=sum(sample.cpu_s for sample in of_ranks),
+        hot=all(sample.hot for sample in of_ranks),
+        starts_s=of_ranks[0].starts_s,
+    )
+
+
+def _shares(results: Sequence[RankResult]) -> dict[str, dict[str, float]]:
+    carried: dict[str, Counter[str]] = {}
+    for result in results:
+        for size, of_rails in result.carried.items():
+            carried.setdefault(size, Counter()).update(of_rails)
+    return {
+        size: {rail: count / of_rails.total() for rail, count in of_rails.items()}
+        for size, of_rails in carried.items()
+    }
+
+
+def _counters(outcome: Outcome) -> dict[str, dict[str, float]]:
+    counters: dict[str, Counter[str]] = dict(outcome.wires)
+    for result in outcome.results:
+        for rail, counts in result.counters.items():
+            counters.setdefault(rail, Counter()).update(counts)
+    return {rail: dict(counts) for rail, counts in counters.items()}
+
+
+def _extra(outcome: Outcome) -> dict[str, Any]:
+    extra = {**outcome.results[0].extra, **outcome.extra}
+    if outcome.job.series:
+        extra["events"] = [list(event) for event in outcome.events]
+        extra["series"] = _added([result.extra["series"] for result in outcome.results])
+    return extra
+
+
+def _added(series: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+    """Return the sums of series over the ranks; one that ends earlier has nothing more."""
+    longest = {rail: max(len(s.get(rail, ())) for s in series) for one in series for rail in one}
+    return {
+        rail: [sum(s[rail][place] for s in series if place < len(s.get(rail, ()))) for place in range(length)]
+        for rail, length in longest.items()
+    }
+
+
+def _cpu(outcome: Outcome, samples: Sequence[Sample]) -> Cpu:
+    """Rank 0 counts during the timed calls; a contender that does not has the whole run's counts."""
+    counts = outcome.results[0].cpu if outcome.results[0].cpu.total_s else outcome.cpu
+    gigabytes = sum(sample.size_bytes * len(sample.times_us) for sample in samples) / 1e9
+    return Cpu(
+        wall_s=outcome.wall_s,
+        idle=counts.idle_s / counts.total_s if counts.total_s else 1.0,
+        stolen=counts.stolen_s / counts.total_s if counts.total_s else 0.0,
+        run_queue=outcome.run_queue,
+        cores=os.cpu_count() or 1,
+        cpu_s_per_gb={
+            "hosts": sum(sample.cpu_s for sample in samples) / outcome.job.size / gigabytes,
+            "switches": counts.services_s / gigabytes,
+        },
+    )

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a scenario: rounds in which every contender runs once, in one lab; one record per run.
+
+What is recorded is not run again, so that an interrupted measurement goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments import provenance
+from railweave.experiments.contenders import Contender, Implementation, Job
+from railweave.experiments.cpu import cpu_times, runnable
+from railweave.experiments.errors import OptionError
+from railweave.experiments.following import cancel
+from railweave.experiments.hosts import JobOptions, start_rank
+from railweave.experiments.joining import Outcome, bottleneck, joined
+from railweave.experiments.messages import read
+from railweave.experiments.program.fault_script import parse, play
+from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
+from railweave.experiments.scenario import Scenario
+from railweave.topologies.errors import LabError, WorkerFailed
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.values import plain
+
+SILENCE_S = 90.0
+TIMEOUT_S = 60.0  # a rank that gives up says more than one that is ended
+CONTROL_FACTOR = 0.5
+SAMPLE_S = 0.2
+PROCESS_BYTES = 150 << 20  # of one rank, measured, beside its tensors
+
+
+class _HungError(Exception):
+    """A run of which nothing is heard any more."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One contender's turn in one round."""
+
+    contender: Contender
+    round: int
+    rate_factor: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What its folder and its job are called."""
+        control = "control-" if self.rate_factor != 1.0 else ""
+        return f"{control}{self.round}-" + "".join(c if c.isalnum() else "-" for c in self.contender.name)
+
+
+class Runner:
+    """Measures one scenario into `out`/records.jsonl; logs of each run are in folders beside it."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        out: Path,
+        *,
+        on_phase: Callable[[str], None] = lambda _: None,
+        on_record: Callable[[Record], None] = lambda _: None,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        """A run of which nothing is heard for `silence_s`, and 20 of its largest calls, is ended."""
+        self.records = Records(out / "records.jsonl")
+        self._scenario = scenario
+        self._out = out
+        self._on_phase = on_phase
+        self._on_record = on_record
+        self._silence_s = silence_s + 20 * _largest_call_s(scenario)
+        self._timeout_s = TIMEOUT_S + 20 * _largest_call_s(scenario)
+        self._left: list[Run] = []
+        self._durations: dict[str, float] = {}  # of the last run, by contender
+
+    async def run(self) -> list[Record]:
+        """Run what is not recorded yet; return the scenario's records, without its control runs.
+
+        Raises OptionError, TopologyError and LabError. Runs that fail or hang are records, too.
+        """
+        self._scenario.check()
+        require_room(self._scenario)
+        self._left = self._todo()
+        while self._left:
+            await self._run_lab(self._left[0].rate_factor)
+        return self.records.of(self._scenario.key)
+
+    def _todo(self) -> list[Run]:
+        """Return the runs that are left, in rounds; contenders that cannot run here are recorded at once."""
+        known = [record for record in self.records.read() if record.scenario == self._scenario.key]
+        done = {(r.contender, r.round, r.rate_factor) for r in known if r.status != SKIPPED}
+        skipped = {(r.contender, r.error) for r in known if r.status == SKIPPED}
+        able = []
+        for contender in self._scenario.contenders:
+            obstacle = contender.implementation().obstacle()
+            if not obstacle:
+                able.append(contender)
+            elif (contender.name, obstacle) not in skipped:
+                self._keep(self._record(Run(contender, 0), SKIPPED, obstacle))
+        rounds = [(number, 1.0) for number in range(self._scenario.repetitions)]
+        if self._scenario.control:
+            rounds.insert(0, (0, CONTROL_FACTOR))
+        runs = [Run(contender, number, factor) for number, factor in rounds for contender in able]
+        todo = [run for run in runs if (run.contender.name, run.round, run.rate_factor) not in done]
+        if len(todo) < len(runs):
+            self._on_phase(f"{len(runs) - len(todo)} of {len(runs)} runs are recorded already")
+        return todo
+
+    async def _run_lab(self, factor: float) -> None:
+        """Run what is left at this part of the rates, unless a part of the lab fails."""
+        scenario = self._scenario_at(factor)
+        options = LabOptions(
+            self._out / "lab", scenario.switch, scenario.loss, impair=scenario.impair, seed=scenario.seed
+        )
+        size = f"{len(scenario.network.hosts)} hosts and {len(scenario.network.planes)} planes"
+        self._on_phase(f"{scenario.name}: making a network of {size}")
+        async with Lab(scenario.network, options) as lab, _noise(scenario.noise):
+            whole = True
+            while whole and self._left and self._left[0].rate_factor == factor:
+                run = self._left[0]
+                self._on_phase(self._progress(run))
+                begin = time.monotonic()
+                record, whole = await self._run_one(lab, run, scenario)
+                self._durations[run.contender.name] = time.monotonic() - begin
+                self._keep(record)
+                del self._left[0]
+
+    def _scenario_at(self, factor: float) -> Scenario:
+        rates = tuple(round(rate * factor) for rate in self._scenario.rates)
+        return replace(self._scenario, rates=rates)
+
+    async def _run_one(self, lab: Lab, run: Run, scenario: Scenario) -> tuple[Record, bool]:
+        """Return the run's record, and whether the lab can go on."""
+        outcome, whole = Outcome(self._job(lab, run, scenario)), True
+        status, error = OK, ""
+        try:
+            await self._measure(lab, run, outcome)
+        except _HungError as silence:
+            status, error = HUNG, str(silence)
+        except (WorkerFailed, OptionError, OSError) as failure:
+            status, error = FAILED, str(failure)
+        except LabError as failure:  # a switch or the controller has ended
+            status, error, whole = FAILED, str(failure), False
+        record = self._record(run, status, error)
+        if status == OK:
+            record = joined(record, outcome)
+            control = next((r for r in self.records.read() if _is_control_of(r, record)), None)
+            record = replace(record, bottleneck=bottleneck(record, control))
+        return record, whole
+
+    async def _measure(self, lab: Lab, run: Run, outcome: Outcome) -> None:
+        """Run all ranks to their end and read their results."""
+        job, implementation = outcome.job, run.contender.implementation()
+        for rank in range(job.size):
+            job.result_of(rank).unlink(missing_ok=True)
+        wires = _wires(lab, job)
+        queue: list[int] = []
+        sampling = asyncio.create_task(_sample(queue))
+        begin, before = time.monotonic(), cpu_times(job.services)
+        try:
+            async with implementation.on_lab(lab, job) as outcome.extra:
+                try:
+                    await self._start(lab, run, job, implementation)
+                    outcome.events = await self._follow(lab, run)
+                finally:
+                    await lab.stop_workers()
+        finally:
+            await cancel(sampling)
+        outcome.wall_s, outcome.cpu = time.monotonic() - begin, cpu_times(job.services) - before
+        outcome.run_queue = sum(queue) / len(queue) if queue else 0.0
+        outcome.wires = {plane: counts - wires[plane] for plane, counts in _wires(lab, job).items()}
+        outcome.results = [RankResult.read(job.result_of(rank)) for rank in range(job.size)]
+
+    def _job(self, lab: Lab, run: Run, scenario: Scenario) -> Job:
+        planes = scenario.planes_of(run.contender)
+        folder = self._out / "runs" / scenario.name / run.name
+        folder.mkdir(parents=True, exist_ok=True)
+        return Job(
+            contender=run.contender,
+            size=len(lab.topology.hosts),
+            planes=planes,
+            addresses={name: tuple(nic.address for nic in lab.topology.plane(name).nics) for name in planes},
+            out=str(folder.absolute()),
+            timeout_s=self._timeout_s,
+            workload=plain(scenario.workload),
+            seed=scenario.seed + run.round,
+            series=bool(scenario.faults),
+            services=lab.processes(),
+        )
+
+    async def _start(self, lab: Lab, run: Run, job: Job, implementation: Implementation) -> None:
+        path = Path(job.out) / "job.json"
+        path.write_text(json.dumps(plain(job)))
+        options = JobOptions(
+            run.name, (), run.contender.options.get("shares"), job.planes, timeout_s=self._timeout_s
+        )
+        for rank in range(job.size):
+            if command := implementation.command(path, rank):
+                await start_rank(lab, replace(options, command=command), rank)
+
+    async def _follow(self, lab: Lab, run: Run) -> list[tuple[float, str]]:
+        """Wait until the ranks have ended; play the faults from the first timed call on, return them."""
+        script = parse(self._scenario.faults, lab.topology)
+        happened: list[tuple[float, str]] = []
+        playing: asyncio.Task[None] | None = None
+        lines = lab.events()
+        try:
+            while True:
+                async with asyncio.timeout(self._silence_s):
+                    line = await anext(lines, None)
+                if playing is not None and playing.done():
+                    playing.result()
+                if line is None:
+                    return happened
+                message = read(line.text) or {}
+                if message.get("event") == "begin" and script and playing is None:
+                    note = functools.partial(_note, happened, time.monotonic() - message["at"])
+                    playing = asyncio.create_task(play(lab, script, note))
+                elif message.get("event") == "progress":
+                    self._on_phase(_heard(run, message))
+        except TimeoutError:
+            raise _HungError(f"nothing was heard of it for {self._silence_s:.0f} s") from None
+        finally:
+            if playing is not None:
+                await cancel(playing)
+
+    def _progress(self, run: Run) -> str:
+        which = f"round {run.round + 1} of {self._scenario.repetitions}"
+        which = "control at half the rate" if run.rate_factor != 1.0 else which
+        text = f"{self._scenario.name}: {which}, {run.contender.name}; runs left: {len(self._left)}"
+        known = [self._durations.get(each.contender.name) for each in self._left]
+        return text + ("" if None in known else f", about {sum(filter(None, known)):.0f} s")
+
+    def _record(self, run: Run, status: str, error: str) -> Record:
+        scenario = self._scenario
+        versions = provenance.versions()
+        return Record(
+            scenario=scenario.key,
+            name=scenario.name,
+            contender=run.contender.name,
+            kind=run.contender.kind,
+            round=run.round,
+            status=status,
+            error=error,
+            rate_factor=run.rate_factor,
+            configuration=scenario.as_json(),
+            seed=scenario.seed,
+            command=provenance.command(),
+            commit=provenance.commit(),
+            kernel=versions.pop("linux"),
+            versions=versions,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _keep(self, record: Record) -> None:
+        self.records.append(record)
+        self._on_record(record)
+
+
+def require_room(scenario: Scenario) -> None:
+    """Raise OptionError if the ranks would not fit into the machine's free memory."""
+    hosts = len(scenario.network.hosts)
+    work = scenario.workload
+    tensors = sum(set(work.messages)) if work.messages else max(work.sizes)
+    # A rank knows all inputs, and compares in float64: as `problem` does.
+    needed = hosts * (PROCESS_BYTES + (hosts + 16) * tensors)
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError):
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) << 10
+    if needed > free:
+        raise OptionError(
+            f"scenario {scenario.name!r}: {hosts} hosts with tensors of {tensors >> 20} MiB need about "
+            f"{needed >> 20} MiB of memory, and {free >> 20} are free; fewer hosts or smaller sizes fit"
+        )
+
+
+def _largest_call_s(scenario: Scenario) -> float:
+    """Return how long the slowest link takes for the largest tensor; 0 if all are unshaped."""
+    work = scenario.workload
+    slowest = min((plane.rate_bps for plane in scenario.network.planes if plane.rate_bps), default=0)
+    return max((sum(work.messages), *work.sizes)) * 8 / slowest if slowest else 0.0
+
+
+def _is_control_of(other: Record, record: Record) -> bool:
+    same = (other.scenario, other.contender) == (record.scenario, record.contender)
+    return same and other.control and not record.control and other.status == OK
+
+
+def _heard(run: Run, message: dict[str, Any]) -> str:
+    what = "warm-up call" if message["warm_up"] else "call"
+    return f"{run.contender.name}: {message['size_bytes']} bytes, {what} {message['calls']}"
+
+
+def _note(happened: list[tuple[float, str]], late_s: float, at_s: float, text: str) -> None:
+    happened.append((late_s + at_s, text))
+
+
+def _wires(lab: Lab, job: Job) -> dict[str, Counter[str]]:
+    """Return what the hosts' interfaces have sent and dropped, by plane."""
+    counts: dict[str, Counter[str]] = {plane: Counter() for plane in job.planes}
+    for plane, total in counts.items():
+        for interface in lab.interface_counters(plane).values():
+            total["wire_bytes"] += interface.bytes_sent
+            total["dropped"] += interface.dropped
+    return counts
+
+
+async def _sample(queue: list[int]) -> None:
+    while True:
+        queue.append(runnable())
+        await asyncio.sleep(SAMPLE_S)
+
+
+@contextlib.asynccontextmanager
+async def _noise(share: float) -> AsyncIterator[None]:
+    """Take a share of every core's time away."""
+    cores = sorted(os.sched_getaffinity(0)) if share else []
+    module = [sys.executable, "-m", "railweave.experiments.noise"]
+    noises = [await asyncio.create_subprocess_exec(*module, str(core), f"{share}") for core in cores]
+    try:
+        yield
+    finally:
+        for noise in noises:
+            noise.terminate()
+            await noise.wait()

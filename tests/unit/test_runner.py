@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner without a lab: what it skips and refuses, and how ranks' results become a record."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from railweave.experiments.contenders import Contender, Job
+from railweave.experiments.cpu import CpuTimes, cpu_times, runnable
+from railweave.experiments.errors import OptionError
+from railweave.experiments.joining import Outcome, bottleneck, joined
+from railweave.experiments.records import Cpu, RankResult, Record, Sample
+from railweave.experiments.runner import Runner, require_room
+from railweave.experiments.scenario import Scenario, Workload
+
+GLOO = Contender("gloo", "gloo", ("tcp",))
+SCENARIO = Scenario("small", (GLOO,), Workload((1 << 20,)))
+RUN = Record("key", "small", "tcp", "ring", 0, "ok")
+JOB = Job(GLOO, 2, ("tcp",), {}, "", 1.0, {}, series=True)
+
+
+def result(times: tuple[float, ...], carried: dict[str, int], bins: list[int]) -> RankResult:
+    sample = Sample(1 << 20, times, (), len(times), 0, cpu_s=0.5, starts_s=tuple(range(len(times))))
+    return RankResult(
+        (sample,), {"1048576": carried}, {"tcp": {"slices": 2}}, {"torch": "2"},
+        {"bin_s": 0.01, "series": {"tcp": bins}}, CpuTimes(10.0, 4.0, 1.0, 2.0),
+    )  # fmt: skip
+
+
+def record_of(median_us: float, idle: float = 0.5, size: int = 1 << 20) -> Record:
+    return replace(RUN, samples=(Sample(size, (median_us,), (), 1, 0),), cpu=Cpu(1, idle, 0, 1, 2))
+
+
+def test_a_contender_that_a_machine_lacks_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as Python marks what cannot be imported
+    for _ in range(2):
+        (skipped,) = asyncio.run(Runner(SCENARIO, tmp_path).run())
+        assert (skipped.contender, skipped.status) == ("gloo", "skipped")
+        assert "make baseline" in skipped.error
+
+
+def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
+    require_room(SCENARIO)
+    too_many = replace(SCENARIO, hosts=199, rails=("tcp",), workload=Workload((1 << 30,)))
+    with pytest.raises(OptionError, match=r"199 hosts with tensors of 1024 MiB need about .* are free"):
+        require_room(too_many)
+
+
+def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
+    results = [result((10.0, 40.0), {"tcp": 30}, [1, 2]), result((20.0, 30.0), {"tcp": 10, "ina": 20}, [4])]
+    wires = {"tcp": Counter(wire_bytes=100, dropped=0)}
+    record = joined(RUN, Outcome(JOB, results, {"subflows": 2}, [(0.5, "link down")], wires))
+    (sample,) = record.samples
+    assert sample.times_us == (20.0, 40.0)
+    assert sample.rank_times_us == ((10.0, 40.0), (20.0, 30.0))
+    assert (sample.verified, sample.cpu_s, sample.starts_s) == (4, 1.0, (0, 1))
+    assert record.shares == {"1048576": {"tcp": pytest.approx(2 / 3), "ina": pytest.approx(1 / 3)}}
+    assert record.counters == {"tcp": {"wire_bytes": 100, "dropped": 0, "slices": 4}}
+    assert record.extra["events"] == [[0.5, "link down"]]
+    assert record.extra["series"] == {"tcp": [5, 2]}
+    assert record.extra["subflows"] == 2
+    assert record.versions == {"torch": "2"}
+    assert record.cpu is not None
+    assert (record.cpu.idle, record.cpu.stolen) == (0.4, 0.1)
+    assert record.cpu.cpu_s_per_gb["hosts"] == pytest.approx(0.5 / (2 * (1 << 20) / 1e9))
+
+
+def test_ranks_that_measured_different_calls_are_no_run() -> None:
+    with pytest.raises(OptionError, match="different calls"):
+        joined(RUN, Outcome(JOB, [result((1.0,), {}, []), result((1.0, 2.0), {}, [])]))
+
+
+def test_the_bottleneck_is_judged_by_idle_cores_and_half_the_rate() -> None:
+    assert bottleneck(record_of(100), None) == "unknown"
+    assert bottleneck(record_of(100, idle=0.01), record_of(200)) == "cpu"
+    assert bottleneck(record_of(100), record_of(195)) == "links"
+    assert bottleneck(record_of(100), record_of(120)) == "cpu"
+    assert bottleneck(record_of(100, size=4096), record_of(120, size=4096)) == "unknown"
+
+
+def test_processors_are_counted() -> None:
+    before = cpu_times({})
+    total = sum(i * i for i in range(300_000))
+    spent = cpu_times({"this": 10**9}) - before
+    assert total
+    assert 0 <= spent.idle_s <= spent.total_s
+    assert spent.services_s == 0
+    assert runnable() >= 1
