@@ -26,7 +26,7 @@ const Options& checked(const Options& options) {
       options.most_silence < options.least_silence || options.hold <= 0 || options.most_hold < options.hold ||
       options.trial <= 0 || options.health <= 0 || options.peer_timeout <= options.most_silence)
     throw std::invalid_argument(
-        "recovery: times must be positive, and beat <= least silence <= most silence < peer timeout, "
+        "recovery: times must be positive, and heartbeat <= least silence <= most silence < peer timeout, "
         "hold <= most hold");
   return options;
 }
