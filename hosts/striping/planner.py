@@ -221,11 +221,11 @@ class Planner:
         entry.cold = call_class.state is ClassState.COLD
         parts, entry.time_s = split.parts, split.time_s
         if parts != plan.parts or not plan.expected_s:
-            known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
             tally = plan.tally
             if parts != plan.parts:
                 tally = self._tally(entry, _verdicts(entry, parts, NO_GAIN))
-            expected_s = entry.time_s if known else 0.0
+            known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
+            expected_s = entry.time_s if known else self._expected_s(entry, call_class, parts)
             entry.plan = Plan(plan.call, parts, tally, expected_s, quiet=entry.call_class)
         entry.version = call_class.version
 
@@ -239,7 +239,16 @@ class Planner:
         if parts is None:
             return replace(plan, survey_after=survey_after, quiet=None, measurement=measurement)
         tally = self._tally(entry, _verdicts(entry, parts, TRYING))
-        return Plan(plan.call, parts, tally, 0.0, survey_after, measurement=measurement)
+        expected_s = self._expected_s(entry, call_class, parts)
+        return Plan(plan.call, parts, tally, expected_s, survey_after, measurement=measurement)
+
+    def _expected_s(self, entry: _Entry, call_class: CallClass, parts: Sequence[Part]) -> float:
+        """Return the longest that the slowest of these parts may be expected to take; 0: nothing is known."""
+        element_bytes = entry.size // entry.count
+        times = [
+            self.table.expected_s(call_class.key, rail, count * element_bytes) for rail, _, count in parts
+        ]
+        return max(times) if all(times) else 0.0
 
     def _measure(self, op_index: int, plan: Plan, measurement: Measurement) -> None:
         """Note a call that is measured."""

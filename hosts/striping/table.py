@@ -12,6 +12,7 @@ from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
 SMALL_BYTES = 64 << 10  # calls below this tell nothing of bandwidth
+UNMEASURED = 2.0  # times what links and other classes promise, a rail may take
 LIKE = 2  # classes of size between calls of which one tells how long the other takes on one rail
 
 INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
@@ -94,6 +95,12 @@ class CostTable:
         """Return the cost of a part of a split call on a rail, as measured or as estimated."""
         cost = self.get(key, rail)
         return cost.part() if cost is not None else self._estimate(key, rail)
+
+    def expected_s(self, key: CostKey, rail: int, size: int) -> float:
+        """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
+        if self.get(key, rail) is not None:
+            return self.part(key, rail).time_s(size)
+        return UNMEASURED * self.part(key, rail).time_s(size) if self._rates_known else 0.0
 
     def source(self, key: CostKey, rail: int) -> str:
         """Say what the cost of a rail follows from where it has not been measured."""

@@ -99,6 +99,13 @@ def test_no_large_call_of_a_mixed_workload_is_slow_to_learn_something() -> None:
             assert taken.time_s <= 1.5 * best_s(job.rails, size), (size, taken)
 
 
+def test_a_call_is_expected_to_take_its_time_before_anything_is_measured() -> None:
+    """A rail that carries most of a call must not be suspected since the others' small parts are done."""
+    job = StripedJob(link_rails(50_000_000, 4), rate_bps=50_000_000, noise=0.05, lateness_s=0.002)
+    for taken in calls(job, 3, 1 << 16) + calls(job, 3, 1 << 22) + calls(job, 3, 1 << 18):
+        assert 0.9 * taken.time_s <= taken.plan.expected_s <= 4 * taken.time_s
+
+
 def test_rails_of_unknown_rates_start_even() -> None:
     job = StripedJob([tcp(), tcp(2e6)], rate_bps=0)
     assert calls(job, 1)[0].shares() == {0: 0.5, 1: 0.5}
