@@ -25,6 +25,11 @@ COMMANDS = (
         "Measure collectives: time, bandwidth, share per rail, % of the limit.",
     ),
     (
+        "reproduce",
+        "railweave.commands.reproduce",
+        "Measure the papers' figures again, and judge what they claim: one report.",
+    ),
+    (
         "why",
         "railweave.commands.why",
         "Show the trees of each job, which rails carry its calls, and why others do not.",

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims as data, and the verdicts that records give on them.
+
+A figure's `claims.toml` says of each claim what the paper measured and where that was read, what is expected
+here, and the measure. The verdict is computed: *reproduced* if the number lies in the paper's range, *shape
+only* if it lies where we expect it but the paper's is another or cannot be compared, else *not reproduced*.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.errors import OptionError
+from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.values import build
+
+REPRODUCED, SHAPE_ONLY, NOT_REPRODUCED = "reproduced", "shape only", "not reproduced"
+NOT_MEASURED = "not measured"
+SHAPE, ABSOLUTE = "shape", "absolute"
+READ, DERIVED = "R", "D"  # in the paper's abstract, code or data; or derived from that, or from the links
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper says."""
+
+    text: str  # as one writes it: "+58 % to +87 %"
+    source: str
+    mark: str  # READ or DERIVED
+    range: tuple[float, ...] = ()  # least and greatest; none if it is no number to compare with
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a figure should show."""
+
+    id: str
+    text: str
+    kind: str  # SHAPE: its number cannot be compared with the paper's; ABSOLUTE: it can
+    measure: Mapping[str, Any]  # `what`, of MEASURES, and what that asks for
+    expected: tuple[float, ...]  # least and greatest
+    expected_because: str
+    paper: Paper | None = None
+    tolerance: float = 0.0  # by which ranges are widened at both ends, relative
+    unit: str = ""  # behind the number
+    links: bool = False  # says something about links: runs in which the CPU was the bottleneck do not count
+
+    def planned(self, names: Iterable[str]) -> bool:
+        """Whether all scenarios and experiments that it needs are among these names."""
+        ask = self.measure
+        needed = [ask.get("scenario", "*"), *ask.get("scenarios", ())]
+        if ask["what"] == "extra_ratio":
+            needed += [ask["of"], ask["over"]]
+        return all(fnmatch.filter(names, pattern) for pattern in needed)
+
+    def check(self) -> None:
+        """Raise OptionError for values that make no sense."""
+        ranges = [self.expected, *([self.paper.range] if self.paper and self.paper.range else [])]
+        for low_high in ranges:
+            if len(low_high) != 2 or not 0 <= low_high[0] <= low_high[1]:
+                raise OptionError(f"claim {self.id!r}: range {low_high}; expected two numbers from 0 on")
+        if self.kind not in (SHAPE, ABSOLUTE):
+            raise OptionError(f"claim {self.id!r}: kind {self.kind!r}; expected {SHAPE} or {ABSOLUTE}")
+        if self.paper and self.paper.mark not in (READ, DERIVED):
+            raise OptionError(f"claim {self.id!r}: mark {self.paper.mark!r}; only {READ} and {DERIVED} count")
+        if self.measure.get("what") not in MEASURES:
+            raise OptionError(f"claim {self.id!r}: no measure; there are {', '.join(MEASURES)}")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """A figure's `claims.toml`."""
+
+    title: str
+    about: str  # what one sees, in a sentence or two
+    claims: tuple[Claim, ...]
+
+    @classmethod
+    def load(cls, path: Path) -> Claims:
+        """Read the file; OptionError names what is wrong in it."""
+        try:
+            made = build(cls, tomllib.loads(path.read_text()), "claims")
+            for claim in made.claims:
+                claim.check()
+        except (OSError, ValueError, TopologyError, OptionError) as error:
+            raise OptionError(f"{path}: {error}") from None
+        return made
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What records say about a claim."""
+
+    claim: Claim
+    verdict: str
+    reason: str
+    measured: Measured | None = None
+
+
+def judge(claim: Claim, runs: Runs) -> Verdict:
+    """Compute the verdict."""
+    try:
+        found = measure(runs, claim.measure)
+    except NotMeasured as error:
+        return Verdict(claim, NOT_MEASURED, str(error))
+    target = claim.paper.range if claim.kind == ABSOLUTE and claim.paper and claim.paper.range else None
+    aim = target or claim.expected
+    if _inside(found.value, aim, claim.tolerance):
+        sure = _inside(found.low, aim, claim.tolerance) and _inside(found.high, aim, claim.tolerance)
+        reason = "" if sure else f"the interval reaches past {range_text(aim)}"
+        if claim.kind == SHAPE:
+            return Verdict(claim, SHAPE_ONLY, reason, found)
+        if claim.links and found.cpu_bound:
+            reason = f"the CPU was the bottleneck in {found.cpu_bound} of the runs"
+            return Verdict(claim, SHAPE_ONLY, reason, found)
+        return Verdict(claim, REPRODUCED, reason, found)
+    off = f"{_side(found.value, aim)} {range_text(aim)}"
+    if target and _inside(found.value, claim.expected, claim.tolerance):
+        return Verdict(claim, SHAPE_ONLY, f"{off}, but as expected here", found)
+    if found.cpu_bound:
+        off += f"; the CPU was the bottleneck in {found.cpu_bound} of the runs"
+    return Verdict(claim, NOT_REPRODUCED, off, found)
+
+
+def range_text(low_high: Sequence[float]) -> str:
+    """Return `1.58 to 1.90`, `≥ 0.95` or `≤ 200`."""
+    low, high = low_high
+    if low == high:
+        return f"{low:.4g}"
+    if math.isinf(high):
+        return f"≥ {low:.4g}"
+    return f"≤ {high:.4g}" if low == 0 else f"{low:.4g} to {high:.4g}"
+
+
+def _inside(value: float, low_high: Sequence[float], tolerance: float) -> bool:
+    low, high = low_high
+    return low * (1 - tolerance) <= value and (math.isinf(high) or value <= high * (1 + tolerance))
+
+
+def _side(value: float, low_high: Sequence[float]) -> str:
+    return "below" if value < low_high[0] else "above"

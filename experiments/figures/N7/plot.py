@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model → samples per second; the trained model's; contender → CPU seconds per gigabyte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from railweave.experiments import statistics
+from railweave.experiments.figures import drawing, models
+from railweave.experiments.measures import Runs
+
+
+def draw(runs: Runs) -> Figure:
+    """Draw bars."""
+    figure, (speed, trained, cpu) = drawing.sheet(3)
+    known = [model for model in models.load(Path(__file__).parent) if model.name in runs.scenarios]
+    names = list(dict.fromkeys(who for model in known for who in runs.contenders(model.name)))
+    for who in names:
+        rates, limits = zip(*(_samples_per_s(runs, model, who) for model in known), strict=True)
+        drawing.bars(speed, [model.name for model in known], rates, who, names, limits)
+    speed.set_ylabel("samples/s of a worker")
+    trainings = [run for found in runs.kept.values() for run in found if "samples_per_s" in run.extra]
+    for run in trainings:
+        together = [each.contender for each in trainings]
+        drawing.bars(trained, ["perceptron"], [run.extra["samples_per_s"]], run.contender, together)
+    trained.set_ylabel("samples/s, really trained")
+    for part, costs in (parts := runs.cpu_s_per_gb()).items():
+        drawing.bars(cpu, list(costs), list(costs.values()), part, list(parts))
+    cpu.set_ylabel("CPU seconds per GB")
+    return figure
+
+
+def _samples_per_s(runs: Runs, model: models.Model, who: str) -> tuple[float, float]:
+    """Return what was reached, and what the links allow; of the model's own time, not of the scaled one."""
+    if who not in runs.contenders(model.name):
+        return 0.0, 0.0
+    work = runs.scenarios[model.name].workload
+    step_s = statistics.median(list(runs.step_us(model.name, who).values())) / 1e6
+    least_s = work.compute_s + 8 * sum(work.messages) / sum(runs.limits_bps(model.name, who).values())
+    samples = model.samples * work.compute_s / model.compute_s
+    return samples / step_s, samples / least_s

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claims and plots read from records: times, ratios, shares and limits, one value per round."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from railweave.experiments import statistics
+from railweave.experiments.contenders import Contender
+from railweave.experiments.errors import OptionError
+from railweave.experiments.records import CPU, OK, Record
+from railweave.experiments.scenario import Scenario
+from railweave.hosts.limits import limit_bps
+from railweave.topologies.values import build
+
+SPLIT = 0.995  # a call with a greater share on one rail rides that rail alone
+
+
+class NotMeasured(Exception):
+    """A claim's numbers are missing; says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with the confidence interval of its median over rounds."""
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+    where: str = ""  # the size or the like that gave it
+    cpu_bound: int = 0  # runs behind it in which the CPU, not the links, was the bottleneck
+
+    @classmethod
+    def of(cls, values: Sequence[float], where: str = "", cpu_bound: int = 0) -> Measured:
+        """Sum up one value per round."""
+        low, high = statistics.interval(values)
+        return cls(statistics.median(values), low, high, len(values), where, cpu_bound)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The records of one figure, by the names of its scenarios and contenders."""
+
+    records: Sequence[Record]
+    kept: Mapping[str, Sequence[Record]] = field(init=False, repr=False)  # good runs, by scenario
+
+    def __post_init__(self) -> None:
+        """Leave out control runs and those that did not complete."""
+        kept: dict[str, list[Record]] = {}
+        for record in self.records:
+            if record.status == OK and not record.control:
+                kept.setdefault(record.name, []).append(record)
+        object.__setattr__(self, "kept", kept)
+
+    @cached_property
+    def scenarios(self) -> dict[str, Scenario]:
+        """Return the scenarios with good runs; what other experiments recorded is not among them."""
+        first = {name: runs[0].configuration for name, runs in self.kept.items()}
+        return {
+            name: build(Scenario, values, name) for name, values in first.items() if "contenders" in values
+        }
+
+    def missing(self) -> dict[str, str]:
+        """Return who has no good run in a scenario, as `contender, scenario`, and why."""
+        have = {(record.name, record.contender) for runs in self.kept.values() for record in runs}
+        return {
+            f"{record.contender}, {record.name}": record.error or record.status
+            for record in self.records
+            if not record.control and (record.name, record.contender) not in have
+        }
+
+    def of(self, scenario: str, contender: str) -> list[Record]:
+        """Return the good runs, by round; NotMeasured if there is none."""
+        runs = [record for record in self.kept.get(scenario, ()) if record.contender == contender]
+        if not runs:
+            why = self.missing().get(f"{contender}, {scenario}", "not run yet")
+            raise NotMeasured(f"no run of {contender} in {scenario}: {why}")
+        return sorted(runs, key=lambda record: record.round)
+
+    def contenders(self, scenario: str) -> list[str]:
+        """Return those with good runs, in the scenario's order."""
+        have = {record.contender for record in self.kept.get(scenario, ())}
+        return [each.name for each in self.scenarios[scenario].contenders if each.name in have]
+
+    def sizes(self, scenario: str, contender: str) -> list[int]:
+        """Return the sizes in bytes."""
+        return sorted({sample.size_bytes for run in self.of(scenario, contender) for sample in run.samples})
+
+    def medians_us(self, scenario: str, contender: str, size: int) -> dict[int, float]:
+        """Return the median time of a call, by round."""
+        return {
+            run.round: sample.median_us
+            for run in self.of(scenario, contender)
+            if (sample := run.sample(size)) is not None
+        }
+
+    def times_us(self, scenario: str, contender: str, size: int) -> list[float]:
+        """Return the times of all calls of all rounds."""
+        samples = [run.sample(size) for run in self.of(scenario, contender)]
+        return [time for sample in samples if sample is not None for time in sample.times_us]
+
+    def step_us(self, scenario: str, contender: str) -> dict[int, float]:
+        """Return the median time of a training's step, by round."""
+        return self.medians_us(scenario, contender, self.sizes(scenario, contender)[0])
+
+    def cpu_s_per_gb(self) -> dict[str, dict[str, float]]:
+        """Return the median CPU time per 10^9 bytes reduced, by part (a host, the switches) and contender."""
+        found: dict[str, dict[str, list[float]]] = {}
+        for run in (run for runs in self.kept.values() for run in runs):
+            for part, cost in (run.cpu.cpu_s_per_gb if run.cpu else {}).items():
+                found.setdefault(part, {}).setdefault(run.contender, []).append(cost)
+        return {
+            part: {who: statistics.median(costs) for who, costs in by.items()} for part, by in found.items()
+        }
+
+    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int) -> list[float]:
+        """Return, by round, how many times faster `of` is than the fastest of `over` in the same round."""
+        fast = self.medians_us(scenario, of, size)
+        others = [self.medians_us(scenario, other, size) for other in over]
+        common = sorted(set(fast).intersection(*others))
+        if not common:
+            raise NotMeasured(f"{of} and {', '.join(over)} have no round in common in {scenario}")
+        return statistics.ratios(
+            [min(other[place] for other in others) for place in common], [fast[place] for place in common]
+        )
+
+    def shares(self, scenario: str, contender: str, size: int, rail: str) -> list[float]:
+        """Return a rail's share of such calls, by round."""
+        runs = self.of(scenario, contender)
+        return [run.shares[str(size)].get(rail, 0.0) for run in runs if str(size) in run.shares]
+
+    def limits_bps(self, scenario: str, contender: str) -> dict[str, float]:
+        """Return what the links allow a contender, by plane: bits of the tensor per second."""
+        at = self.scenarios.get(scenario)
+        if at is None:
+            raise NotMeasured(f"no run in {scenario} is complete")
+        return limits_bps(at, next(each for each in at.contenders if each.name == contender))
+
+    def cpu_bound(self, scenario: str, *contenders: str) -> int:
+        """Return in how many runs the CPU was the bottleneck."""
+        return sum(run.bottleneck == CPU for name in contenders for run in self.of(scenario, name))
+
+
+def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
+    """Return what the links allow a contender, by plane; 0 where links are unshaped.
+
+    Other libraries run their rings over TCP whatever the plane is for.
+    """
+    network = scenario.network
+    return {
+        name: limit_bps(
+            plane.kind if contender.kind == "railweave" else "tcp", plane.rate_bps, len(network.hosts)
+        )
+        for name in scenario.planes_of(contender)
+        for plane in [network.plane(name)]
+    }
+
+
+# ------------------------------------------------------------ what claims can ask for
+
+
+def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """How many times faster `of` is than the fastest of `over`; with `per_limit`, of what the links allow."""
+    scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
+    scale = 1.0
+    if ask.get("per_limit"):
+        best = max(sum(runs.limits_bps(scenario, name).values()) for name in over)
+        scale = sum(runs.limits_bps(scenario, of).values()) / best
+    return _over_sizes(
+        runs,
+        ask,
+        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size)],
+        runs.cpu_bound(scenario, of, *over),
+    )
+
+
+def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """Which part of what the links allow a contender reaches."""
+    scenario, of = ask["scenario"], ask["of"]
+    limit = sum(runs.limits_bps(scenario, of).values())
+
+    def at(size: int) -> list[float]:
+        return [size * 8e6 / time / limit for time in runs.medians_us(scenario, of, size).values()]
+
+    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
+
+
+def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """A rail's share; with `off_limit`, how far that is from the rail's part of what the links allow."""
+    scenario, of, rail = ask["scenario"], ask["of"], ask["rail"]
+    limits = runs.limits_bps(scenario, of)
+    aim = limits[rail] / sum(limits.values())
+
+    def at(size: int) -> list[float]:
+        shares = runs.shares(scenario, of, size, rail)
+        return [abs(share - aim) for share in shares] if ask.get("off_limit") else shares
+
+    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
+
+
+def threshold(run: Record) -> int:
+    """Return the least size in bytes from which on all are split; twice the largest if that is not."""
+    sizes = sorted(int(size) for size in run.shares)
+    found = 2 * sizes[-1]
+    for size in reversed(sizes):
+        if max(run.shares[str(size)].values()) >= SPLIT:
+            break
+        found = size
+    return found
+
+
+def growth(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """How many times the first scenario's threshold the last one's is; 0 if one falls in between."""
+    found = [[threshold(run) for run in runs.of(name, ask["of"])] for name in ask["scenarios"]]
+    medians = [statistics.median(each) for each in found]
+    falls = any(later < before for before, later in pairwise(medians))
+    ratios = [last / first for first, last in zip(found[0], found[-1], strict=False)]
+    where = " → ".join(f"{median / 1024:g} KiB" for median in medians)
+    return Measured.of([0.0] if falls else ratios, where)
+
+
+def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """A number recorded beside times: `take` of `field`, over scenarios by name or pattern."""
+    found = [record for name in fnmatch.filter(runs.kept, ask["scenario"]) for record in runs.kept[name]]
+    values = [record.extra[ask["field"]] for record in found if record.extra.get(ask["field"]) is not None]
+    if len(values) < len(found) or not found:
+        raise NotMeasured(f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}")
+    values = [value * ask.get("scale", 1) for value in values]
+    if ask.get("take", "median") == "median":
+        return Measured.of(values)
+    value = float(_TAKE[ask["take"]](values))
+    spread = f"{min(values):.3g} to {max(values):.3g}" if min(values) < max(values) else ""
+    return Measured(value, value, value, len(values), spread)
+
+
+def extra_ratio(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """How many times greater the median of a recorded number is in `of` than in `over`."""
+    above, below = (extra(runs, {"scenario": ask[part], "field": ask["field"]}) for part in ("of", "over"))
+    return Measured(
+        above.value / below.value,
+        above.low / below.high,
+        above.high / below.low,
+        min(above.rounds, below.rounds),
+    )
+
+
+def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """The number of wrong elements, over all runs of the figure."""
+    every = [record for records in runs.kept.values() for record in records]
+    if not every:
+        raise NotMeasured("no run is complete")
+    count = float(sum(record.wrong for record in every))
+    results = sum(sample.verified for record in every for sample in record.samples)
+    return Measured(count, count, count, len(every), f"{results:,} results compared")
+
+
+MEASURES: dict[str, Callable[[Runs, Mapping[str, Any]], Measured]] = {
+    function.__name__: function
+    for function in (speedup, utilisation, share, growth, extra, extra_ratio, wrong)
+}
+_TAKE: dict[str, Callable[..., Any]] = {"least": min, "greatest": max}
+
+
+def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """Measure what a claim asks for; NotMeasured says what is missing, OptionError what is not understood."""
+    try:
+        chosen = MEASURES[ask["what"]]
+        return chosen(runs, ask)
+    except KeyError as error:
+        raise OptionError(f"measure {dict(ask)}: {error} is missing or unknown") from error
+
+
+def _over_sizes(
+    runs: Runs, ask: Mapping[str, Any], at: Callable[[int], list[float]], cpu_bound: int
+) -> Measured:
+    """Measure at every size from `from` to `to` in bytes; take the least, the greatest or the last one."""
+    low, high = ask.get("from", 0), ask.get("to", math.inf)
+    sizes = [size for size in runs.sizes(ask["scenario"], ask["of"]) if low <= size <= high]
+    found = [Measured.of(values, size_text(size), cpu_bound) for size in sizes if (values := at(size))]
+    if not found:
+        raise NotMeasured(f"no size from {low} to {high} bytes was run in {ask['scenario']}")
+    if ask.get("take", "last") == "last":
+        return found[-1]
+    return _TAKE[ask["take"]](found, key=lambda one: one.value)  # type: ignore[no-any-return]
+
+
+def size_text(size: float) -> str:
+    """Return `64 KiB`."""
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:g} {unit}"
+    return f"{size:g} B"

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what figures need, draws them, judges their claims, and writes the report."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from railweave.experiments import claims
+from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import Experiment, Figure, drawing, figures
+from railweave.experiments.measures import NotMeasured, Runs, limits_bps
+from railweave.experiments.records import OK, Records
+from railweave.experiments.report.page import Entry, page
+from railweave.experiments.runner import Runner
+from railweave.experiments.scenario import Scenario
+from railweave.topologies.errors import LabError
+
+LAB_S = 4.0  # to make a network and to remove it
+START_S, START_PER_HOST_S = 1.0, {"gloo": 2.0}  # of a run's processes; of other kinds, less:
+START_OF_OTHERS_S = 0.25
+CALL_S, CALL_PER_HOST_S = 0.0005, 0.0002  # of a call without data
+WARM_UP = 5  # calls more than asked for, about
+BATCH = 10  # calls between two looks at the clock
+
+Step = Scenario | Experiment
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is reproduced, and how."""
+
+    figures: Sequence[Figure]
+    out: Path
+    quick: bool = False
+    runs: int | None = None  # rounds of each scenario; None: the figure's own
+
+    def plan(self, figure: Figure) -> list[Step]:
+        """Return what is run for a figure."""
+        steps = figure.plan(quick=self.quick)
+        if self.runs is None:
+            return steps
+        return [replace(s, repetitions=self.runs) if isinstance(s, Scenario) else s for s in steps]
+
+    @property
+    def command(self) -> str:
+        """Return the command, but for the names of figures."""
+        runs = f" --runs {self.runs}" if self.runs is not None else ""
+        return f"{' --quick' if self.quick else ''}{runs}"
+
+
+def check(options: Options) -> None:
+    """Raise OptionError if it cannot begin: names, claims, networks, the folder for results."""
+    if options.runs is not None and options.runs < 1:
+        raise OptionError(f"--runs {options.runs}: expected at least 1")
+    for figure in options.figures:
+        _ = figure.claims
+        for step in options.plan(figure):
+            if isinstance(step, Scenario):
+                step.check()
+    probe = options.out / ".writable"
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OptionError(f"--out {options.out}: {error.strerror}") from None
+
+
+def seconds(step: Step) -> float:
+    """Return how long a step takes, about, from what its links allow."""
+    if isinstance(step, Experiment):
+        return step.seconds
+    hosts = len(step.network.hosts)
+    work = step.workload
+    total = LAB_S
+    for contender in step.contenders:
+        limit_bps = sum(limits_bps(step, contender).values()) or 1e9
+        one_s = [CALL_S + CALL_PER_HOST_S * hosts + 8 * size / limit_bps for size in work.sizes]
+        if work.messages:
+            one_s = [work.compute_s + sum(CALL_S + 8 * size / limit_bps for size in work.messages)]
+        start_s = START_S + START_PER_HOST_S.get(contender.kind, START_OF_OTHERS_S) * hosts
+        timed_s = [min(work.iterations * each, max(work.seconds, BATCH * each)) for each in one_s]
+        total += step.repetitions * (start_s + sum(timed_s) + (work.warmup + WARM_UP) * sum(one_s))
+    return total
+
+
+async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Run what has not been run yet, write the report after each figure; return what failed.
+
+    Raises OptionError. What is recorded is kept, so that the same command goes on where this one ended.
+    """
+    records = Records(options.out / "records.jsonl")
+    todo = {step.key: step for figure in options.figures for step in options.plan(figure)}
+    left_s = {key: seconds(step) for key, step in todo.items()}
+    failed: list[str] = []
+    for figure in options.figures:
+        for step in options.plan(figure):
+            if step.key not in left_s:
+                continue  # another figure has run it
+            on_phase(f"{figure.name}: {step.name}, about {sum(left_s.values()) / 60:.0f} min left")
+            try:
+                await _run(step, records, options.out, on_phase)
+            except LabError as error:
+                failed.append(f"{figure.name}, {step.name}: {error}")
+                on_phase(failed[-1])
+            del left_s[step.key]
+        write(options, records)
+    return failed
+
+
+async def _run(step: Step, records: Records, out: Path, on_phase: Callable[[str], None]) -> None:
+    folder = out / "logs" / step.key
+    if isinstance(step, Scenario):
+        await Runner(step, out, on_phase=on_phase).run()
+    elif not any(record.status == OK for record in records.of(step.key)):
+        for record in await step.run(folder, on_phase):
+            records.append(record)
+
+
+def write(options: Options, records: Records) -> Path:
+    """Write report.html and a SVG per figure, of all that are complete; return the report's path."""
+    entries = list(_entries(options, records))
+    for entry in entries:
+        if entry.svg:
+            (options.out / f"{entry.name}.svg").write_text(entry.svg)
+    path = options.out / "report.html"
+    command = f"railweave reproduce{options.command}"
+    path.write_text(page(entries, command, machine(), quick=options.quick))
+    return path
+
+
+def _entries(options: Options, records: Records) -> Iterator[Entry]:
+    every = records.read()
+    for figure in {each.name: each for each in (*figures(), *options.figures)}.values():
+        plan = options.plan(figure)
+        keys, names = {step.key for step in plan}, {step.name for step in plan}
+        runs = Runs([record for record in every if record.scenario in keys])
+        if figure not in options.figures and {record.scenario for record in runs.records} != keys:
+            continue
+        asked = [claim for claim in figure.claims.claims if claim.planned(names)]
+        yield Entry(
+            figure.name,
+            figure.claims.title,
+            figure.claims.about,
+            f"railweave reproduce {figure.name}{options.command}",
+            _drawn(figure, runs),
+            [claims.judge(claim, runs) for claim in asked],
+            runs,
+            len(figure.claims.claims) - len(asked),
+        )
+
+
+def _drawn(figure: Figure, runs: Runs) -> str:
+    try:
+        return drawing.svg(figure.draw(runs), figure.name) if runs.kept else ""
+    except NotMeasured:
+        return ""
+
+
+def machine() -> Mapping[str, str]:
+    """Return what this machine is."""
+    cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / (1 << 20)
+    return {
+        "processor": f"{os.cpu_count()} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
+        "memory": f"{memory:.1f} GiB",
+        "system": f"Linux {platform.release()}, Python {platform.python_version()}",
+    }

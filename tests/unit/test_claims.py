@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts, computed from records that a cost model made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import model_records
+import pytest
+
+from railweave.experiments.claims import (
+    ABSOLUTE,
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    SHAPE,
+    SHAPE_ONLY,
+    Claim,
+    Claims,
+    Paper,
+    judge,
+    range_text,
+)
+from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import networks
+from railweave.experiments.measures import Runs, measure
+from railweave.experiments.records import CPU, Record
+
+PAIR = networks.rails(("tcp", "tcp"), quick=True)
+GAIN = {"what": "speedup", "scenario": PAIR.name, "of": "tcp+tcp", "over": ["tcp0"], "from": 1 << 20}
+PAPER = Paper("1.58 to 1.90", "abstract", "R", (1.58, 1.90))
+CLAIM = Claim("plateau", "gain", ABSOLUTE, GAIN, (1.5, 2.05), "two links", PAPER, links=True)
+
+
+def runs(reached: float = 0.9, **fields: object) -> Runs:
+    """Return runs in which two rails reach such a part of what the links allow, and one 0.95 of it."""
+    return Runs(model_records.of_scenario(PAIR, {"tcp+tcp": reached}, **fields))
+
+
+@pytest.mark.parametrize(
+    ("reached", "verdict", "words"),
+    [
+        (0.85, REPRODUCED, ""),
+        (0.95, SHAPE_ONLY, "above 1.58 to 1.9, but as expected here"),
+        (0.60, NOT_REPRODUCED, "below 1.58 to 1.9"),
+    ],
+)
+def test_the_number_decides(reached: float, verdict: str, words: str) -> None:
+    found = judge(CLAIM, runs(reached))
+    assert (found.verdict, found.reason) == (verdict, words)
+    assert found.measured is not None
+    assert found.measured.low <= found.measured.value <= found.measured.high
+    assert found.measured.value == pytest.approx(2 * reached / 0.95, rel=0.05)
+
+
+def test_a_shape_is_never_more_than_a_shape() -> None:
+    assert judge(replace(CLAIM, kind=SHAPE), runs(0.85)).verdict == SHAPE_ONLY
+    assert judge(replace(CLAIM, kind=SHAPE), runs(0.60)).verdict == NOT_REPRODUCED
+
+
+def test_tolerance_widens_the_range() -> None:
+    assert judge(replace(CLAIM, tolerance=0.1), runs(0.95)).verdict == REPRODUCED
+    unbounded = replace(CLAIM, paper=None, expected=(1.5, math.inf))
+    assert judge(unbounded, runs(0.95)).verdict == REPRODUCED
+
+
+def test_where_the_cpu_was_the_bottleneck_nothing_about_links_is_reproduced() -> None:
+    found = judge(CLAIM, runs(0.85, bottleneck=CPU))
+    assert (found.verdict, found.reason) == (SHAPE_ONLY, "the CPU was the bottleneck in 4 of the runs")
+    assert judge(replace(CLAIM, links=False), runs(0.85, bottleneck=CPU)).verdict == REPRODUCED
+
+
+def test_who_is_missing_is_named() -> None:
+    lost = [
+        replace(record, status="skipped", error="no PyTorch: make baseline", samples=())
+        if record.contender == "tcp0"
+        else record
+        for record in runs().records
+    ]
+    found = judge(CLAIM, Runs(lost))
+    assert found.verdict == NOT_MEASURED
+    assert found.reason == f"no run of tcp0 in {PAIR.name}: no PyTorch: make baseline"
+    assert Runs(lost).missing() == {f"tcp0, {PAIR.name}": "no PyTorch: make baseline"}
+
+
+def test_rounds_are_paired_and_control_runs_are_no_measurements() -> None:
+    """A drift that slows a whole round changes no ratio."""
+    usual = model_records.of_scenario(PAIR)
+    slowed = [_slower(record, 10.0) if record.round == 1 else record for record in usual]
+    control = [replace(_slower(record, 99.0), rate_factor=0.5) for record in usual]
+    found, same = measure(Runs([*slowed, *control]), GAIN), measure(Runs(usual), GAIN)
+    assert (found.value, found.low, found.rounds) == (pytest.approx(same.value), pytest.approx(same.low), 2)
+
+
+def test_a_wrong_element_is_counted() -> None:
+    records = model_records.of_scenario(PAIR)
+    first = records[0]
+    bad = replace(first, samples=(replace(first.samples[0], wrong=3), *first.samples[1:]))
+    exact = Claim("exact", "wrong", ABSOLUTE, {"what": "wrong"}, (0, 0), "all are compared")
+    assert judge(exact, Runs(records)).verdict == REPRODUCED
+    assert judge(exact, Runs([bad, *records[1:]])).reason == "above 0"
+
+
+def test_the_least_of_sizes_is_that_with_the_least_median() -> None:
+    every = [measure(runs(), {**GAIN, "from": size, "to": size}) for size in PAIR.workload.sizes]
+    for take, best in (("least", min), ("greatest", max)):
+        found = measure(runs(), {**GAIN, "from": 0, "take": take})
+        assert found == best(every, key=lambda one: one.value)
+
+
+def test_thresholds_that_fall_in_between_do_not_grow() -> None:
+    scenarios = [networks.rails(("ina", "tcp"), quick=True, hosts=hosts) for hosts in (2, 4, 6)]
+    records = [record for scenario in scenarios for record in model_records.of_scenario(scenario)]
+    ask = {"what": "growth", "of": "ina+tcp", "scenarios": [scenario.name for scenario in scenarios]}
+    assert measure(Runs(records), ask).value == 1.0
+    alone = {str(size): {"ina": 1.0} for size in scenarios[1].workload.sizes}
+    late = [
+        replace(record, shares=alone) if record.name == scenarios[1].name else record for record in records
+    ]
+    assert measure(Runs(late), ask).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('title = 3\nabout = ""\nclaims = []', "expected str"),
+        ('title = "t"\nabout = "a"\nclaims = []\nmore = 1', "unknown key 'more'"),
+        ("= 3", "Invalid"),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be_is_named(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "claims.toml"
+    file.write_text(text)
+    with pytest.raises(OptionError, match=rf"claims\.toml: .*{words}"):
+        Claims.load(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"expected": (2.0, 1.0)}, "range"),
+        ({"expected": (1.0,)}, "range"),
+        ({"kind": "nice"}, "kind 'nice'"),
+        ({"paper": replace(PAPER, mark="?")}, "only R and D count"),
+        ({"measure": {"what": "luck"}}, "no measure; there are speedup"),
+    ],
+)
+def test_claims_that_make_no_sense_are_refused(change: dict[str, object], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        replace(CLAIM, **change).check()  # type: ignore[arg-type]
+
+
+def test_ranges_as_text() -> None:
+    assert [range_text(each) for each in ((1.58, 1.9), (0.95, math.inf), (0, 200), (0, 0))] == [
+        "1.58 to 1.9",
+        "≥ 0.95",
+        "≤ 200",
+        "0",
+    ]
+
+
+def _slower(record: Record, times: float) -> Record:
+    slow = [
+        replace(sample, times_us=tuple(times * each for each in sample.times_us)) for sample in record.samples
+    ]
+    return replace(record, samples=tuple(slow))

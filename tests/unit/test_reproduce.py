@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures' plans, plots and claims, and the report of them, from records that a cost model made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import model_records
+import pytest
+from typer.testing import CliRunner
+
+from railweave.cli import build
+from railweave.experiments import reproduce
+from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED
+from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import FILES, FOLDER, Figure, figures, models
+from railweave.experiments.records import Record, Records
+from railweave.experiments.report.page import Entry
+from railweave.experiments.scenario import Scenario
+
+NAMES = ["N1", "N2", "N3", "N4", "N5", "N6", "N7"]
+BUDGET_S = {True: 600, False: 3600}
+
+
+def recorded(options: reproduce.Options, skip: str = "") -> Records:
+    """Record what the plan needs; runs of the contender `skip` are skipped."""
+
+    def change(record: Record) -> Record:
+        if record.contender != skip:
+            return record
+        return replace(record, status="skipped", error="it is <not> installed", samples=())
+
+    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
+    made = [record for step in steps.values() for record in model_records.of(step, change)]
+    records = Records(options.out / "records.jsonl")
+    records.path.write_text("".join(record.line() for record in made))
+    return records
+
+
+def entries(options: reproduce.Options, records: Records) -> dict[str, Entry]:
+    return {entry.name: entry for entry in reproduce._entries(options, records)}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_all_figures_are_drawn_and_judged(tmp_path: Path, quick: bool) -> None:
+    options = reproduce.Options(figures(), tmp_path, quick)
+    found = entries(options, recorded(options))
+    assert list(found) == NAMES
+    for entry in found.values():
+        ElementTree.fromstring(entry.svg)  # noqa: S314 - our own
+        assert entry.verdicts
+        assert {verdict.verdict for verdict in entry.verdicts}.isdisjoint({NOT_MEASURED}), entry.name
+        assert all(verdict.reason for verdict in entry.verdicts if verdict.verdict == NOT_REPRODUCED)
+    assert any(entry.left_out for entry in found.values()) == quick
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_plan_keeps_to_its_time(tmp_path: Path, quick: bool) -> None:
+    options = reproduce.Options(figures(), tmp_path, quick)
+    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
+    assert sum(reproduce.seconds(step) for step in steps.values()) < BUDGET_S[quick]
+    for step in steps.values():
+        if isinstance(step, Scenario):
+            step.check()
+
+
+def test_the_report_is_one_file_that_needs_no_network(tmp_path: Path) -> None:
+    options = reproduce.Options(figures(), tmp_path, quick=True)
+    path = reproduce.write(options, recorded(options))
+    page = path.read_text()
+    assert page.count("<svg") == len(NAMES)
+    used = set(re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"')\s>]+)""", page))
+    assert all(target.startswith("#") for target in used), used
+    assert not re.search(r"@import|<script|<link|<img", page)
+    assert "railweave reproduce N4 --quick" in page
+    defined, wanted = set(re.findall(r"(--c\w+):", page)), set(re.findall(r"var\((--c\w+)\)", page))
+    assert wanted <= defined
+    assert {f"{name}.svg" for name in NAMES} <= {file.name for file in tmp_path.iterdir()}
+    assert reproduce.write(options, Records(tmp_path / "records.jsonl")).read_text() == page
+
+
+def test_a_missing_contender_is_left_out_and_named(tmp_path: Path) -> None:
+    options = reproduce.Options(figures(["N5"]), tmp_path, quick=True)
+    records = recorded(options, skip="gloo")
+    entry = entries(options, records)["N5"]
+    missing = [verdict for verdict in entry.verdicts if verdict.verdict == NOT_MEASURED]
+    assert len(missing) == 4
+    assert all("it is <not> installed" in verdict.reason for verdict in missing)
+    assert ">gloo<" not in entry.svg
+    page = reproduce.write(options, records).read_text()
+    assert "gloo, 4 hosts, 100 Mbit/s: it is &lt;not&gt; installed" in page
+
+
+def test_other_figures_with_records_stay_in_the_report(tmp_path: Path) -> None:
+    recorded(reproduce.Options(figures(["N1", "N6"]), tmp_path, quick=True))
+    options = reproduce.Options(figures(["N4"]), tmp_path, quick=True)
+    found = entries(options, Records(tmp_path / "records.jsonl"))
+    assert list(found) == ["N1", "N4", "N6"]  # N2 shares a scenario with N1, but has more
+    assert found["N4"].svg == ""
+    assert (
+        "Nothing is measured yet" in reproduce.write(options, Records(tmp_path / "records.jsonl")).read_text()
+    )
+
+
+def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
+    usual, more = (reproduce.Options(figures(["N1"]), tmp_path, runs=runs) for runs in (None, 9))
+    (step,), (longer,) = usual.plan(usual.figures[0]), more.plan(more.figures[0])
+    assert isinstance(longer, Scenario)
+    assert (longer.repetitions, longer.key) == (9, step.key)
+
+
+def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(
+        OptionError, match=r"unknown figure .*mine.*: there are N1, .*, or a folder with scen"
+    ):
+        figures([str(folder)])
+    for file in FILES:
+        (folder / file).write_text((FOLDER / "N1" / file).read_text())
+    assert figures([str(folder), "N1"]) == [Figure(folder), Figure(FOLDER / "N1")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["N9"], "unknown figure 'N9'"),
+        (["N1", "--runs", "0"], "--runs 0: expected at least 1"),
+        (["N1", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(build("reproduce"), ["reproduce", *arguments])
+    assert result.exit_code == 1
+    assert words in result.output
+
+
+def test_the_list_says_how_long_it_takes() -> None:
+    result = CliRunner().invoke(build("reproduce"), ["reproduce", "--list", "--quick"])
+    assert re.findall(r"^(N\d)  .*, about \d+ min$", result.output, re.MULTILINE) == NAMES
+
+
+def test_messages_are_those_of_the_models() -> None:
+    found = {model.name: model for model in models.load(FOLDER / "N7")}
+    assert {name: sum(model.tensors) for name, model in found.items()} == {
+        "ResNet-50": 25_557_032,
+        "VGG-16": 138_357_544,
+        "BERT-base": 109_482_240,
+        "GPT-2": 124_439_808,
+    }
+    assert len(found["ResNet-50"].tensors) == 161
+    for model in found.values():
+        buckets = model.buckets()
+        assert sum(buckets) == 4 * sum(model.tensors)
+        assert all(size >= models.BUCKET_BYTES for size in buckets[1:-1])
+        assert sum(model.buckets(64)) == pytest.approx(sum(buckets) / 64, rel=1e-3)
