@@ -13,7 +13,7 @@ from typing import Any
 
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS
+from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS, SHARDED
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.named import COUNTS, named
@@ -111,15 +111,15 @@ class Scenario:
         try:
             network = self.network
             parse(self.faults, network)
-        except (TopologyError, OptionError) as error:
-            raise OptionError(f"scenario {self.name!r}: {error}") from None
-        self._require(len(network.hosts) >= 2, "hosts", len(network.hosts), "at least 2")
+        except TopologyError as error:
+            raise OptionError(str(error)) from None
+        self._require(len(network.hosts) >= 2, "number of hosts", len(network.hosts), "at least 2")
         self._require(0 <= self.noise <= MOST_NOISE, "noise", self.noise, f"0 to {MOST_NOISE}")
         shaped = self.topology.partition(":")[0] in COUNTS and all(plane.rate_bps for plane in network.planes)
         self._require(not self.control or shaped, "control", True, "False: some rates cannot be halved")
         self._require(self.repetitions >= 1, "repetitions", self.repetitions, "at least 1")
-        self._check_contenders([plane.name for plane in network.planes])
         self._check_workload(len(network.hosts))
+        self._check_contenders([plane.name for plane in network.planes])
 
     def _check_contenders(self, planes: list[str]) -> None:
         names = [contender.name for contender in self.contenders]
@@ -142,14 +142,20 @@ class Scenario:
         self._require(bool(work.sizes) != bool(work.messages), "workload", work.sizes, "sizes or messages")
         for size in (*work.sizes, *work.messages):
             self._require(size >= ITEM and size % ITEM == 0, "size", size, f"a multiple of {ITEM} bytes")
+        least = ITEM * hosts if work.collective in SHARDED else ITEM
+        smallest = min((*work.sizes, *work.messages))
+        self._require(smallest >= least, "smallest size", smallest, f"at least {least}, an element per shard")
         self._require(0 <= work.root < hosts, "root", work.root, f"a rank, 0 to {hosts - 1}")
         self._require(work.iterations >= 1, "iterations", work.iterations, "at least 1")
         for name in ("warmup", "seconds", "compute_s"):
             self._require(getattr(work, name) >= 0, name, getattr(work, name), "at least 0")
 
-    def _among(self, what: str, value: str, known: tuple[str, ...] | list[str]) -> None:
-        self._require(value in known, what, value, " or ".join(known))
+    @staticmethod
+    def _among(what: str, value: str, known: tuple[str, ...] | list[str]) -> None:
+        if value not in known:
+            raise OptionError(f"unknown {what} {value!r}; expected {', '.join(known)}")
 
-    def _require(self, holds: bool, what: str, value: Any, expected: str) -> None:
+    @staticmethod
+    def _require(holds: bool, what: str, value: Any, expected: str) -> None:
         if not holds:
-            raise OptionError(f"scenario {self.name!r}: {what} is {value!r}; expected {expected}")
+            raise OptionError(f"{what} is {value!r}; expected {expected}")

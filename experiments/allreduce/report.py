@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from railweave.experiments import statistics
-from railweave.experiments.allreduce.run import BASELINES, BenchOptions, BenchResult, Row
+from railweave.experiments.allreduce.run import BASELINES, RAILWEAVE, Row, Sweep
 from railweave.experiments.problem import REDUCING
+from railweave.experiments.scenario import Scenario
 
 WIDTHS = (12, 12, 8, 7, 6, 11, 11, 10, 10, 8, 8)
 TITLES = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong", "%limit")
@@ -22,25 +23,26 @@ VOLUMES = {
 }
 
 
-def header(options: BenchOptions) -> str:
+def header(scenario: Scenario) -> str:
     """Return the lines above the rows, in the style of nccl-tests."""
-    planes = ", ".join(
-        f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s" if plane.rate_bps else f"{plane.name} unshaped"
-        for plane in options.topology.planes
-    )
-    measurement = options.measurement
-    timed = "last rank's, after a common start" if measurement.meets else "mean of the ranks"
+    network, work = scenario.network, scenario.workload
     lines = [
-        f"# {len(options.topology.hosts)} hosts, {options.topology.name}: {planes}; "
-        f"switch {options.switch_target}",
-        f"# {measurement.iters} runs after {measurement.warmup} of warm-up; time is the median, a run's time "
-        f"the {timed}; "
-        + ("every element of every run is checked" if measurement.check else "nothing is checked"),
-        f"# %limit: algbw by what the links allow, headers included; {VOLUMES[measurement.collective]}",
+        f"# {len(network.hosts)} hosts, {network.name}: {rates_text(scenario)}; switch {scenario.switch}",
+        f"# {work.iterations} calls after {work.warmup} of warm-up, or more until times are steady; time "
+        "is the median, a call's time its last rank's; every element of every result is checked",
+        f"# %limit: algbw by what the links allow, headers included; {VOLUMES[work.collective]}",
         _join(TITLES) + "  share per rail",
         _join(UNITS),
     ]
     return "\n".join(lines)
+
+
+def rates_text(scenario: Scenario) -> str:
+    """Return `ina 100 Mbit/s, tcp unshaped`."""
+    return ", ".join(
+        f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s" if plane.rate_bps else f"{plane.name} unshaped"
+        for plane in scenario.network.planes
+    )
 
 
 def line(row: Row) -> str:
@@ -56,65 +58,58 @@ def line(row: Row) -> str:
         f"{row.p99_s * 1e6:.1f}",
         f"{row.algbw_bps / 1e6:.1f}",
         f"{row.busbw_bps / 1e6:.1f}",
-        "n/a" if row.wrong < 0 else str(row.wrong),
+        str(row.wrong),
         "-" if fraction is None else f"{fraction:.1%}",
     )
     return f"{_join(values)}  {shares_text(row)}"
 
 
 def shares_text(row: Row) -> str:
-    """Return `ina 0.50  tcp 0.50`, or the baseline's name."""
-    if row.rails[0] in BASELINES:
-        return row.rails[0]
-    return "  ".join(
-        f"{rail} {share:.2f}" for rail, share in row.shares.items() if share or len(row.rails) == 1
-    )
+    """Return `ina 0.50  tcp 0.50`, or the contender's name where it has no shares."""
+    return "  ".join(f"{rail} {share:.2f}" for rail, share in row.shares.items()) or row.contender
 
 
-def comparisons(result: BenchResult) -> list[str]:
+def comparisons(sweep: Sweep) -> list[str]:
     """Return, by size, all rails' bandwidth relative to the sum of each alone, and to the baselines."""
-    by_rails: dict[tuple[str, ...], dict[int, Row]] = {}
-    for row in result.rows:
-        by_rails.setdefault(tuple(row.rails), {})[row.bytes] = row
-    together = by_rails[tuple(result.options.rails)]
-    lines = []
-    if result.options.each_alone and len(result.options.rails) > 1:
-        for size, row in together.items():
-            alone = sum(by_rails[rail,][size].algbw_bps for rail in result.options.rails)
-            lines.append(f"{size} B: all rails together {row.algbw_bps / alone:.1%} of the sum of each alone")
-    for baseline in result.options.baselines:
-        version = result.versions.get(baseline, "")
-        for size, row in together.items():
-            ratio = by_rails[baseline,][size].median_s / row.median_s
-            lines.append(f"{size} B: {ratio:.2f} times as fast as {baseline} {version}".rstrip())
+    rows, lines = sweep.rows, []
+    together = rows.pop(sweep.striped)
+    baselines = [name for name in rows if name in BASELINES]
+    alone = [name for name in rows if name not in BASELINES]
+    for place, row in enumerate(together):
+        if alone:
+            fraction = row.algbw_bps / sum(rows[name][place].algbw_bps for name in alone)
+            lines.append(f"{row.bytes} B: all rails together {fraction:.1%} of the sum of each alone")
+    for name in baselines:
+        for place, row in enumerate(together):
+            ratio = rows[name][place].median_s / row.median_s
+            lines.append(f"{row.bytes} B: {ratio:.2f} times as fast as {name} {sweep.version(name)}".rstrip())
     return lines
 
 
-def as_json(result: BenchResult) -> dict[str, Any]:
+def as_json(sweep: Sweep) -> dict[str, Any]:
     """Return the result as JSON values; rows of baselines, and of rails alone, have keys beside `rows`."""
-    options = result.options
-
-    def rows(rails: Sequence[str]) -> list[dict[str, Any]]:
-        return [_row_json(row) for row in result.rows if tuple(row.rails) == tuple(rails)]
-
+    scenario, rows = sweep.scenario, {name: list(map(row_json, of)) for name, of in sweep.rows.items()}
+    first, *others = scenario.contenders
     return {
-        "hosts": len(options.topology.hosts),
-        "topology": options.topology.name,
-        "switch": options.switch_target,
-        "collective": options.measurement.collective,
-        "rails": list(options.rails),
-        "rows": rows(options.rails),
+        "hosts": len(scenario.network.hosts),
+        "topology": scenario.network.name,
+        "switch": scenario.switch,
+        "collective": scenario.workload.collective,
+        "rails": list(first.rails),
+        "rows": rows[first.name],
         # Not in the schema:
-        "ok": result.ok,
-        "alone": {rail: rows([rail]) for rail in options.rails} if options.each_alone else {},
+        "ok": sweep.ok,
+        "alone": {other.name: rows[other.name] for other in others if other.kind == RAILWEAVE},
         "baselines": {
-            name: {"version": result.versions.get(name, ""), "rows": rows([name])}
-            for name in options.baselines
+            other.name: {"version": sweep.version(other.name), "rows": rows[other.name]}
+            for other in others
+            if other.kind != RAILWEAVE
         },
     }
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def row_json(row: Row) -> dict[str, Any]:
+    """Return a row as JSON values."""
     return {
         "bytes": row.bytes,
         "dtype": row.dtype,
@@ -126,7 +121,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "times_us": [round(seconds * 1e6, 1) for seconds in row.seconds],
         "algbw_bps": row.algbw_bps,
         "busbw_bps": row.busbw_bps,
-        "wrong": row.wrong if row.wrong >= 0 else None,
+        "wrong": row.wrong,
         "limit_bps": row.limit_bps or None,
         "limit_fraction": row.limit_fraction,
         "shares": dict(row.shares),

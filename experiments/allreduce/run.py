@@ -1,65 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark from start to end: a lab, one job per set of rails in it, and baselines on the same hosts."""
+"""A sweep over sizes: the scenario that its options describe, and the rows that it brings."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from railweave._native.collectives import Collective
 from railweave.experiments import statistics
-from railweave.experiments.allreduce.loop import Measurement
+from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
-from railweave.experiments.messages import RailCounts, read
-from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, LANES, OPS, SHARDED
+from railweave.experiments.problem import ITEM, LANES, SHARDED
+from railweave.experiments.records import OK, Record, Sample
+from railweave.experiments.runner import Runner
+from railweave.experiments.scenario import Scenario
 from railweave.hosts.limits import limit_bps, ring_volume
-from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.model import Plane, Topology
-from railweave.topologies.planes import planes
+from railweave.topologies.errors import LabError
+from railweave.topologies.model import Plane
 
-BASELINES = ("gloo",)
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """One benchmark."""
-
-    topology: Topology
-    measurement: Measurement
-    out: Path
-    rails: Sequence[str]  # planes that railweave uses; a further one may be there for a baseline
-    switch_target: str = "embedded"
-    shares: Mapping[str, float] | None = None
-    loss: Mapping[str, float] = field(default_factory=dict)  # by plane
-    impair: str = ""  # impairment of every link, as for `railweave switch --impair`
-    seed: int = 1  # of the impairments
-    each_alone: bool = False  # measure every rail alone before all together
-    baselines: Sequence[str] = ()
-    baseline_plane: str = ""
+RAILWEAVE, *BASELINES = KINDS
+SOFTWARE = {"gloo": "torch", "openmpi": "openmpi"}
+MULTIPATH = ("mptcp", "openmpi")  # they use all tcp planes; others have one
 
 
 @dataclass(frozen=True)
 class Row:
-    """One size on one set of rails."""
+    """One size of one contender."""
 
-    rails: Sequence[str]  # "gloo" for that baseline
+    contender: str
     bytes: int
     dtype: str
     op: str
-    seconds: Sequence[
-        float
-    ]  # of each run: mean of the ranks, as nccl-tests count, or a broadcast's last rank
-    wrong: int  # elements, over all runs and ranks; -1 where nothing was checked
+    seconds: Sequence[float]  # of each call: of its last rank
+    wrong: int  # elements, over all calls and ranks
     ranks: int
     limit_bps: float  # what the links allow in all, 0 if unshaped
-    shares: Mapping[str, float]
+    shares: Mapping[str, float]  # by rail; of railweave alone
     collective: str = "all_reduce"
     root: int = -1  # of a broadcast
 
@@ -70,12 +47,12 @@ class Row:
 
     @property
     def median_s(self) -> float:
-        """Return the median time of a run."""
+        """Return the median time of a call."""
         return statistics.median(self.seconds)
 
     @property
     def p99_s(self) -> float:
-        """Return the 99th percentile; with fewer than 100 runs, the slowest."""
+        """Return the 99th percentile; with fewer than 100 calls, the slowest."""
         return statistics.p99(self.seconds)
 
     @property
@@ -95,156 +72,107 @@ class Row:
 
 
 @dataclass(frozen=True)
-class BenchResult:
-    """All rows, in the order of measuring."""
+class Sweep:
+    """What a sweep has brought."""
 
-    options: BenchOptions
-    rows: Sequence[Row]
-    versions: Mapping[str, str]  # of baselines
-    # By the job's rails, and then by rail: sums over its ranks.
-    counts: Mapping[tuple[str, ...], Mapping[str, RailCounts]] = field(default_factory=dict)
+    scenario: Scenario
+    records: Sequence[Record] = ()
+
+    @property
+    def striped(self) -> str:
+        """The contender that has all rails: railweave's first."""
+        return self.scenario.contenders[0].name
+
+    @property
+    def rows(self) -> dict[str, list[Row]]:
+        """The rows by contender, in the order of the scenario."""
+        return {record.contender: rows_of(record, self.scenario) for record in self.records}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of all software that was measured."""
+        return {name: version for record in self.records for name, version in record.versions.items()}
+
+    def version(self, contender: str) -> str:
+        """Return the version of a baseline, where it has one of its own."""
+        return self.versions.get(SOFTWARE.get(contender, ""), "")
 
     @property
     def ok(self) -> bool:
         """Whether no element was wrong."""
-        return all(row.wrong <= 0 for row in self.rows)
+        return not any(record.wrong for record in self.records)
 
 
-def check(options: BenchOptions) -> None:
-    """Raise OptionError where options make no sense or do not go together."""
-    measurement = options.measurement
-    if measurement.dtype not in DTYPES:
-        raise OptionError(f"unknown dtype {measurement.dtype!r}; dtypes are {', '.join(DTYPES)}")
-    if measurement.op not in OPS:
-        raise OptionError(f"unknown op {measurement.op!r}; ops are {', '.join(OPS)}")
-    if measurement.collective not in COLLECTIVES:
-        raise OptionError(
-            f"unknown collective {measurement.collective!r}; there are {', '.join(COLLECTIVES)}"
-        )
-    require_peers(options.topology)
-    hosts = len(options.topology.hosts)
-    least = ITEM * (hosts if measurement.collective in SHARDED else 1)
-    if min(measurement.sizes) < least:
-        raise OptionError(
-            f"--sizes: {min(measurement.sizes)} bytes are no shard for each rank; at least {least}"
-        )
-    if not 0 <= measurement.root < hosts:
-        raise OptionError(f"--root {measurement.root}: expected a rank, 0 to {hosts - 1}")
-    if measurement.iters < 1 or measurement.warmup < 0:
-        raise OptionError("--iters: expected at least 1; --warmup: at least 0")
-    for baseline in options.baselines:
+def with_contenders(
+    scenario: Scenario,
+    *,
+    shares: Mapping[str, float] | None = None,
+    each_alone: bool = False,
+    baselines: Sequence[str] = (),
+) -> Scenario:
+    """Return the scenario with railweave on all its rails, each of them alone if asked, and baselines.
+
+    Baselines run on tcp planes; the topology `planes` gets one where it has none.
+    """
+    rails = tuple(plane.name for plane in scenario.network.planes)
+    contenders = [Contender("+".join(rails), RAILWEAVE, rails, {"shares": dict(shares)} if shares else {})]
+    if each_alone and len(rails) > 1:
+        contenders += [Contender(rail, RAILWEAVE, (rail,)) for rail in rails]
+    for baseline in baselines:
         if baseline not in BASELINES:
             raise OptionError(f"unknown baseline {baseline!r}; baselines are {', '.join(BASELINES)}")
-        if importlib.util.find_spec("torch") is None:
-            raise OptionError(
-                "baseline gloo needs PyTorch; install it with: make baseline, or pip install torch==2.13.0"
-            )
-        if measurement.op == "avg":
-            raise OptionError("Gloo has no avg; measure --op sum, max or min beside it")
+        scenario = _with_tcp_plane(scenario)
+        used = tuple(plane.name for plane in scenario.network.planes if plane.kind == "tcp")
+        contender = Contender(baseline, baseline, used if baseline in MULTIPATH else used[:1])
+        if obstacle := contender.implementation().obstacle():
+            raise OptionError(f"baseline {obstacle}")
+        contenders.append(contender)
+    chosen = replace(scenario, contenders=tuple(contenders))
+    chosen.check()
+    return chosen
 
 
 async def run(
-    options: BenchOptions,
+    scenario: Scenario,
+    out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
-) -> BenchResult:
-    """Run the benchmark; raises LabError and OptionError."""
-    check(options)
-    on_phase(
-        f"making a network of {len(options.topology.hosts)} hosts and {len(options.topology.planes)} planes"
+) -> Sweep:
+    """Measure all contenders anew; raises OptionError, LabError and TopologyError."""
+
+    def take(record: Record) -> None:
+        if record.status != OK:
+            raise LabError(f"{record.contender}: {record.error}")
+        for row in rows_of(record, scenario):
+            on_row(row)
+
+    runner = Runner(scenario, out, on_phase=on_phase, on_record=take)
+    runner.records.path.unlink(missing_ok=True)
+    return Sweep(scenario, await runner.run())
+
+
+def rows_of(record: Record, scenario: Scenario) -> list[Row]:
+    """Return what a run has measured, a row for each size."""
+    (contender,) = (each for each in scenario.contenders if each.name == record.contender)
+    planes = [scenario.network.plane(name) for name in scenario.planes_of(contender)]
+    return [_row(record, sample, scenario, planes) for sample in record.samples]
+
+
+def _row(record: Record, sample: Sample, scenario: Scenario, planes: Sequence[Plane]) -> Row:
+    work, ranks = scenario.workload, len(scenario.network.hosts)
+    return Row(
+        contender=record.contender,
+        bytes=sample.size_bytes,
+        dtype=work.dtype,
+        op=work.op,
+        seconds=[time_us / 1e6 for time_us in sample.times_us],
+        wrong=sample.wrong,
+        ranks=ranks,
+        limit_bps=sum_of_limits(planes, ranks, work.collective),
+        shares=record.shares.get(str(sample.size_bytes), {}),
+        collective=work.collective,
+        root=work.root if work.collective == "broadcast" else -1,
     )
-    lab_options = LabOptions(
-        options.out, options.switch_target, options.loss, LANES, impair=options.impair, seed=options.seed
-    )
-    rows: list[Row] = []
-    versions: dict[str, str] = {}
-    counts: dict[tuple[str, ...], dict[str, RailCounts]] = {}
-    async with Lab(options.topology, lab_options) as lab:
-        for job, rails in _jobs(options):
-            on_phase(f"measuring {', '.join(rails)}")
-            gathered = _Gathered(options, rails, on_row)
-            await start_job(lab, job)
-            async for line in lab.events():
-                if (message := read(line.text)) is not None:
-                    gathered.take(message)
-            rows += gathered.rows
-            versions |= gathered.versions
-            counts[rails] = gathered.counts
-        on_phase("taking the network down")
-    return BenchResult(options, rows, versions, counts)
-
-
-def _jobs(options: BenchOptions) -> list[tuple[JobOptions, tuple[str, ...]]]:
-    """Return what runs after one another, and on which rails."""
-    arguments = options.measurement.arguments()
-    worker = module_command("railweave.experiments.allreduce.worker", *arguments)
-    alone: list[tuple[str, ...]] = (
-        [(rail,) for rail in options.rails] if options.each_alone and len(options.rails) > 1 else []
-    )
-    jobs: list[tuple[JobOptions, tuple[str, ...]]] = [
-        (JobOptions("bench-" + rails[0], worker, planes=rails, name=rails[0]), rails) for rails in alone
-    ]
-    together = tuple(options.rails)
-    jobs.append((JobOptions("bench", worker, options.shares, together, name="all"), together))
-    for baseline in options.baselines:
-        command = module_command(f"railweave.experiments.allreduce.{baseline}", *arguments)
-        job = JobOptions(baseline, command, planes=(options.baseline_plane,), name=baseline)
-        jobs.append((job, (baseline,)))
-    return jobs
-
-
-class _Gathered:
-    """Joins the ranks' rows of one job."""
-
-    def __init__(self, options: BenchOptions, rails: tuple[str, ...], on_row: Callable[[Row], None]) -> None:
-        self._options = options
-        self._rails = rails
-        self._on_row = on_row
-        self._waiting: dict[int, list[dict[str, Any]]] = {}
-        self.rows: list[Row] = []
-        self.versions: dict[str, str] = {}
-        self.counts: dict[str, RailCounts] = {}
-
-    def take(self, message: dict[str, Any]) -> None:
-        """Take one message of one rank."""
-        if "version" in message:
-            self.versions[self._rails[0]] = message["version"]
-        for rail, values in message.get("rails", {}).items():
-            self.counts[rail] = self.counts.get(rail, RailCounts()) + RailCounts(**values)
-        if message["event"] != "row":
-            return
-        arrived = self._waiting.setdefault(message["bytes"], [])
-        arrived.append(message)
-        if len(arrived) == len(self._options.topology.hosts):
-            self.rows.append(self._row(self._waiting.pop(message["bytes"])))
-            self._on_row(self.rows[-1])
-
-    def _row(self, messages: list[dict[str, Any]]) -> Row:
-        measurement = self._options.measurement
-        payload: dict[str, int] = {rail: 0 for rail in self._rails if rail not in BASELINES}
-        for message in messages:
-            for rail, count in message.get("payload", {}).items():
-                payload[rail] += count
-        total = sum(payload.values())
-        ranks = len(messages)
-        of_ranks = np.max if measurement.meets else np.mean
-        return Row(
-            rails=self._rails,
-            bytes=messages[0]["bytes"],
-            dtype=measurement.dtype,
-            op=measurement.op,
-            seconds=[float(s) for s in of_ranks([message["seconds"] for message in messages], axis=0)],
-            wrong=sum(message["wrong"] for message in messages) if measurement.check else -1,
-            ranks=ranks,
-            limit_bps=sum_of_limits(self._planes(), ranks, measurement.collective),
-            shares={rail: count / total for rail, count in payload.items()} if total else {},
-            collective=measurement.collective,
-            root=measurement.root if measurement.collective == "broadcast" else -1,
-        )
-
-    def _planes(self) -> list[Plane]:
-        names = [self._options.baseline_plane if rail in BASELINES else rail for rail in self._rails]
-        return [self._options.topology.plane(name) for name in names]
 
 
 def native(collective: str) -> Collective:
@@ -260,13 +188,10 @@ def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_re
     return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES, kind) for plane in planes)
 
 
-def with_baseline_plane(topology: Topology) -> tuple[Topology, str]:
-    """Return a topology with a tcp plane for the baseline, and its name; adds one where there is none."""
-    for plane in topology.planes:
-        if plane.kind == "tcp":
-            return topology, plane.name
-    if topology.name != "planes":
-        raise OptionError(f"topology {topology.name!r} has no tcp plane for a baseline to run on")
-    kinds = [plane.kind for plane in topology.planes]
-    rates = [plane.rate_bps for plane in topology.planes]
-    return planes(len(topology.hosts), [*kinds, "tcp"], [*rates, rates[0]]), "tcp"
+def _with_tcp_plane(scenario: Scenario) -> Scenario:
+    if any(plane.kind == "tcp" for plane in scenario.network.planes):
+        return scenario
+    if scenario.network.name != "planes":
+        raise OptionError(f"topology {scenario.network.name!r} has no tcp plane for a baseline to run on")
+    rates = [plane.rate_bps for plane in scenario.network.planes]
+    return replace(scenario, rails=(*scenario.rails, "tcp"), rates=(*rates, rates[0]))

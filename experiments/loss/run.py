@@ -1,39 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One benchmark per topology and probability of loss; every element of every sum is compared."""
+"""One sweep per topology and probability of loss; every element of every sum is compared."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.allreduce.run import BenchOptions, BenchResult, Row
-from railweave.experiments.allreduce.run import check as check_bench
-from railweave.experiments.allreduce.run import run as run_bench
+from railweave.experiments.allreduce.run import Sweep, with_contenders
+from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import LANES
-from railweave.topologies.model import Topology
+from railweave.experiments.scenario import Scenario, Workload
 
 
 @dataclass(frozen=True)
-class LossOptions:
-    """All measurements: every topology under every loss."""
-
-    topologies: Sequence[Topology]
-    losses: Sequence[float]
-    duplicate: float
-    reorder: float
-    chunks: int  # per measurement, at least
-    bytes: int  # of each tensor
-    seed: int
-    out: Path
-
-
-@dataclass(frozen=True)
-class NetworkConditions:
+class Conditions:
     """What the links do to packets, in each direction: probabilities."""
 
     loss: float
@@ -63,80 +47,62 @@ class Point:
     retransmissions: int
 
 
-def check(options: LossOptions) -> None:
-    """Raise OptionError where options make no sense."""
-    if options.chunks < 1:
-        raise OptionError(f"--chunks {options.chunks}: expected at least 1")
-    probabilities = [("--losses", loss) for loss in options.losses]
-    for name, value in (*probabilities, ("--duplicate", options.duplicate), ("--reorder", options.reorder)):
+def workload(chunks: int, size_bytes: int) -> Workload:
+    """Return sums of at least so many chunks; none are made before they count."""
+    if chunks < 1:
+        raise OptionError(f"--chunks {chunks}: expected at least 1")
+    calls = math.ceil(chunks / chunks_of(size_bytes))
+    return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls)
+
+
+def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[Conditions]:
+    """Return the conditions of each loss; OptionError for what is no probability."""
+    probabilities = [("--losses", loss) for loss in losses]
+    for name, value in (*probabilities, ("--duplicate", duplicate), ("--reorder", reorder)):
         if not 0 <= value < 1:
             raise OptionError(f"{name} {value:g}: a probability is from 0 to below 1")
-    for _, bench in benches(options):
-        check_bench(bench)
+    return [Conditions(loss, duplicate, reorder) for loss in losses]
 
 
-def benches(options: LossOptions) -> Iterator[tuple[NetworkConditions, BenchOptions]]:
-    """Yield one benchmark after the other."""
-    iters = math.ceil(options.chunks / math.ceil(options.bytes / 4 / LANES))
-    measurement = Measurement((options.bytes,), "int32", "sum", iters, warmup=1, check=True)
-    for topology in options.topologies:
-        for loss in options.losses:
-            conditions = NetworkConditions(loss, options.duplicate, options.reorder)
-            yield (
-                conditions,
-                BenchOptions(
-                    topology=topology,
-                    measurement=measurement,
-                    out=options.out / f"{topology.name}-{loss:g}",
-                    rails=[plane.name for plane in topology.planes],
-                    impair=conditions.settings(),
-                    seed=options.seed,
-                ),
-            )
+def impaired(scenario: Scenario, under: Conditions, seed: int) -> Scenario:
+    """Return the scenario under these conditions, with railweave as contender."""
+    name = f"{scenario.network.name}-{under.loss:g}"
+    return with_contenders(replace(scenario, name=name, impair=under.settings(), seed=seed))
 
 
 async def run(
-    options: LossOptions,
+    scenarios: Sequence[tuple[Conditions, Scenario]],
+    out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
 ) -> list[Point]:
-    """Run all benchmarks; raises LabError and OptionError."""
-    check(options)
+    """Run all sweeps; raises LabError and OptionError."""
     points = []
-    for conditions, bench in benches(options):
-        name = short_name(bench.topology)
-        on_phase(f"{name}: loss {conditions.loss:.1%}")
-        points.append(_point(name, conditions, await run_bench(bench, on_phase)))
+    for under, scenario in scenarios:
+        points.append(_point(under, await run_sweep(scenario, out / scenario.name, on_phase)))
         on_point(points[-1])
     return points
 
 
-def _point(name: str, conditions: NetworkConditions, result: BenchResult) -> Point:
-    (row,) = result.rows
+def _point(under: Conditions, sweep: Sweep) -> Point:
+    ((row,),) = sweep.rows.values()
+    time_s = sum(row.seconds)
+    bps = row.bytes * 8 * len(row.seconds) / time_s
     return Point(
-        topology=name,
+        topology=f"{sweep.scenario.network.name}, {row.ranks} hosts",
         hosts=row.ranks,
-        loss=conditions.loss,
-        duplicate=conditions.duplicate,
-        reorder=conditions.reorder,
-        chunks=chunks_of(row),
-        time_s=sum(row.seconds),
-        utilisation=row.bytes * 8 * len(row.seconds) / sum(row.seconds) / row.limit_bps
-        if row.limit_bps
-        else None,
+        **asdict(under),
+        chunks=len(row.seconds) * chunks_of(row.bytes),
+        time_s=time_s,
+        utilisation=bps / row.limit_bps if row.limit_bps else None,
         wrong=row.wrong,
-        retransmissions=sum(rail.retransmissions for rail in result.counts[tuple(row.rails)].values()),
+        retransmissions=sum(int(rail["retransmissions"]) for rail in sweep.records[0].counters.values()),
     )
 
 
-def chunks_of(row: Row) -> int:
-    """Return how many chunks the timed sums had."""
-    return len(row.seconds) * math.ceil(row.bytes / 4 / LANES)
-
-
-def short_name(topology: Topology) -> str:
-    """Return a topology's name for people: `planes, 8 hosts`."""
-    return f"{topology.name}, {len(topology.hosts)} hosts"
+def chunks_of(size_bytes: int) -> int:
+    """Return how many chunks a sum has, with the last one, which may be a part."""
+    return math.ceil(size_bytes / 4 / LANES)
 
 
 def as_json(points: Sequence[Point]) -> dict[str, Any]:

@@ -23,16 +23,16 @@ def draw(result: ScalingResult, note: str, path: Path) -> None:
     )
     panels = figure.subplots(1, len(sizes), squeeze=False)[0]
     for panel, size in zip(panels, sizes, strict=True):
-        for (contender, of), points in curves.items():
+        for (contender, of), rows in curves.items():
             if of != size:
                 continue
-            hosts = [point.hosts for point in points]
-            medians = [point.row.median_s * 1e3 for point in points]
-            tails = [(point.row.p99_s - point.row.median_s) * 1e3 for point in points]
+            hosts = [row.ranks for row in rows]
+            medians = [row.median_s * 1e3 for row in rows]
+            tails = [(row.p99_s - row.median_s) * 1e3 for row in rows]
             panel.errorbar(
                 hosts, medians, yerr=[[0.0] * len(tails), tails], marker="o", capsize=3, label=contender
             )
-            panel.set_xticks(sorted({point.hosts for point in result.points}))
+            panel.set_xticks([len(sweep.scenario.network.hosts) for sweep in result.sweeps])
         panel.set_title(f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B")
         panel.set_xlabel("hosts")
         panel.set_ylabel("time (ms)")

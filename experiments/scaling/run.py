@@ -1,62 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One allreduce benchmark per number of hosts: in-network latency should not grow with it, a ring's does."""
+"""One sweep per number of hosts: in-network latency should not grow with it, a ring's does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from railweave.experiments.allreduce.run import BenchOptions, Row
-from railweave.experiments.allreduce.run import run as run_bench
-
-
-@dataclass(frozen=True)
-class Point:
-    """One contender at one number of hosts and one size."""
-
-    contender: str  # rails joined by "+", or the baseline's name
-    hosts: int
-    row: Row
+from railweave.experiments.allreduce.run import Row, Sweep
+from railweave.experiments.allreduce.run import run as run_sweep
+from railweave.experiments.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class ScalingResult:
-    """All points, in the order of measuring."""
+    """The sweeps, by number of hosts."""
 
-    points: Sequence[Point]
-    versions: Mapping[str, str]  # of baselines
+    sweeps: Sequence[Sweep]
 
     @property
     def ok(self) -> bool:
         """Whether no element was wrong."""
-        return all(point.row.wrong <= 0 for point in self.points)
+        return all(sweep.ok for sweep in self.sweeps)
 
-    def curves(self) -> dict[tuple[str, int], list[Point]]:
-        """Return the points of each (contender, size in bytes), by hosts."""
-        curves: dict[tuple[str, int], list[Point]] = {}
-        for point in sorted(self.points, key=lambda point: point.hosts):
-            curves.setdefault((point.contender, point.row.bytes), []).append(point)
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of all software that was measured."""
+        return {name: version for sweep in self.sweeps for name, version in sweep.versions.items()}
+
+    def curves(self) -> dict[tuple[str, int], list[Row]]:
+        """Return the rows of each (contender, size in bytes), by hosts."""
+        curves: dict[tuple[str, int], list[Row]] = {}
+        for sweep in self.sweeps:
+            for row in (row for rows in sweep.rows.values() for row in rows):
+                curves.setdefault((row.contender, row.bytes), []).append(row)
         return curves
 
 
 async def run(
-    benches: Sequence[BenchOptions],
+    scenarios: Sequence[Scenario],
+    out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
-    on_point: Callable[[Point], None] = lambda _: None,
+    on_row: Callable[[Row], None] = lambda _: None,
 ) -> ScalingResult:
-    """Run one benchmark after the other; raises LabError and OptionError."""
-    points: list[Point] = []
-    versions: dict[str, str] = {}
-    for bench in benches:
-        hosts = len(bench.topology.hosts)
-
-        def take(row: Row, hosts: int = hosts) -> None:
-            points.append(Point("+".join(row.rails), hosts, row))
-            on_point(points[-1])
-
-        versions |= (await run_bench(bench, on_phase, take)).versions
-    return ScalingResult(points, versions)
+    """Run one sweep after the other; raises LabError and OptionError."""
+    return ScalingResult([await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios])
 
 
 def as_json(result: ScalingResult) -> dict[str, Any]:
@@ -65,20 +54,20 @@ def as_json(result: ScalingResult) -> dict[str, Any]:
         "rows": [
             {
                 "contender": contender,
-                "version": result.versions.get(contender),
+                "version": result.sweeps[0].version(contender) or None,
                 "bytes": size,
                 "points": [
                     {
-                        "hosts": point.hosts,
-                        "time_us_median": point.row.median_s * 1e6,
-                        "time_us_p99": point.row.p99_s * 1e6,
-                        "limit_fraction": point.row.limit_fraction,
-                        "wrong": point.row.wrong,
+                        "hosts": row.ranks,
+                        "time_us_median": row.median_s * 1e6,
+                        "time_us_p99": row.p99_s * 1e6,
+                        "limit_fraction": row.limit_fraction,
+                        "wrong": row.wrong,
                     }
-                    for point in points
+                    for row in rows
                 ],
             }
-            for (contender, size), points in result.curves().items()
+            for (contender, size), rows in result.curves().items()
         ],
         "ok": result.ok,
     }

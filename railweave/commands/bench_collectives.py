@@ -40,7 +40,6 @@ class Sweep:
     warmup: common.Warmup = 5
     shares: common.Shares = None
     switch: common.SwitchTarget = "embedded"
-    check: Annotated[bool, typer.Option(help="Check every element of every run against numpy.")] = True
     each_alone: Annotated[bool, typer.Option("--each-alone", help="Measure every rail alone as well.")] = (
         False
     )
@@ -133,45 +132,39 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 def _sweep(collective: str, given: Sweep) -> None:
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
-        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
+        from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
-        chosen = common.topology_of(given.topology, given.hosts, given.rails, given.rate, given.switch)
-        names = [plane.name for plane in chosen.planes]
-        baselines = common.names(given.baseline)
-        chosen, baseline_plane = run.with_baseline_plane(chosen) if baselines else (chosen, "")
-        options = run.BenchOptions(
-            topology=chosen,
-            measurement=Measurement(
-                tuple(units.parse_sizes(given.sizes)),
-                given.dtype,
-                given.op,
-                given.iters,
-                given.warmup,
-                given.check,
-                collective,
-                given.root,
-            ),
-            out=given.out,
-            rails=names,
-            switch_target=common.check_target(given.switch, chosen),
-            shares=units.parse_shares(given.shares, names),
-            loss=common.loss_of(given.loss, chosen),
-            each_alone=given.each_alone,
-            baselines=baselines,
-            baseline_plane=baseline_plane,
+        work = Workload(
+            tuple(units.parse_sizes(given.sizes)),
+            collective,
+            given.dtype,
+            given.op,
+            given.root,
+            given.warmup,
+            given.iters,
         )
-        run.check(options)
+        name = collective.replace("_", "-")
+        scenario = common.scenario_of(
+            name, work, given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss
+        )
+        scenario = run.with_contenders(
+            scenario,
+            shares=units.parse_shares(given.shares, [plane.name for plane in scenario.network.planes]),
+            each_alone=given.each_alone,
+            baselines=common.names(given.baseline),
+        )
         to_stderr = str(given.json_file) == "-"
-        typer.echo(report.header(options), err=to_stderr)
-        result = common.run(
+        typer.echo(report.header(scenario), err=to_stderr)
+        sweep = common.run(
             run.run(
-                options,
+                scenario,
+                given.out,
                 on_phase=common.phase,
                 on_row=lambda row: typer.echo(report.line(row), err=to_stderr),
             )
         )
-        for text in report.comparisons(result):
+        for text in report.comparisons(sweep):
             typer.echo(f"# {text}", err=to_stderr)
-        common.write_result(report.as_json(result), given.json_file, versions=result.versions)
-        if not result.ok:
+        common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
+        if not sweep.ok:
             raise OptionError(common.WRONG)

@@ -48,24 +48,21 @@ def loss(
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
-        options = curve.LossOptions(
-            topologies=[
-                common.topology_of(text, hosts, "ina", rate, "embedded") for text in topology or TOPOLOGIES
-            ],
-            losses=_probabilities(losses),
-            duplicate=duplicate,
-            reorder=reorder,
-            chunks=chunks,
-            bytes=units.parse_size(size),
-            seed=seed,
-            out=out,
-        )
-        curve.check(options)
+        work = curve.workload(chunks, units.parse_size(size))
+        chosen = [
+            common.scenario_of("", work, text, hosts, "ina", rate, "embedded")
+            for text in topology or TOPOLOGIES
+        ]
+        conditions = curve.conditions(_probabilities(losses), duplicate, reorder)
+        scenarios = [
+            (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
+        ]
         to_stderr = str(json_file) == "-"
         typer.echo(HEADER, err=to_stderr)
         points = common.run(
             curve.run(
-                options,
+                scenarios,
+                out,
                 on_phase=common.phase,
                 on_point=lambda point: typer.echo(_line(point), err=to_stderr),
             )
@@ -73,7 +70,7 @@ def loss(
         if plot is not None:
             note = (
                 f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
-                f"{options.topologies[0].planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
+                f"{chosen[0].network.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
             drawing.draw(points, note, plot)
         result = curve.as_json(points)

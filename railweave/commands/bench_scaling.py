@@ -35,49 +35,32 @@ def scaling(
     """Measure the time of a small allreduce against the number of hosts, each in a network of its own."""
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
-        from railweave.experiments.allreduce.loop import Measurement  # noqa: PLC0415
         from railweave.experiments.scaling import plot as drawing  # noqa: PLC0415
         from railweave.experiments.scaling import run as curve  # noqa: PLC0415
+        from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
         common.check_plot(plot)
-        baselines = common.names(baseline)
-        measurement = Measurement(tuple(units.parse_sizes(sizes)), dtype, "sum", iters, warmup, check=True)
-        benches = []
-        for count in common.counts("--hosts", hosts):
-            topology = common.topology_of("planes", count, rails, rate, switch)
-            names = [plane.name for plane in topology.planes]
-            topology, baseline_plane = run.with_baseline_plane(topology) if baselines else (topology, "")
-            benches.append(
-                run.BenchOptions(
-                    topology=topology,
-                    measurement=measurement,
-                    out=out / f"{count}-hosts",
-                    rails=names,
-                    switch_target=common.check_target(switch, topology),
-                    baselines=baselines,
-                    baseline_plane=baseline_plane,
-                )
+        work = Workload(tuple(units.parse_sizes(sizes)), dtype=dtype, warmup=warmup, iterations=iters)
+        scenarios = [
+            run.with_contenders(
+                common.scenario_of(f"{count}-hosts", work, "planes", count, rails, rate, switch),
+                baselines=common.names(baseline),
             )
-            run.check(benches[-1])
+            for count in common.counts("--hosts", hosts)
+        ]
         to_stderr = str(json_file) == "-"
-        typer.echo(report.header(benches[0]).partition("\n")[2], err=to_stderr)
+        typer.echo(report.header(scenarios[0]).partition("\n")[2], err=to_stderr)
         result = common.run(
             curve.run(
-                benches,
+                scenarios,
+                out,
                 on_phase=common.phase,
-                on_point=lambda point: typer.echo(
-                    f"{report.line(point.row)}  {point.hosts} hosts", err=to_stderr
-                ),
+                on_row=lambda row: typer.echo(f"{report.line(row)}  {row.ranks} hosts", err=to_stderr),
             )
         )
         if plot is not None:
-            rates = ", ".join(
-                f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s"
-                if plane.rate_bps
-                else f"{plane.name} unshaped"
-                for plane in benches[0].topology.planes
-            )
-            note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} runs"
+            rates = report.rates_text(scenarios[0])
+            note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} calls"
             drawing.draw(result, note, plot)
         common.write_result(curve.as_json(result), json_file, versions=result.versions)
         if not result.ok:

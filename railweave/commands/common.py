@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
-import platform
-import shlex
 import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 import typer.core
 
-from railweave.experiments import units
+from railweave.experiments import provenance, units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
 from railweave.topologies import model
@@ -29,6 +27,8 @@ from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from railweave.experiments.scenario import Scenario, Workload
 
 T = TypeVar("T")
 
@@ -62,11 +62,13 @@ Shares = Annotated[
 Size = Annotated[str, typer.Option(help="Bytes of each tensor: 64K, 4M (binary).")]
 Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
 DType = Annotated[str, typer.Option(help="float32 or int32.")]
-Iters = Annotated[int, typer.Option(help="Timed runs of each size.")]
-Warmup = Annotated[int, typer.Option(help="Untimed runs before them.")]
+Iters = Annotated[int, typer.Option(help="Timed calls of each size.")]
+Warmup = Annotated[int, typer.Option(help="Untimed calls before them, at least.")]
 Trials = Annotated[int, typer.Option(help="Trials per fault, each at a random instant.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
-Baseline = Annotated[str, typer.Option(help="Also measure another library on the same hosts: gloo.")]
+Baseline = Annotated[
+    str, typer.Option(help="Others to measure on the same hosts: gloo, ring, mptcp, openmpi.")
+]
 Out = Annotated[Path, typer.Option(help="Folder for logs.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
@@ -206,6 +208,26 @@ def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str
     return named(text, hosts=hosts, rails=kinds, rates=rates_of(rate, kinds, target))
 
 
+def scenario_of(
+    name: str,
+    work: Workload,
+    topology: str,
+    hosts: int,
+    rails: str,
+    rate: str | None,
+    target: str,
+    loss: str = "0",
+) -> Scenario:
+    """Return the scenario that the options describe, in one round and without contenders."""
+    from railweave.experiments.scenario import Scenario  # noqa: PLC0415
+
+    kinds = units.parse_rails(rails)
+    rates = tuple(rates_of(rate, kinds, target))
+    scenario = Scenario(name, (), work, topology, hosts, tuple(kinds), rates, switch=target, repetitions=1)
+    check_target(target, scenario.network)
+    return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
+
+
 def loss_of(text: str, topology: model.Topology) -> dict[str, float]:
     """Return the probabilities of loss by plane."""
     return units.parse_loss(text, [(plane.name, plane.kind) for plane in topology.planes])
@@ -258,8 +280,8 @@ def write_result(
     """
     head = {
         "ok": value["ok"],
-        "command": shlex.join(["railweave", *sys.argv[1:]]),
-        "versions": {**_versions(), **(versions or {})},
+        "command": provenance.command(),
+        "versions": {**provenance.versions(), **(versions or {})},
         "seed": seed,
     }
     write_json(head | dict(value), path)
@@ -278,9 +300,3 @@ def write_json(value: Mapping[str, Any], path: Path | None) -> None:
         path.write_text(text)
     except OSError as error:
         raise OptionError(f"--json {path}: {error.strerror}") from error
-
-
-def _versions() -> dict[str, str]:
-    names = ("railweave", "numpy")
-    installed = {name: metadata.version(name) for name in names}
-    return {**installed, "python": platform.python_version(), "linux": platform.release()}

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from railweave.experiments.accounting import RailAccount, account
-from railweave.experiments.allreduce.loop import Measurement
-from railweave.experiments.hosts import JobOptions, module_command, start_job
+from railweave.experiments.contenders import Contender, Job
+from railweave.experiments.hosts import JobOptions, start_rank
 from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.records import RankResult
+from railweave.experiments.scenario import Workload
 from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
 from railweave.topologies.lab.injection import Injection
@@ -22,32 +24,39 @@ from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
+from railweave.topologies.values import plain
 
 RANKS = 3
 DEADLINE_S = 120.0
 SIZE = 2 << 20
 # Of equal sizes one after the other: before the fault, while it lasts, after its repair.
-MEASUREMENT = Measurement((SIZE, SIZE, SIZE), "int32", "sum", iters=4, warmup=0, check=True)
-WORKER = "railweave.experiments.allreduce.worker"
+WORKLOAD = Workload((SIZE, SIZE, SIZE), dtype="int32", warmup=0, iterations=4)
 
 
 class Run:
     """One job in a lab of three planes, one of which fails in the middle."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, out: Path) -> None:
         self._lab = lab
-        self._rows: Counter[int] = Counter()  # by rank
-        self._done: dict[int, dict[str, Any]] = {}
-        self.wrong = 0
+        self._out = out
+        self._begun: Counter[int] = Counter()  # sizes by rank
+        self._results: list[RankResult] = []
 
     async def with_fault(self, fault: Fault) -> list[RailAccount]:
         """Run the job, and inject the fault as soon as all ranks have completed the first size."""
-        await start_job(self._lab, JobOptions("books", module_command(WORKER, *MEASUREMENT.arguments())))
+        contender = Contender("all", "railweave")
+        job = Job(contender, RANKS, (), {}, str(self._out), DEADLINE_S, plain(WORKLOAD))
+        path = self._out / "job.json"
+        path.write_text(json.dumps(plain(job)))
+        for rank in range(RANKS):
+            command = contender.implementation().command(path, rank)
+            await start_rank(self._lab, JobOptions("books", command), rank)
         async with Injection(self._lab, fault) as injection:
             injected = repaired = False
             async for line in self._lab.events():
-                self._take(read(line.text) or {"event": ""})
-                done = min(self._rows[rank] for rank in range(RANKS))
+                message = read(line.text) or {"event": ""}
+                self._begun[message.get("rank", 0)] += message["event"] == "begin"
+                done = min(self._begun[rank] for rank in range(RANKS)) - 1
                 if done == 1 and not injected:
                     injected = True
                     await injection.inject()
@@ -56,20 +65,17 @@ class Run:
                     await injection.repair()
         assert injected
         assert repaired
+        self._results = [RankResult.read(job.result_of(rank)) for rank in range(RANKS)]
         return self._accounts()
 
-    def _take(self, message: dict[str, Any]) -> None:
-        match message["event"]:
-            case "row":
-                self._rows[message["rank"]] += 1
-                self.wrong += message["wrong"]
-            case "done":
-                self._done[message["rank"]] = message["rails"]
+    @property
+    def wrong(self) -> int:
+        return sum(sample.wrong for result in self._results for sample in result.samples)
 
     def _accounts(self) -> list[RailAccount]:
         counts = {
-            rank: {name: RailCounts(**values) for name, values in rails.items()}
-            for rank, rails in self._done.items()
+            rank: {name: RailCounts(**values) for name, values in result.counters.items()}  # type: ignore[arg-type]
+            for rank, result in enumerate(self._results)
         }
         used = self._lab.topology.planes
         interfaces = {plane.name: self._lab.interface_counters(plane.name) for plane in used}
@@ -91,7 +97,7 @@ def test_the_books_balance_when_a_rail_fails(
 
     async def check() -> tuple[list[RailAccount], int]:
         async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path)) as lab:
-            run = Run(lab)
+            run = Run(lab, tmp_path)
             return await run.with_fault(fault(topology.plane(victim))), run.wrong
 
     accounts, wrong = asyncio.run(check())

@@ -16,11 +16,13 @@ from rich.console import Console
 from railweave.experiments import timeline
 from railweave.experiments.accounting import account, chunks_of
 from railweave.experiments.allreduce import report as bench_report
-from railweave.experiments.allreduce import run as bench_run
-from railweave.experiments.allreduce.loop import Measurement
+from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
+from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.records import Record, Sample
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
@@ -245,19 +247,27 @@ def test_hosts_know_their_rails_from_the_environment() -> None:
 # ------------------------------------------------------------ the benchmark
 
 
-def bench_options(**changes: Any) -> bench_run.BenchOptions:
-    measurement = Measurement((4 << 20,), "float32", "sum", 3, 1, check=True)
-    options = bench_run.BenchOptions(TWO, measurement, Path("out"), ["ina", "tcp"])
-    return replace(options, **changes)
+BENCH = Scenario(
+    "bench", (), Workload((4 << 20,), warmup=1, iterations=3), hosts=4, rails=("ina", "tcp"), repetitions=1
+)
 
 
-def row(rails: tuple[str, ...], seconds: float, wrong: int = 0) -> bench_run.Row:
-    shares = dict.fromkeys(rails, 1 / len(rails))
-    return bench_run.Row(rails, 4 << 20, "float32", "sum", [seconds, seconds, 9.0], wrong, 4, 2e8, shares)
+def row(contender: str, seconds: float) -> Row:
+    return Row(contender, 4 << 20, "float32", "sum", [seconds, seconds, 9.0], 0, 4, 2e8, {})
+
+
+def record(contender: Contender, time_s: float, wrong: int = 0) -> Record:
+    times = (time_s * 1e6,) * 3
+    sample = Sample(4 << 20, times, (times,) * 4, 12, wrong)
+    shares = {str(4 << 20): {"ina": 0.75, "tcp": 0.25}} if contender.kind == "railweave" else {}
+    versions = {"torch": "2.13.0"} if contender.kind == "gloo" else {}
+    return Record(
+        "", "bench", contender.name, contender.kind, 0, "ok", "", (sample,), shares, versions=versions
+    )
 
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:
-    measured = row(("ina", "tcp"), 0.25)
+    measured = row("ina+tcp", 0.25)
     assert measured.median_s == 0.25
     assert measured.algbw_bps == pytest.approx((4 << 20) * 8 / 0.25)
     assert measured.busbw_bps == pytest.approx(measured.algbw_bps * 1.5)
@@ -273,74 +283,48 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
 def test_other_collectives_have_factors_and_counts_of_their_own(
     collective: str, factor: float, count: int
 ) -> None:
-    measured = replace(
-        row(("tcp",), 0.25), collective=collective, root=1 if collective == "broadcast" else -1
-    )
+    measured = replace(row("tcp", 0.25), collective=collective, root=1 if collective == "broadcast" else -1)
     assert measured.busbw_bps == pytest.approx(measured.algbw_bps * factor)
     columns = bench_report.line(measured).split()
     redop = "sum" if collective == "reduce_scatter" else "none"
     assert columns[:5] == [str(4 << 20), str(count), "float", redop, str(measured.root)]
-    told = bench_report._row_json(measured)
+    told = bench_report.row_json(measured)
     assert told["op"] == (None if redop == "none" else "sum")
     assert told["root"] == (1 if collective == "broadcast" else None)
-    limit = bench_run.sum_of_limits([TWO.plane("tcp")], 4, collective)
-    assert limit == pytest.approx(bench_run.sum_of_limits([TWO.plane("tcp")], 4) * 1.5 / factor)
-
-
-def test_rows_join_what_all_ranks_tell() -> None:
-    seen: list[bench_run.Row] = []
-    gathered = bench_run._Gathered(bench_options(), ("ina", "tcp"), seen.append)
-    for rank in range(2):
-        message = {"event": "row", "rank": rank, "bytes": 400, "payload": {"ina": 300, "tcp": 100}}
-        gathered.take({**message, "seconds": [1 + rank, 3], "wrong": rank})
-    (joined,) = seen
-    assert joined.seconds == [1.5, 3.0]
-    assert joined.wrong == 1
-    assert joined.shares == {"ina": 0.75, "tcp": 0.25}
-    assert joined.limit_bps == pytest.approx(1e8 * 1024 / 1082 + 1e8 * 1448 / 1514)
+    limit = sum_of_limits([TWO.plane("tcp")], 4, collective)
+    assert limit == pytest.approx(sum_of_limits([TWO.plane("tcp")], 4) * 1.5 / factor)
 
 
 def test_bench_json_and_comparisons() -> None:
-    rows = [row(("ina",), 0.5), row(("tcp",), 0.5), row(("ina", "tcp"), 0.25), row(("gloo",), 0.75)]
-    options = bench_options(each_alone=True, baselines=["gloo"])
-    result = bench_run.BenchResult(options, rows, {"gloo": "2.13.0"})
-    value = json.loads(json.dumps(bench_report.as_json(result)))
+    scenario = with_contenders(BENCH, each_alone=True, baselines=["ring"])
+    gloo = Contender("gloo", "gloo", ("tcp",))
+    scenario = replace(scenario, contenders=(*scenario.contenders[:3], gloo))
+    times = (0.25, 0.5, 0.5, 0.75)
+    sweep = Sweep(scenario, [record(*each) for each in zip(scenario.contenders, times, strict=True)])
+    value = json.loads(json.dumps(bench_report.as_json(sweep)))
     assert value["rails"] == ["ina", "tcp"]
-    assert len(value["rows"]) == 1
-    assert value["rows"][0]["time_us_median"] == 250000
+    (together,) = value["rows"]
+    assert (together["time_us_median"], together["shares"]) == (250000, {"ina": 0.75, "tcp": 0.25})
+    limit = 1e8 * 1024 / 1082 + 1e8 * 1448 / 1514 / 1.5
+    assert together["limit_bps"] == pytest.approx(limit)
     assert value["alone"]["tcp"][0]["wrong"] == 0
     assert value["baselines"]["gloo"]["version"] == "2.13.0"
     assert value["ok"]
-    first, second = bench_report.comparisons(result)
+    first, second = bench_report.comparisons(sweep)
     assert "100.0% of the sum" in first
     assert "3.00 times as fast as gloo 2.13.0" in second
-    assert not bench_run.BenchResult(options, [row(("ina", "tcp"), 1, wrong=2)], {}).ok
-    assert "n/a" in bench_report.line(row(("ina",), 1, wrong=-1))
+    assert not Sweep(scenario, [record(scenario.contenders[0], 1, wrong=2)]).ok
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"measurement": Measurement((4,), "float16", "sum", 1, 0, True)}, "unknown dtype 'float16'"),
-        ({"measurement": Measurement((4,), "int32", "prod", 1, 0, True)}, "unknown op 'prod'"),
-        ({"measurement": Measurement((4,), "int32", "sum", 0, 0, True)}, "--iters"),
-        ({"measurement": Measurement((8,), "int32", "sum", 1, 0, True, "scan")}, "unknown collective 'scan'"),
-        (
-            {"measurement": Measurement((9, 4), "int32", "sum", 1, 0, True, "all_gather")},
-            "4 bytes are no shard for each rank; at least 8",
-        ),
-        ({"measurement": Measurement((8,), "int32", "sum", 1, 0, True, "broadcast", 2)}, "a rank, 0 to 1"),
-        ({"measurement": Measurement((4,), "int32", "sum", 1, -1, True)}, "--warmup"),
-        ({"topology": planes(1, ("tcp",))}, "at least 2"),
-        ({"baselines": ["mpi"]}, "unknown baseline 'mpi'"),
-    ],
-)
-def test_bench_options_that_make_no_sense(changes: dict[str, Any], word: str) -> None:
-    with pytest.raises(OptionError, match=word):
-        bench_run.check(bench_options(**changes))
-
-
-def test_a_measurement_survives_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    measurement = Measurement((1024, 4096), "int32", "max", 7, 2, False, "broadcast", 3)
-    monkeypatch.setattr("sys.argv", ["worker", *measurement.arguments()])
-    assert Measurement.parse(None) == measurement
+def test_a_baseline_gets_a_tcp_plane() -> None:
+    only = replace(BENCH, rails=("ina",), rates=(50_000_000,))
+    scenario = with_contenders(only, baselines=["ring"])
+    assert [(each.name, each.rails) for each in scenario.contenders] == [
+        ("ina", ("ina",)),
+        ("ring", ("tcp",)),
+    ]
+    assert [plane.rate_bps for plane in scenario.network.planes] == [50_000_000, 50_000_000]
+    with pytest.raises(OptionError, match="has no tcp plane"):
+        with_contenders(replace(only, topology="leaf-spine:racks=2,hosts=1"), baselines=["ring"])
+    with pytest.raises(OptionError, match="unknown baseline 'nccl'"):
+        with_contenders(BENCH, baselines=["nccl"])

@@ -38,7 +38,7 @@ def test_every_benchmark_has_ok_and_rows() -> None:
     for told in (
         failover_json(failover),
         loss_json([]),
-        scaling_json(ScalingResult([], {})),
+        scaling_json(ScalingResult([])),
         striping_json([]),
         Tally().summary(),
     ):
