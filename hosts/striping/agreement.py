@@ -55,7 +55,8 @@ class Agreement:
         self._surveys: dict[int, Survey] = {}  # by index
         self._pending: deque[Item] = deque()
         self._last = -1  # index of the last call that is measured
-        self._times_ns: dict[tuple[int, int], int] = {}  # of this rank, by op index and rail
+        self._times_ns: dict[int, dict[int, tuple[int, int]]] = {}  # start and end here, by op index and rail
+        self.latest = 0  # index of the latest survey
 
     @property
     def horizon(self) -> int:
@@ -73,7 +74,7 @@ class Agreement:
     def observe(self, records: Iterable[SliceRecord]) -> None:
         """Take slices that have ended on this rank."""
         for record in records:
-            self._times_ns[record.op_index, record.rail] = record.end_ns - record.start_ns
+            self._times_ns.setdefault(record.op_index, {})[record.rail] = record.start_ns, record.end_ns
 
     def forget(self) -> None:
         """Ask for nothing that has been submitted so far."""
@@ -83,7 +84,7 @@ class Agreement:
         """Return what the next survey asks for: not the call right before it, which is still under way."""
         if self._opening is not None:
             return ()
-        return tuple([item for item in self._pending if item.op_index != self._last][: surveys.LANES])
+        return tuple([item for item in self._pending if item.op_index != self._last][: surveys.MOST])
 
     def survey_input(self) -> Lanes:
         """Return what this rank gives to the next survey."""
@@ -98,10 +99,11 @@ class Agreement:
         opens = self._opening is not None
         self._opening = None
         self._surveys[op_index] = Survey(op_index + (1 if opens else lag), items, opens)
+        self.latest = op_index
         waiting = [*self._pending, *(item for survey in self._surveys.values() for item in survey.items)]
-        oldest = min((item.op_index for item in waiting), default=op_index)
-        for place in [place for place in self._times_ns if place[0] < oldest]:
-            del self._times_ns[place]
+        oldest = min((item.survey for item in waiting), default=op_index)
+        for index in [index for index in self._times_ns if index < oldest]:
+            del self._times_ns[index]
 
     def wanted(self, op_index: int) -> int | None:
         """Return the index of a survey whose result is needed to plan a call, and has not been taken."""

@@ -62,7 +62,6 @@ class CallClass:
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
-        self._before: tuple[int, ...] | None = None  # rails of the call before; None: of no matter
         self._check_known()
 
     # ------------------------------------------------------------ what a call takes
@@ -114,8 +113,7 @@ class CallClass:
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
         calls_each = PROBES * self._wanted
         if self._calls < calls_each * len(self.rails):
-            turn = self._calls // (calls_each if self.short else 1)
-            return self._try(order[turn % len(order)], size, count, usual)
+            return self._try(order[self._calls % len(order)], size, count, usual)
         if self._calls % ASK_AGAIN == 0:
             return self._try(order[self._calls // ASK_AGAIN % len(order)], size, count, usual)
         return None
@@ -161,42 +159,28 @@ class CallClass:
 
     @property
     def short(self) -> bool:
-        """Whether a call takes no longer than ranks are apart when they begin it."""
+        """Whether a call is so small that it may try a rail whole."""
         return self.key.size_class <= SHORT_BYTES
-
-    def skewed(self, rails: tuple[int, ...]) -> bool:
-        """Whether the time of a call on these rails says little of them.
-
-        Ranks begin a call as far apart as the one before has let them go. After a short call on other rails
-        that is what those do, not what they themselves would do.
-        """
-        return self.short and self._before is not None and self._before != rails
 
     @property
     def survey_due(self) -> bool:
         """Whether the call that is measured next is followed by a survey."""
         return self._measured + 1 >= min(MEASURED, self._interval)
 
-    def submitted(
-        self, tried: bool, size: int, count: int, usual: Split, rails: tuple[int, ...] = ()
-    ) -> None:
-        """Count a call that is measured, on these rails."""
-        again = tried and self.skewed(rails)  # right behind, the same way has its own skew
-        self._before = rails
+    def submitted(self, tried: bool, size: int, count: int, usual: Split) -> None:
+        """Count a call that is measured."""
         self._calls += 1
         self._measured += 1
         self._explore_in -= 1
-        if tried and self.state is ClassState.HOT and not again:
+        if tried and self.state is ClassState.HOT:
             self._way += 1
             self._explore_in = self._pause(size, count, usual)
         if self._measured < min(MEASURED, self._interval):
             return
         self._measured = 0
         self._interval = self._next_interval(usual.time_s) if self.state is ClassState.HOT else 1
-        self.left = 0 if again else max(0, self._interval - MEASURED)
+        self.left = max(0, self._interval - MEASURED)
         self._explore_in -= self.left
-        if self.left:
-            self._before = tuple(rail for rail, _, _ in usual.parts)
 
     def _pause(self, size: int, count: int, usual: Split) -> int:
         """Return how many calls the next trial of another way has to wait for, so that all cost little."""

@@ -165,11 +165,6 @@ class RailCost:
         """Return how many observations speak for the present speed."""
         return self.alone.samples + self.shared.samples
 
-    @property
-    def mean_s(self) -> float:
-        """Return the least mean time of the two cases."""
-        return min(fit.mean_s for fit in (self.alone, self.shared) if fit.known)
-
     def latency_s(self, prior: Line) -> float:
         """Return what is left of the least mean time without the time of the bytes on the link."""
         fits = [fit for fit in (self.alone, self.shared) if fit.known]

@@ -254,23 +254,21 @@ class Planner:
         """Note a call that is measured."""
         call_class = measurement.call_class
         element_bytes = measurement.size // measurement.count
-        rails = tuple(rail for rail, _, _ in plan.parts)
-        if not call_class.skewed(rails):
-            self._agreement.measure(
-                Item(
-                    op_index=op_index,
-                    rail=rail,
-                    key=call_class.key,
-                    rails=call_class.rails,
-                    size=count * element_bytes,
-                    parts=len(plan.parts),
-                    longest=call_class.short,
-                    generation=-1 if measurement.tried else call_class.generation,
-                )
-                for rail, _, count in plan.parts
+        self._agreement.measure(
+            Item(
+                op_index=op_index,
+                rail=rail,
+                key=call_class.key,
+                rails=call_class.rails,
+                size=count * element_bytes,
+                parts=len(plan.parts),
+                survey=self._agreement.latest,
+                generation=-1 if measurement.tried else call_class.generation,
             )
+            for rail, _, count in plan.parts
+        )
         self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
-        call_class.submitted(measurement.tried, measurement.size, measurement.count, measurement.usual, rails)
+        call_class.submitted(measurement.tried, measurement.size, measurement.count, measurement.usual)
 
     def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
         """Return the ledger's count of such calls, with a verdict on every rail."""

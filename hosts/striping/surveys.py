@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surveys: small int32 MAX allreduces by which all ranks come to the same measurements.
 
-A lane holds a slice's time, subtracted from a constant. The greatest over the ranks is then the least time:
-that of the rank that came last, which waited for nobody. A rank that has no time yet gives the constant
-itself: what one rank lacks is unknown to all, and asked again by a later survey.
-
-Of short calls the longest time counts, and lanes hold times as they are. There the rank that comes last
-finds all it needs of a ring or of recursive doubling waiting, but not of a switch, which must still answer:
-its time would say that the former take none. In the longest time, lateness is the same whatever the rail.
+A slice's time is that from the last start to the last end over the ranks: lateness is no rail's. Clocks
+differ from host to host, so a rank counts both from the end of a survey before the call: surveys end on all
+ranks at nearly the same time. As far as they do not, the time found still lies between the least and the
+longest that the slice took on a rank. A rank that has no time yet gives a constant that wins: what one rank
+lacks is unknown to all, and asked again by a later survey.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from railweave.hosts.striping.table import CostKey
 
 LANES = 64  # of every survey: 256 bytes, one packet on any rail
 TICK_NS = 100  # unit of times
-ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of
-LONGEST = ABSENT - 1  # ticks: 214 s, more than which counts as that
+MOST = LANES // 2  # slices: each has a lane for its start, and one for its end
+ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more than 214 s after the survey
 _PIECES = 4  # 16 bits each, of a digest
 
 Lanes = NDArray[np.int32]
@@ -40,7 +38,7 @@ class Item:
     rails: tuple[int, ...]  # of its class
     size: int  # bytes
     parts: int  # of the call; 1: this is the whole of it
-    longest: bool  # whether the longest time over the ranks counts, not the least
+    survey: int  # index of the survey from whose end its times count
     generation: int  # of its class's split when the call was planned
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
 
@@ -50,22 +48,25 @@ class Item:
         return self.parts == 1
 
 
-def encode(items: Sequence[Item], times_ns: Mapping[tuple[int, int], int]) -> Lanes:
-    """Return a survey's input from this rank's times by (op index, rail)."""
+def encode(items: Sequence[Item], times_ns: Mapping[int, Mapping[int, tuple[int, int]]]) -> Lanes:
+    """Return a survey's input from this rank's starts and ends by op index and rail."""
     lanes = np.full(LANES, ABSENT, np.int32)
     for place, item in enumerate(items):
-        time_ns = times_ns.get((item.op_index, item.rail))
-        if time_ns is not None:
-            ticks = min(max(time_ns // TICK_NS, 1), LONGEST)
-            lanes[place] = ticks if item.longest else ABSENT - ticks
+        slice_ns = times_ns.get(item.op_index, {}).get(item.rail)
+        survey = times_ns.get(item.survey)
+        if slice_ns is not None and survey is not None:
+            since_ns = max(end_ns for _, end_ns in survey.values())
+            ticks = [(time_ns - since_ns) // TICK_NS for time_ns in slice_ns]
+            if all(-ABSENT <= tick < ABSENT for tick in ticks):
+                lanes[2 * place : 2 * place + 2] = ticks
     return lanes
 
 
 def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
-    """Return each item's time in seconds, the least or longest over the ranks; None where a rank had none."""
+    """Return each item's time in seconds from the last start to the last end; None where a rank had none."""
     return [
-        (item, None if lane == ABSENT else (lane if item.longest else ABSENT - lane) * TICK_NS / 1e9)
-        for item, lane in zip(items, result, strict=False)
+        (item, None if ABSENT in (start, end) else max(end - start, 1) * TICK_NS / 1e9)
+        for item, start, end in zip(items, result[::2], result[1::2], strict=False)
     ]
 
 

@@ -11,7 +11,7 @@ from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.striping.costs import Line, RailCost
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
-SMALL_BYTES = 64 << 10  # calls below this tell nothing of bandwidth
+SMALL_BYTES = 64 << 10  # calls up to this size tell little of bandwidth
 UNMEASURED = 2.0  # times what links and other classes promise, a rail may take
 LIKE = 2  # classes of size between calls of which one tells how long the other takes on one rail
 
@@ -137,9 +137,9 @@ class CostTable:
         if nearest is None:
             return self._prior(key.collective, rail)
         of, cost = nearest
-        line = cost.part()
+        line, prior = cost.part(), self._prior(of.collective, rail)
         if _says_nothing_of_rate(of, key):
-            line = Line(cost.mean_s, self._prior(of.collective, rail).rate)
+            line = Line(cost.latency_s(prior), prior.rate)
         return self._scaled(line, of, key, rail)
 
     def _scaled(self, line: Line, of: CostKey, key: CostKey, rail: int) -> Line:
@@ -170,4 +170,4 @@ def _distance(one: CostKey, other: CostKey) -> int:
 
 
 def _says_nothing_of_rate(of: CostKey, key: CostKey) -> bool:
-    return SMALL_BYTES > of.size_class < key.size_class
+    return SMALL_BYTES >= of.size_class < key.size_class

@@ -79,6 +79,8 @@ class StripedJob:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        self.now_s = 0.0
+        self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine began
         self.records: list[list[Slice]] = [[] for _ in range(self.ranks)]
         self.inputs: dict[int, list[np.ndarray]] = {}
         if not self.planners:
@@ -115,10 +117,13 @@ class StripedJob:
         if plan.survey_after:
             self._survey()
         # The call ends after its survey has been submitted: that cannot know how long it took.
+        self._observe()
+        return taken
+
+    def _observe(self) -> None:
         for rank, records in enumerate(self.records):
             self.planners[rank].observe(records)
             records.clear()
-        return taken
 
     def change(self, alive: Sequence[bool], leading: Sequence[int] = (), count: int = 1 << 20) -> None:
         """Agree on the rails that are alive, from the next call on.
@@ -140,11 +145,12 @@ class StripedJob:
 
     def _survey(self) -> None:
         self._await()
-        inputs = [planner.survey_input() for planner in self.planners]
         plans = [planner.plan_survey(self.op_index, self.changes) for planner in self.planners]
+        inputs = [planner.survey_input() for planner in self.planners]
         self._agree(plans)
         self.inputs[self.op_index] = inputs
         self.surveys += 1
+        self._run(plans[0], 4)
         self._submitted(plans)
 
     def _submitted(self, plans: Sequence[Plan]) -> None:
@@ -163,15 +169,18 @@ class StripedJob:
             )
 
     def _run(self, plan: Plan, element_bytes: int) -> float:
+        """Let all ranks run a call, and record it; its time from the last start on, but for noise."""
         late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
         longest = 0.0
         for rail, _, count in plan.parts:
             time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1)
             for rank in range(self.ranks):
-                waited_s = max(late_s) - late_s[rank]
-                own_s = (time_s + waited_s) * (1 + self.random.uniform(0, self.noise))
-                self.records[rank].append(Slice(self.op_index, rail, 0, int(own_s * 1e9)))
+                own_s = time_s * (1 + self.random.uniform(0, self.noise))
+                clock_s = self.clocks_s[rank] + self.now_s
+                times_ns = [int((clock_s + at_s) * 1e9) for at_s in (late_s[rank], max(late_s) + own_s)]
+                self.records[rank].append(Slice(self.op_index, rail, *times_ns))
             longest = max(longest, time_s)
+        self.now_s += max(late_s) + longest
         return longest
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -259,32 +261,44 @@ def test_tables_hold_nothing_else() -> None:
 # ------------------------------------------------------------ surveys
 
 
-def items(count: int, longest: bool = False) -> list[Item]:
-    return [Item(place, 0, KEY, (0, 1), 100, 1, longest, 0) for place in range(count)]
+def items(count: int) -> list[Item]:
+    return [Item(place, 0, KEY, (0, 1), 100, 1, survey=100, generation=0) for place in range(count)]
 
 
-def test_the_least_time_over_the_ranks_counts() -> None:
-    asked = items(3)
-    own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
-    other = surveys.encode(asked, {(0, 0): 4_000_000})
-    result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
-    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.004, None, None]
+def survey(asked: Sequence[Item], *ranks: dict[int, dict[int, tuple[int, int]]]) -> list[float | None]:
+    """Return what the ranks agree on, of starts and ends in ns by op index and rail."""
+    lanes = np.max([surveys.encode(asked, times_ns) for times_ns in ranks], axis=0)
+    return [time_s for _, time_s in surveys.decode(asked, lanes.tolist())]
 
 
-def test_the_longest_time_of_short_calls_counts() -> None:
-    asked = items(3, longest=True)
-    own = surveys.encode(asked, {(0, 0): 5_000_000, (1, 0): 7_000_000})
-    other = surveys.encode(asked, {(0, 0): 4_000_000})
-    result = [max(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)]
-    assert [time_s for _, time_s in surveys.decode(asked, result)] == [0.005, None, None]
+def test_the_time_from_the_last_start_to_the_last_end_counts_whatever_the_clocks() -> None:
+    own = {100: {0: (0, 50_000)}, 0: {0: (1_050_000, 7_050_000)}, 1: {0: (7_050_000, 9_050_000)}}
+    hour = 3_600_000_000_000
+    late = {100: {1: (hour, hour + 90_000)}, 0: {0: (hour + 5_090_000, hour + 6_090_000)}}
+    assert survey(items(3), own, late) == [0.002, None, None]
+    assert survey(items(3), own, own) == [0.006, 0.002, None]
 
 
-@given(st.integers(-(1 << 70), 1 << 70))
-def test_no_time_overflows_a_lane(time_ns: int) -> None:
-    (asked,) = items(1)
-    ((_, time_s),) = surveys.decode([asked], surveys.encode([asked], {(0, 0): time_ns}).tolist())
-    assert time_s is not None
-    assert 0 < time_s < 215
+def test_a_time_lies_between_the_least_and_the_longest_of_a_rank_wherever_the_survey_ended() -> None:
+    for ended in range(0, 9_000_000, 500_000):
+        own = {100: {0: (0, ended)}, 0: {0: (10_000_000, 17_000_000)}}
+        late = {100: {0: (0, 4_000_000)}, 0: {0: (15_000_000, 18_000_000)}}
+        (time_s,) = survey(items(1), own, late)
+        assert time_s is not None
+        assert 0.003 <= time_s <= 0.007
+
+
+@given(st.lists(st.integers(-(1 << 70), 1 << 70), min_size=3, max_size=3))
+def test_no_time_overflows_a_lane(times_ns: list[int]) -> None:
+    start_ns, end_ns, since_ns = times_ns
+    (time_s,) = survey(items(1), {100: {0: (0, since_ns)}, 0: {0: (start_ns, end_ns)}})
+    assert time_s is None or 0 < time_s < 430
+
+
+def test_a_survey_has_room_for_what_is_asked() -> None:
+    asked = items(surveys.MOST)
+    times_ns = {100: {0: (0, 0)}, **{place: {0: (0, 1000 * (place + 1))} for place in range(surveys.MOST)}}
+    assert survey(asked, times_ns) == pytest.approx([1e-6 * (place + 1) for place in range(surveys.MOST)])
 
 
 def test_the_first_survey_tells_whether_all_start_from_the_same() -> None:
