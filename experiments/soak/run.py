@@ -147,6 +147,7 @@ async def _soak(
     recorder = Recorder(lab, len(children), tally, write)
     reading = asyncio.create_task(recorder.read())
     tally.begin = time.monotonic()
+    write("begin")  # `since` of long calls counts from here
     others = [
         asyncio.create_task(_sample(lab, tally, write)),
         asyncio.create_task(_minutes(tally, on_phase)),
