@@ -49,9 +49,6 @@ class CallClass:
         self.state = ClassState.COLD
         self.version = 0  # changes with every new measurement
         self._table = table
-        self._begin()
-
-    def _begin(self) -> None:
         self.generation = 0  # changes with every move of a split
         self.left = 0  # calls until one is measured
         self._calls = 0  # in this state
@@ -223,12 +220,6 @@ class CallClass:
             self._lost = True
         elif time_s * ENGAGE < alone_s:
             self._lost = False
-
-    def rails_changed(self) -> None:
-        """Begin anew, as if there had been no such class: a rail has gone, or come back."""
-        self.state = next_class(self.state, ClassEvent.RAILS_CHANGED)
-        self.version += 1
-        self._begin()
 
     def _check_known(self) -> None:
         """Leave the cold if all rails have a cost from elsewhere, or are known well enough."""

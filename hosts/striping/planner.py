@@ -351,10 +351,7 @@ class Planner:
         self._counted_from = change.from_op
         self._agreement.forget()
         self._entries.clear()
-        if len(self._classes) > PLANS:
-            self._classes.clear()
-        for call_class in self._classes.values():
-            call_class.rails_changed()
+        self._classes.clear()
 
     def _learn(self, survey: Survey) -> None:
         if survey.opens:

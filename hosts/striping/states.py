@@ -22,7 +22,6 @@ class ClassEvent(enum.StrEnum):
     LOADED = "loaded"  # every rail's cost has been loaded: of an earlier job like this one
     SETTLED = "settled"  # what is in force has been measured, and takes what is predicted
     DRIFTED = "drifted"  # rails' speeds have changed so much that another way is clearly quicker
-    RAILS_CHANGED = "rails-changed"  # a rail or a member is gone, or new
 
 
 class RailState(enum.StrEnum):
@@ -47,17 +46,14 @@ CLASS_TRANSITIONS: Mapping[tuple[ClassState, ClassEvent], ClassState] = {
     (_C.COLD, _E.LOADED): _C.HOT,
     (_C.COLD, _E.SETTLED): _C.COLD,  # a rail has still to be tried
     (_C.COLD, _E.DRIFTED): _C.COLD,
-    (_C.COLD, _E.RAILS_CHANGED): _C.COLD,
     (_C.WARM, _E.PROBED): _C.WARM,
     (_C.WARM, _E.LOADED): _C.WARM,
     (_C.WARM, _E.SETTLED): _C.HOT,
     (_C.WARM, _E.DRIFTED): _C.WARM,
-    (_C.WARM, _E.RAILS_CHANGED): _C.COLD,
     (_C.HOT, _E.PROBED): _C.HOT,
     (_C.HOT, _E.LOADED): _C.HOT,
     (_C.HOT, _E.SETTLED): _C.HOT,
     (_C.HOT, _E.DRIFTED): _C.WARM,
-    (_C.HOT, _E.RAILS_CHANGED): _C.COLD,
 }
 
 _R, _H = RailState, RailEvent

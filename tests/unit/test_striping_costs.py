@@ -237,7 +237,6 @@ def test_every_event_in_every_state_of_a_class(state: ClassState, event: ClassEv
         ClassEvent.LOADED: ClassState.HOT if state is ClassState.COLD else state,
         ClassEvent.SETTLED: ClassState.HOT if state is ClassState.WARM else state,
         ClassEvent.DRIFTED: ClassState.WARM if state is ClassState.HOT else state,
-        ClassEvent.RAILS_CHANGED: ClassState.COLD,
     }
     assert after is expected[event]
 
