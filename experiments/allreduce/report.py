@@ -86,6 +86,16 @@ def comparisons(sweep: Sweep) -> list[str]:
     return lines
 
 
+def bottlenecks(sweep: Sweep) -> list[str]:
+    """Return, by contender, what limited it, and what the processors did."""
+    return [
+        f"{record.contender}: bottleneck {record.bottleneck}; cores {record.cpu.idle:.0%} idle, "
+        f"{record.cpu.stolen:.0%} stolen, {record.cpu.run_queue:.1f} threads runnable"
+        for record in sweep.records
+        if record.cpu is not None
+    ]
+
+
 def as_json(sweep: Sweep) -> dict[str, Any]:
     """Return the result as JSON values; rows of baselines, and of rails alone, have keys beside `rows`."""
     scenario, rows = sweep.scenario, {name: list(map(row_json, of)) for name, of in sweep.rows.items()}
@@ -99,6 +109,7 @@ def as_json(sweep: Sweep) -> dict[str, Any]:
         "rows": rows[first.name],
         # Not in the schema:
         "ok": sweep.ok,
+        "bottlenecks": {record.contender: record.bottleneck for record in sweep.records},
         "alone": {other.name: rows[other.name] for other in others if other.kind == RAILWEAVE},
         "baselines": {
             other.name: {"version": sweep.version(other.name), "rows": rows[other.name]}

@@ -109,6 +109,7 @@ def with_contenders(
     shares: Mapping[str, float] | None = None,
     each_alone: bool = False,
     baselines: Sequence[str] = (),
+    control: bool = False,
 ) -> Scenario:
     """Return the scenario with railweave on all its rails, each of them alone if asked, and baselines.
 
@@ -127,7 +128,7 @@ def with_contenders(
         if obstacle := contender.implementation().obstacle():
             raise OptionError(f"baseline {obstacle}")
         contenders.append(contender)
-    chosen = replace(scenario, contenders=tuple(contenders))
+    chosen = replace(scenario, contenders=tuple(contenders), control=control)
     chosen.check()
     return chosen
 
@@ -143,7 +144,7 @@ async def run(
     def take(record: Record) -> None:
         if record.status != OK:
             raise LabError(f"{record.contender}: {record.error}")
-        for row in rows_of(record, scenario):
+        for row in [] if record.control else rows_of(record, scenario):
             on_row(row)
 
     runner = Runner(scenario, out, on_phase=on_phase, on_record=take)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from pathlib import Path
 
 from railweave._native import ina
+from railweave.experiments import statistics
 
 CASES = (("float32", "sum"), ("float32", "avg"), ("float32", "max"), ("int32", "sum"), ("int32", "avg"))
 
@@ -25,8 +25,8 @@ def measure(dtype: str, op: str, lanes: int, args: argparse.Namespace) -> dict[s
         ina.measure_endpoint(dtype, op, lanes, args.slots, args.elements, args.rounds)
         for _ in range(args.repeat)
     ]
-    transmit = statistics.median(r["transmit_ns"] / r["chunks"] for r in rounds)
-    receive = statistics.median(r["receive_ns"] / r["chunks"] for r in rounds)
+    transmit = statistics.median([r["transmit_ns"] / r["chunks"] for r in rounds])
+    receive = statistics.median([r["receive_ns"] / r["chunks"] for r in rounds])
     gbps = 32 * lanes / (transmit + receive)
     return {
         "dtype": dtype,

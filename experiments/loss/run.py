@@ -17,7 +17,7 @@ from railweave.experiments.scenario import Scenario, Workload
 
 
 @dataclass(frozen=True)
-class Conditions:
+class NetworkConditions:
     """What the links do to packets, in each direction: probabilities."""
 
     loss: float
@@ -55,23 +55,23 @@ def workload(chunks: int, size_bytes: int) -> Workload:
     return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls)
 
 
-def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[Conditions]:
+def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[NetworkConditions]:
     """Return the conditions of each loss; OptionError for what is no probability."""
     probabilities = [("--losses", loss) for loss in losses]
     for name, value in (*probabilities, ("--duplicate", duplicate), ("--reorder", reorder)):
         if not 0 <= value < 1:
             raise OptionError(f"{name} {value:g}: a probability is from 0 to below 1")
-    return [Conditions(loss, duplicate, reorder) for loss in losses]
+    return [NetworkConditions(loss, duplicate, reorder) for loss in losses]
 
 
-def impaired(scenario: Scenario, under: Conditions, seed: int) -> Scenario:
+def impaired(scenario: Scenario, under: NetworkConditions, seed: int) -> Scenario:
     """Return the scenario under these conditions, with railweave as contender."""
     name = f"{scenario.network.name}-{under.loss:g}"
     return with_contenders(replace(scenario, name=name, impair=under.settings(), seed=seed))
 
 
 async def run(
-    scenarios: Sequence[tuple[Conditions, Scenario]],
+    scenarios: Sequence[tuple[NetworkConditions, Scenario]],
     out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
@@ -84,7 +84,7 @@ async def run(
     return points
 
 
-def _point(under: Conditions, sweep: Sweep) -> Point:
+def _point(under: NetworkConditions, sweep: Sweep) -> Point:
     ((row,),) = sweep.rows.values()
     time_s = sum(row.seconds)
     bps = row.bytes * 8 * len(row.seconds) / time_s

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 
 from finsy import P4Schema
 from finsy.proto import p4r
 
+from railweave.experiments import statistics
 from railweave.experiments.switch_speed.scenario import SLOTS, Scenario
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline

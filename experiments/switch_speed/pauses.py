@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing as mp
-import statistics
 import tempfile
 import threading
 import time
@@ -25,6 +24,7 @@ import grpc
 from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc
 
+from railweave.experiments import statistics
 from railweave.experiments.switch_speed.scenario import Scenario
 from railweave.switch import pauses
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES
@@ -62,7 +62,9 @@ class Probe:
         """End; the median of the seconds' longest, and the longest of all."""
         self._ended = True
         self._thread.join()
-        return f"{statistics.median(self._longest.values()):6.1f} ({max(self._longest.values()):6.1f}) ms"
+        return (
+            f"{statistics.median(list(self._longest.values())):6.1f} ({max(self._longest.values()):6.1f}) ms"
+        )
 
 
 def serve(address: str, pipe: Connection) -> None:

@@ -44,6 +44,9 @@ class Sweep:
         False
     )
     baseline: common.Baseline = ""
+    control: Annotated[
+        bool, typer.Option("--control", help="Also run at half the rate: did links limit it, or processors?")
+    ] = False
     out: common.Out = Path("out/bench")
     json_file: common.JsonFile = None
 
@@ -152,6 +155,7 @@ def _sweep(collective: str, given: Sweep) -> None:
             shares=units.parse_shares(given.shares, [plane.name for plane in scenario.network.planes]),
             each_alone=given.each_alone,
             baselines=common.names(given.baseline),
+            control=given.control,
         )
         to_stderr = str(given.json_file) == "-"
         typer.echo(report.header(scenario), err=to_stderr)
@@ -163,7 +167,7 @@ def _sweep(collective: str, given: Sweep) -> None:
                 on_row=lambda row: typer.echo(report.line(row), err=to_stderr),
             )
         )
-        for text in report.comparisons(sweep):
+        for text in (*report.comparisons(sweep), *report.bottlenecks(sweep)):
             typer.echo(f"# {text}", err=to_stderr)
         common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
         if not sweep.ok:

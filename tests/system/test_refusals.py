@@ -45,6 +45,7 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "all-reduce", "--dtype", "float64"), "unknown dtype 'float64'; expected float32, int32"),
         (("bench", "all-reduce", "--op", "prod"), "unknown op 'prod'"),
         (("bench", "all-reduce", "--iters", "0"), "iterations is 0; expected at least 1"),
+        (("bench", "all-reduce", "--rate", "0", "--control"), "some rates cannot be halved"),
         (("bench", "all-reduce", "--baseline", "nccl"), "unknown baseline 'nccl'"),
         (("bench", "jobs", "--jobs", "0"), "--jobs 0"),
         (("bench", "jobs", "--seconds", "1"), "--seconds 1"),

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from railweave.experiments.loss import plot
-from railweave.experiments.loss.run import Conditions, Point, as_json, chunks_of, workload
+from railweave.experiments.loss.run import NetworkConditions, Point, as_json, chunks_of, workload
 
 POINT = Point("planes, 8 hosts", 8, 0.01, 0.01, 0.01, 4096, 1.5, 0.9, 0, 321)
 
 
 def test_good_conditions_impair_nothing() -> None:
-    assert Conditions(0, 0, 0).settings() == ""
-    assert Conditions(0.001, 0.01, 0).settings() == "loss=0.001,duplicate=0.01,reorder=0"
+    assert NetworkConditions(0, 0, 0).settings() == ""
+    assert NetworkConditions(0.001, 0.01, 0).settings() == "loss=0.001,duplicate=0.01,reorder=0"
 
 
 def test_chunks_are_counted_with_the_last_partial_one() -> None:

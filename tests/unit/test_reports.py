@@ -21,7 +21,7 @@ from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.experiments.messages import RailCounts, read
-from railweave.experiments.records import Record, Sample
+from railweave.experiments.records import Cpu, Record, Sample
 from railweave.experiments.scenario import Scenario, Workload
 from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
@@ -313,6 +313,9 @@ def test_bench_json_and_comparisons() -> None:
     first, second = bench_report.comparisons(sweep)
     assert "100.0% of the sum" in first
     assert "3.00 times as fast as gloo 2.13.0" in second
+    busy = replace(record(gloo, 1), cpu=Cpu(1.0, 0.02, 0.1, 3.5, 2), bottleneck="cpu")
+    (limit_text,) = bench_report.bottlenecks(Sweep(scenario, [busy]))
+    assert limit_text == "gloo: bottleneck cpu; cores 2% idle, 10% stolen, 3.5 threads runnable"
     assert not Sweep(scenario, [record(scenario.contenders[0], 1, wrong=2)]).ok
 
 
