@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint stubs sanitize fuzz p4 baseline clean
+.PHONY: help demo test lint stubs sanitize fuzz p4 bench baseline clean
 OUT ?= out/demo
 
 help: ## say what can be made
@@ -44,6 +44,10 @@ fuzz: ## run every fuzz target for SECONDS (default 5), with libFuzzer if clang 
 p4: ## compile the P4 programs with p4c into p4src/build
 	@./bootstrap run
 	.venv/bin/python -m railweave.p4src.compile
+
+bench: ## hold a short set of ratios against the committed baseline: what has moved
+	@./bootstrap baseline
+	@$(AS_ROOT) .venv/bin/railweave bench ratios
 
 baseline: ## install what experiments compare railweave with: PyTorch (for Gloo) into .venv, Open MPI
 	@./bootstrap baseline

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,20 +68,22 @@ class Runs:
             name: build(Scenario, values, name) for name, values in first.items() if "contenders" in values
         }
 
-    def missing(self) -> dict[str, str]:
-        """Return who has no good run in a scenario, as `contender, scenario`, and why."""
-        have = {(record.name, record.contender) for runs in self.kept.values() for record in runs}
+    def incomplete(self) -> dict[str, str]:
+        """Return whose runs did not all complete, as `contender, scenario`; how many, and why the last."""
+        every = Counter((record.contender, record.name) for record in self.records if not record.control)
+        bad = [record for record in self.records if record.status != OK and not record.control]
+        lost = Counter((record.contender, record.name) for record in bad)
         return {
-            f"{record.contender}, {record.name}": record.error or record.status
-            for record in self.records
-            if not record.control and (record.name, record.contender) not in have
+            ", ".join(who): f"{lost[who]} of {every[who]} runs {record.status}: {record.error}"
+            for record in bad
+            for who in [(record.contender, record.name)]
         }
 
     def of(self, scenario: str, contender: str) -> list[Record]:
         """Return the good runs, by round; NotMeasured if there is none."""
         runs = [record for record in self.kept.get(scenario, ()) if record.contender == contender]
         if not runs:
-            why = self.missing().get(f"{contender}, {scenario}", "not run yet")
+            why = self.incomplete().get(f"{contender}, {scenario}", "not run yet")
             raise NotMeasured(f"no run of {contender} in {scenario}: {why}")
         return sorted(runs, key=lambda record: record.round)
 
@@ -231,7 +234,11 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     found = [record for name in fnmatch.filter(runs.kept, ask["scenario"]) for record in runs.kept[name]]
     values = [record.extra[ask["field"]] for record in found if record.extra.get(ask["field"]) is not None]
     if len(values) < len(found) or not found:
-        raise NotMeasured(f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}")
+        lost = [
+            why for who, why in runs.incomplete().items() if fnmatch.fnmatch(who, f"*, {ask['scenario']}")
+        ]
+        counts = f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}"
+        raise NotMeasured("; ".join([counts, *lost]))
     values = [value * ask.get("scale", 1) for value in values]
     if ask.get("take", "median") == "median":
         return Measured.of(values)
@@ -295,5 +302,5 @@ def size_text(size: float) -> str:
     """Return `64 KiB`."""
     for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= scale:
-            return f"{size / scale:g} {unit}"
+            return f"{size / scale:.4g} {unit}"
     return f"{size:g} B"

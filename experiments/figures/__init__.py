@@ -18,7 +18,7 @@ from railweave.experiments import provenance
 from railweave.experiments.claims import Claims
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import Runs
-from railweave.experiments.records import Record
+from railweave.experiments.records import OK, Record
 from railweave.experiments.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Figure:
     def name(self) -> str:
         """Return what it is called: `N1`."""
         return self.folder.name
+
+    @property
+    def argument(self) -> str:
+        """Return how the command line names it."""
+        return self.name if self.folder.parent == FOLDER else str(self.folder)
 
     @cached_property
     def claims(self) -> Claims:
@@ -104,7 +109,7 @@ def run_by(name: str, options: Mapping[str, Any], round_: int, **fields: Any) ->
         name=name,
         kind="railweave",
         round=round_,
-        status="ok",
+        status=fields.pop("status", OK),
         configuration={"experiment": name, **options},
         **fields,
     )

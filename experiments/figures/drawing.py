@@ -221,14 +221,16 @@ def bars(
     name: str,
     names: Sequence[str],
     limits: Sequence[float] = (),
+    numbers: Sequence[float] = (),
 ) -> None:
-    """Draw a bar per group for `name`, beside those of other `names`; dotted: its limit."""
+    """Draw a bar per group for `name`, beside those of other `names`; dotted: its limit; above: a number."""
     width, place = 0.8 / len(names), list(names).index(name)
     middles = [at - 0.4 + width * (place + 0.5) for at in range(len(groups))]
     drawn = panel.bar(middles, values, width * 0.92, color=colour(name), label=name)
     for middle, limit in zip(middles, limits, strict=False):
         panel.hlines(limit, middle - width / 2, middle + width / 2, colors=INK, linestyles=":", linewidth=1.2)
-    panel.bar_label(drawn, fmt="{:.3g}", fontsize=7, color=INK, padding=1)
+    texts = [f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}" for number in numbers or values]
+    panel.bar_label(drawn, texts, fontsize=7, color=INK, padding=1)
     panel.set_xticks(range(len(groups)), groups)
     panel.grid(visible=False, axis="x")
     _legend(panel, "limit of the links" if limits else "")

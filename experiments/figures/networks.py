@@ -53,5 +53,6 @@ def rails(
         hosts=hosts,
         rails=kinds,
         rates=rates,
-        repetitions=2 if quick else 5 if alone else 3,
+        repetitions=2 if quick else 4 if alone else 3,
+        control=alone and not quick,
     )

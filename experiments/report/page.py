@@ -79,8 +79,10 @@ def _colours() -> str:
 
 
 def _section(entry: Entry) -> str:
-    missing = "".join(f"<li>{escape(who)}: {escape(why)}</li>" for who, why in entry.runs.missing().items())
-    heading = '<div class="warn"><p>Left out, without a complete run:</p>'
+    missing = "".join(
+        f"<li>{escape(who)}: {escape(why)}</li>" for who, why in entry.runs.incomplete().items()
+    )
+    heading = '<div class="warn"><p>Left out:</p>'
     return _filled(
         "section.html",
         name=entry.name,

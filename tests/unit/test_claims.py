@@ -81,8 +81,15 @@ def test_who_is_missing_is_named() -> None:
     ]
     found = judge(CLAIM, Runs(lost))
     assert found.verdict == NOT_MEASURED
-    assert found.reason == f"no run of tcp0 in {PAIR.name}: no PyTorch: make baseline"
-    assert Runs(lost).missing() == {f"tcp0, {PAIR.name}": "no PyTorch: make baseline"}
+    assert found.reason == f"no run of tcp0 in {PAIR.name}: 2 of 2 runs skipped: no PyTorch: make baseline"
+
+
+def test_a_run_that_failed_is_left_out_and_named() -> None:
+    first, *others = runs().records
+    bad = replace(first, status="hung", error="nothing was heard of it", samples=())
+    found = Runs([bad, *others])
+    assert found.incomplete() == {f"tcp+tcp, {PAIR.name}": "1 of 2 runs hung: nothing was heard of it"}
+    assert measure(found, GAIN).rounds == 1
 
 
 def test_rounds_are_paired_and_control_runs_are_no_measurements() -> None:

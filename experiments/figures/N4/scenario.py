@@ -31,6 +31,7 @@ def plan(quick: bool) -> list[Scenario]:
             hosts=8,
             rails=("ina", "tcp", "tcp"),
             rates=(networks.RATE_8_HOSTS_BPS,),
-            repetitions=2 if quick else 5,
+            repetitions=2 if quick else 4,
+            control=not quick,
         )
     ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -17,10 +18,13 @@ def draw(runs: Runs) -> Figure:
     figure, (speed, trained, cpu) = drawing.sheet(3)
     known = [model for model in models.load(Path(__file__).parent) if model.name in runs.scenarios]
     names = list(dict.fromkeys(who for model in known for who in runs.contenders(model.name)))
+    base = "gloo" if "gloo" in names else names[-1]
+    units = [_samples_per_s(runs, model, base)[0] for model in known]
     for who in names:
         rates, limits = zip(*(_samples_per_s(runs, model, who) for model in known), strict=True)
-        drawing.bars(speed, [model.name for model in known], rates, who, names, limits)
-    speed.set_ylabel("samples/s of a worker")
+        heights, tops = ([a / b for a, b in zip(some, units, strict=True)] for some in (rates, limits))
+        drawing.bars(speed, [model.name for model in known], heights, who, names, tops, rates)
+    speed.set_ylabel(f"times the speed of {base}; numbers: samples/s")
     trainings = [run for found in runs.kept.values() for run in found if "samples_per_s" in run.extra]
     for run in trainings:
         together = [each.contender for each in trainings]
@@ -33,11 +37,10 @@ def draw(runs: Runs) -> Figure:
 
 
 def _samples_per_s(runs: Runs, model: models.Model, who: str) -> tuple[float, float]:
-    """Return what was reached, and what the links allow; of the model's own time, not of the scaled one."""
+    """Return what a worker reached, and what the links allow."""
     if who not in runs.contenders(model.name):
-        return 0.0, 0.0
+        return math.nan, math.nan
     work = runs.scenarios[model.name].workload
     step_s = statistics.median(list(runs.step_us(model.name, who).values())) / 1e6
     least_s = work.compute_s + 8 * sum(work.messages) / sum(runs.limits_bps(model.name, who).values())
-    samples = model.samples * work.compute_s / model.compute_s
-    return samples / step_s, samples / least_s
+    return model.samples / step_s, model.samples / least_s

@@ -15,8 +15,7 @@ from railweave.experiments.training import run as training
 from railweave.experiments.training.model import TrainingOptions
 from railweave.topologies.planes import planes
 
-# Tensors and links of 1/128: 100 Mbit/s stand for 12.8 Gbit/s, and a step takes as long.
-SCALE, QUICK_SCALE = 128, 512
+SCALE = 128  # tensors and links are 1/128: 100 Mbit/s stand for 12.8 Gbit/s, and a step takes as long
 QUICK_MODELS = ("ResNet-50", "GPT-2")
 KINDS = ("ina", "tcp", "rdma")
 
@@ -30,16 +29,15 @@ def plan(quick: bool) -> list[Scenario | Experiment]:
 
 
 def _steps(model: models.Model, quick: bool) -> Scenario:
-    scale = QUICK_SCALE if quick else SCALE
     alone = [] if quick else [Contender(rail, "railweave", (rail,)) for rail in KINDS]
     return Scenario(
         name=model.name,
         contenders=(Contender("ina+tcp+rdma", "railweave"), *alone, Contender("gloo", "gloo", ("tcp",))),
         workload=Workload(
-            messages=model.buckets(scale),
+            messages=model.buckets(SCALE),
             model=model.name,
-            compute_s=round(model.compute_s * SCALE / scale, 4),
-            warmup=2,
+            compute_s=round(model.compute_s, 4),
+            warmup=5,
             iterations=5,
         ),
         rails=KINDS,

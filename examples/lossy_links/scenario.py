@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The in-network and the RDMA rail on links that lose one packet in a hundred, and on good ones."""
+
+from __future__ import annotations
+
+from railweave.experiments.contenders import Contender
+from railweave.experiments.scenario import Scenario, Workload
+
+LOSSES = (0.0, 0.01)
+
+
+def plan(quick: bool) -> list[Scenario]:
+    """Return a network for each probability of loss."""
+    return [
+        Scenario(
+            name=f"loss {loss:g}",
+            contenders=(Contender("ina", "railweave", ("ina",)), Contender("rdma", "railweave", ("rdma",))),
+            workload=Workload((1 << 12, 1 << 16, 1 << 20), iterations=50, seconds=0.5),
+            rails=("ina", "rdma"),
+            loss={"ina": loss, "rdma": loss} if loss else {},
+            repetitions=2 if quick else 5,
+        )
+        for loss in LOSSES
+    ]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short fixed set of ratios, held against those of `baseline.toml`: what has moved since."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.contenders import Contender
+from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import run_by
+from railweave.experiments.measures import Measured, NotMeasured, Runs, measure
+from railweave.experiments.records import Record
+from railweave.experiments.runner import Runner
+from railweave.experiments.scenario import Scenario, Workload
+from railweave.experiments.switch_speed import run as switch_speed
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.values import build
+
+BASELINE = Path(__file__).with_name("baseline.toml")
+SAME, BETTER, WORSE = "same", "better", "worse"
+RAILS = ("ina", "tcp", "rdma")
+SCENARIO = Scenario(
+    name="bench",
+    contenders=(
+        Contender("+".join(RAILS), "railweave"),
+        *(Contender(rail, "railweave", (rail,)) for rail in RAILS),
+        Contender("gloo", "gloo", ("tcp",)),
+    ),
+    workload=Workload((1 << 10, 1 << 20), iterations=300, seconds=1.0),
+    rails=RAILS,
+    repetitions=3,
+)
+SWITCH = switch_speed.Options(lanes=256, workers=2, seconds=3.0, versus="bmv2")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the baseline; more is better."""
+
+    text: str
+    measure: Mapping[str, Any]
+    value: float
+    tolerance: float  # relative
+
+    def verdict(self, now: float) -> str:
+        """Return whether it has moved."""
+        if abs(now - self.value) <= self.tolerance * self.value:
+            return SAME
+        return BETTER if now > self.value else WORSE
+
+
+@dataclass(frozen=True)
+class Found:
+    """A ratio now."""
+
+    ratio: Ratio
+    measured: Measured | None
+    missing: str = ""  # why it could not be measured
+
+    @property
+    def verdict(self) -> str:
+        """Return whether it has moved."""
+        return self.ratio.verdict(self.measured.value) if self.measured else "not measured"
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    ratios: tuple[Ratio, ...]
+
+
+def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
+    """Read the baseline; OptionError names what is wrong in it."""
+    try:
+        return build(_Baseline, tomllib.loads(path.read_text()), "baseline").ratios
+    except (OSError, ValueError, TopologyError) as error:
+        raise OptionError(f"{path}: {error}") from None
+
+
+async def run(out: Path, on_phase: Callable[[str], None]) -> list[Found]:
+    """Measure all; raises OptionError and LabError. What `out` has recorded before counts as well."""
+    records = await Runner(SCENARIO, out, on_phase=on_phase).run()
+    return compared(load(), [*records, *await _switch(out, on_phase)])
+
+
+async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
+    """Return the two switches' ratio as a run; one that could not be had is skipped."""
+    options = {"lanes": SWITCH.lanes, "workers": SWITCH.workers}
+    found = await switch_speed.run(SWITCH, on_phase)
+    if found.ratio is None:
+        return [run_by("switch", options, 0, contender="bmv2", status="skipped", error=found.missing)]
+    return [run_by("switch", options, 0, contender="embedded", extra={"ratio": found.ratio})]
+
+
+def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Found]:
+    """Hold runs against a baseline."""
+    runs, found = Runs(records), []
+    for ratio in ratios:
+        try:
+            found.append(Found(ratio, measure(runs, ratio.measure)))
+        except NotMeasured as error:
+            found.append(Found(ratio, None, str(error)))
+    return found
+
+
+def updated(text: str, found: Sequence[Found]) -> str:
+    """Return the baseline's text with the values of now; those not measured stay."""
+    values = iter(found)
+
+    def value(match: re.Match[str]) -> str:
+        one = next(values)
+        return f"value = {one.measured.value:.3g}" if one.measured else match[0]
+
+    return re.sub(r"^value = .*$", value, text, flags=re.MULTILINE)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench ratios`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments.errors import OptionError
+
+EPILOG = (
+    "Examples: railweave bench ratios · railweave bench ratios --update (writes experiments/baseline.toml)"
+)
+
+
+def ratios(
+    update: Annotated[bool, typer.Option("--update", help="Make these the baseline.")] = False,
+    out: common.Out = Path("out/ratios"),
+) -> None:
+    """Hold a short fixed set of ratios against the committed baseline: to the limit, Gloo, BMv2.
+
+    Ratios, since times depend on the machine. Ends with an error if one has become worse than its tolerance.
+    """
+    with common.one_line_errors():
+        from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
+        from railweave.experiments import ratios as work  # noqa: PLC0415
+
+        shutil.rmtree(out, ignore_errors=True)  # of another commit
+        found = common.run(work.run(out, common.phase))
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name in ("ratio", "baseline", "now", "interval", "moved"):
+            table.add_column(name, justify="left" if name in ("ratio", "moved") else "right")
+        for each in found:
+            now = each.measured
+            numbers = (f"{now.value:.3g}", f"{now.low:.3g} to {now.high:.3g}") if now else ("-", "-")
+            change = f" {now.value / each.ratio.value - 1:+.0%}" if now else ""
+            baseline = f"{each.ratio.value:.3g} ± {each.ratio.tolerance:.0%}"
+            table.add_row(each.ratio.text, baseline, *numbers, each.verdict + change)
+        console = common.console(None)
+        console.print(table)
+        for missing in dict.fromkeys(each.missing for each in found if each.missing):
+            console.print(f"not measured: {missing}", soft_wrap=True)
+        if update:
+            work.BASELINE.write_text(work.updated(work.BASELINE.read_text(), found))
+        elif any(each.verdict == work.WORSE for each in found):
+            raise OptionError("a ratio is worse than its baseline by more than its tolerance: see above")
