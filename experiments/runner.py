@@ -192,6 +192,7 @@ class Runner:
             size=len(lab.topology.hosts),
             planes=planes,
             addresses={name: tuple(nic.address for nic in lab.topology.plane(name).nics) for name in planes},
+            rates_bps={name: lab.topology.plane(name).rate_bps for name in planes},
             out=str(folder.absolute()),
             timeout_s=self._timeout_s,
             workload=plain(scenario.workload),

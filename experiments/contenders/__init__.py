@@ -65,6 +65,7 @@ class Job:
     workload: Mapping[str, Any]  # a scenario's Workload, as JSON
     seed: int = 0
     series: bool = False  # also write when calls began, and what rails carried when
+    rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
 
     def result_of(self, rank: int) -> Path:

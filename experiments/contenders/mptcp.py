@@ -43,7 +43,7 @@ class Kind(ring.Kind):
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the ring; its connections begin on the job's first plane."""
-        return ring.Ring(rank, job.addresses[job.planes[0]], job.timeout_s, mptcp=True)
+        return ring.Ring(rank, job, mptcp=True)
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:

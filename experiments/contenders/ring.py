@@ -30,27 +30,22 @@ class Kind(Implementation):
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the ring on the job's first plane."""
-        return Ring(rank, job.addresses[job.planes[0]], job.timeout_s)
+        return Ring(rank, job)
 
 
 class Ring(Endpoint):
     """One rank of the ring."""
 
-    def __init__(
-        self,
-        rank: int,
-        addresses: tuple[str, ...],
-        timeout_s: float,
-        *,
-        mptcp: bool = False,
-        port: int = MEETING_PORT,
-    ) -> None:
-        """Connect with the ranks at `addresses`, in their order; they meet at rank 0's `port`."""
-        self._timeout_s = timeout_s
+    def __init__(self, rank: int, job: Job, *, mptcp: bool = False, port: int = MEETING_PORT) -> None:
+        """Connect with the other ranks on the job's first plane; they meet at rank 0's `port`."""
+        self._timeout_s = timeout_s = job.timeout_s
+        addresses = job.addresses[job.planes[0]]
         self._agent = Agent(rank, len(addresses))
         # Further paths end at other addresses of this host.
         own = "0.0.0.0" if mptcp else addresses[rank]  # noqa: S104
-        self._rail, mine = self._agent.add_tcp("ring", own, "", mptcp=mptcp)
+        # By the rate, tensors are sent in few steps or in a ring; small messages take one path.
+        rate_bps = job.rates_bps.get(job.planes[0], 0)
+        self._rail, mine = self._agent.add_tcp("ring", own, "", rate_bps, mptcp=mptcp)
         deadline = time.monotonic() + timeout_s
         token, ports = meet(rank, len(addresses), (addresses[0], port), mine, deadline)
         members = list(zip(addresses, ports, strict=True))

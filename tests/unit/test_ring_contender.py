@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railweave.experiments.contenders import Array, Contender, mptcp
+from railweave.experiments.contenders import Array, Contender, Job, mptcp
 from railweave.experiments.contenders.ring import Ring, meet
 
 RANKS = 3
 DEADLINE_S = 60.0
-ADDRESSES = ("127.0.0.1",) * RANKS
+JOB = Job(Contender("ring", "ring"), RANKS, ("lo",), {"lo": ("127.0.0.1",) * RANKS}, "", DEADLINE_S, {})
 
 
 def free_port() -> int:
@@ -33,7 +33,7 @@ def reduce_all(count: int, dtype: type, op: str, *, mptcp: bool) -> list[Array]:
     port = free_port()
 
     def work(rank: int) -> Array:
-        ring = Ring(rank, ADDRESSES, DEADLINE_S, mptcp=mptcp, port=port)
+        ring = Ring(rank, JOB, mptcp=mptcp, port=port)
         given = np.arange(count).astype(dtype) * (rank + 1)
         out = given.copy()
         for _ in range(2):

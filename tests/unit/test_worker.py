@@ -31,7 +31,7 @@ def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
         port = server.getsockname()[1]
 
     def one(rank: int) -> RankResult:
-        ring = kind(rank, job.addresses["tcp"], job.timeout_s, port=port)
+        ring = kind(rank, job, port=port)
         try:
             result = Worker(job, rank, ring).run()
             ring.barrier()
