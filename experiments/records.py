@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from railweave.experiments import statistics
 from railweave.experiments.cpu import CpuTimes
@@ -19,6 +19,7 @@ from railweave.topologies.values import build, plain
 T = TypeVar("T")
 
 VERSION = 1
+BLOCK_BYTES = 1 << 16
 OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
 LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
 
@@ -134,19 +135,30 @@ class Records:
         """Nothing is read or written yet."""
         self.path = path
 
-    def read(self) -> list[Record]:
-        """Return all records; a last line that was not finished is none. OptionError for other versions."""
-        return [_record(line, f"{self.path}, line {number}") for number, line in enumerate(self._lines(), 1)]
+    def read(self, key: str = "") -> list[Record]:
+        """Return all records, or those of a scenario; a last line that was not finished is none.
+
+        OptionError for records of other versions.
+        """
+        try:
+            with self.path.open() as lines:
+                return [
+                    _record(line, f"{self.path}, line {number}")
+                    for number, line in enumerate(lines, 1)
+                    if line.endswith("\n") and key in line
+                ]
+        except FileNotFoundError:
+            return []
 
     def of(self, key: str) -> list[Record]:
         """Return the records of a scenario, without its control runs."""
-        return [record for record in self.read() if record.scenario == key and not record.control]
+        return [record for record in self.read(key) if record.scenario == key and not record.control]
 
     def append(self, record: Record) -> None:
         """Add a record, whole or not at all; OptionError if the disk has no room."""
-        whole = len("".join(self._lines()).encode())
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab", buffering=0) as file:
+        with self.path.open("ab+", buffering=0) as file:
+            whole = _whole(file)
             file.truncate(whole)
             try:
                 _write(file.fileno(), record.line().encode())
@@ -157,12 +169,18 @@ class Records:
                     f"{self.path}: {error.strerror}; earlier runs are kept, and the same command goes on"
                 ) from error
 
-    def _lines(self) -> list[str]:
-        try:
-            text = self.path.read_text()
-        except FileNotFoundError:
-            return []
-        return text[: text.rfind("\n") + 1].splitlines(keepends=True)
+
+def _whole(file: BinaryIO) -> int:
+    """Return where the last finished line ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - BLOCK_BYTES)
+        file.seek(start)
+        place = file.read(end - start).rfind(b"\n")
+        if place >= 0:
+            return start + place + 1
+        end = start
+    return 0
 
 
 def _write(descriptor: int, data: bytes) -> None:

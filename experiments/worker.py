@@ -115,12 +115,12 @@ class Worker:
         for place, number in enumerate(numbers):
             if together:  # in a broadcast nobody waits for those behind: calls would overlap
                 self._endpoint.barrier()
-            starts.append(time.monotonic() - self._start_s)
+            starts.append(round(time.monotonic() - self._start_s, 6))
             begin = time.perf_counter()
             if compute_s:
                 time.sleep(compute_s)
             calls.run(self._endpoint, number, place)
-            times.append((time.perf_counter() - begin) * 1e6)
+            times.append(round((time.perf_counter() - begin) * 1e6, 1))
             self._tell(size_bytes=calls.size_bytes, calls=len(sample.times_us) + len(times), warm_up=False)
         processor = time.process_time() - processor
         self._cpu += cpu_times(self._job.services) - before

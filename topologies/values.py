@@ -48,19 +48,21 @@ def _value(hint: Any, data: Any, where: str) -> Any:
         if not isinstance(data, list):
             raise TopologyError(f"{where}: expected a list, found {type(data).__name__}")
         item_hint = typing.get_args(hint)[0]
-        return tuple(_value(item_hint, item, f"{where}[{place}]") for place, item in enumerate(data))
+        checked = item_hint is float and {*map(type, data)} == {float}  # measurements have very many
+        return tuple(
+            item if checked else _value(item_hint, item, f"{where}[{place}]")
+            for place, item in enumerate(data)
+        )
     if typing.get_origin(hint) is Mapping:
         if not isinstance(data, dict):
             raise TopologyError(f"{where}: expected a mapping, found {data!r}")
         item_hint = typing.get_args(hint)[1]
         return {key: _value(item_hint, item, f"{where}.{key}") for key, item in data.items()}
-    if hint is Any:
-        return data
     if hint is float and type(data) is int:
-        return float(data)
+        data = float(data)
     if dataclasses.is_dataclass(hint):
         return build(typing.cast(type, hint), data, where)
-    if type(data) is not hint:
+    if hint is not Any and type(data) is not hint:
         raise TopologyError(f"{where}: expected {hint.__name__}, found {data!r}")
     return data
 

@@ -28,6 +28,7 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
         file.append(record)
     assert file.read() == [RECORD, *others]
     assert file.of("key") == [RECORD, others[0]]
+    assert file.read("other") == [others[2]]
     assert file.read()[0].samples[0].median_us == 20.0
     assert file.read()[0].sample(4) is None
 
