@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -59,7 +60,7 @@ class Run:
     def name(self) -> str:
         """What its folder and its job are called."""
         control = "control-" if self.rate_factor != 1.0 else ""
-        return f"{control}{self.round}-" + "".join(c if c.isalnum() else "-" for c in self.contender.name)
+        return f"{control}{self.round}-{_slug(self.contender.name)}"
 
 
 class Runner:
@@ -148,20 +149,20 @@ class Runner:
         """Return the run's record, and whether the lab can go on."""
         outcome, whole = Outcome(self._job(lab, run, scenario)), True
         status, error = OK, ""
+        record = self._record(run, OK, "")
         try:
             await self._measure(lab, run, outcome)
+            record = joined(record, outcome)
         except _HungError as silence:
             status, error = HUNG, str(silence)
         except (WorkerFailed, OptionError, OSError) as failure:
             status, error = FAILED, str(failure)
         except LabError as failure:  # a switch or the controller has ended
             status, error, whole = FAILED, str(failure), False
-        record = self._record(run, status, error)
-        if status == OK:
-            record = joined(record, outcome)
-            control = None if record.control else self._controls.get(record.contender)
-            record = replace(record, bottleneck=bottleneck(record, control))
-        return record, whole
+        if status != OK:
+            return replace(record, status=status, error=error), whole
+        control = None if record.control else self._controls.get(record.contender)
+        return replace(record, bottleneck=bottleneck(record, control)), whole
 
     async def _measure(self, lab: Lab, run: Run, outcome: Outcome) -> None:
         """Run all ranks to their end and read their results."""
@@ -188,7 +189,7 @@ class Runner:
 
     def _job(self, lab: Lab, run: Run, scenario: Scenario) -> Job:
         planes = scenario.planes_of(run.contender)
-        folder = self._out / "runs" / scenario.name / run.name
+        folder = self._out / "runs" / _slug(scenario.name) / run.name
         folder.mkdir(parents=True, exist_ok=True)
         return Job(
             contender=run.contender,
@@ -282,15 +283,17 @@ def require_room(scenario: Scenario) -> None:
     tensors = sum(set(work.messages)) if work.messages else max(work.sizes)
     # A rank knows all inputs, and compares in float64: as `problem` does.
     needed = hosts * (PROCESS_BYTES + (hosts + 16) * tensors)
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError):
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) << 10
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(lines["MemAvailable"].split()[0]) << 10
     if needed > free:
         raise OptionError(
             f"scenario {scenario.name!r}: {hosts} hosts with tensors of {tensors >> 20} MiB need about "
             f"{needed >> 20} MiB of memory, and {free >> 20} are free; fewer hosts or smaller sizes fit"
         )
+
+
+def _slug(name: str) -> str:
+    return "-".join(re.findall(r"\w+", name))
 
 
 def _largest_call_s(scenario: Scenario) -> float:
