@@ -2,11 +2,12 @@
 """Keeps what the controller says in a file: `python -m railweave.experiments.live.controller ADDRESS FILE`.
 
 A program of its own, because the controller is reached from inside its network only. The file is replaced
-every second: one JSON object with `switches` and `trees`, or with the `problem` why they are not known.
+every second: one JSON object with the last known `switches` and `trees`, and the `problem` of asking, if any.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -19,46 +20,53 @@ from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 EVERY_S = 1.0
+SWITCHES_EVERY = 4  # times: for it the controller reads the counters of every switch
 ANSWER_S = 3.0
+SWITCHES_ANSWER_S = 15.0  # the controller gives a switch 10 s
 TREE_FIELDS = ("tree", "group", "root", "slots", "moves", "paused")
 
 
-def ask(stub: Any) -> dict[str, Any]:
-    """Return what the controller says now."""
-    try:
-        report = stub.Explain(pb.ExplainRequest(), timeout=ANSWER_S)
-        counters = stub.GetSwitchCounters(pb.SwitchCountersRequest(), timeout=ANSWER_S)
-    except grpc.RpcError as error:
-        return {"problem": str(error.details()), "switches": [], "trees": []}
-    return {
-        "problem": "",
-        "switches": [
-            {"name": s.name, "slots": s.slots, "used": s.slots_used, "problem": s.problem}
-            for s in counters.switches
-        ],
-        "trees": [
-            {
-                "job": job.job,
-                "rail": rail.rail,
-                "plane": rail.plane,
-                **{name: getattr(tree, name) for name in TREE_FIELDS},
-                "switches": list(tree.switches),
-            }
-            for job in report.jobs
-            for rail in job.rails
-            for tree in rail.trees
-        ],
-    }
+def trees(stub: Any) -> list[dict[str, Any]]:
+    """Return the trees of all jobs."""
+    report = stub.Explain(pb.ExplainRequest(), timeout=ANSWER_S)
+    return [
+        {
+            "job": job.job,
+            "rail": rail.rail,
+            "plane": rail.plane,
+            **{name: getattr(tree, name) for name in TREE_FIELDS},
+            "switches": list(tree.switches),
+        }
+        for job in report.jobs
+        for rail in job.rails
+        for tree in rail.trees
+    ]
 
 
 def keep(controller: str, file: Path) -> None:
     """Replace the file every EVERY_S, until this process is ended."""
     new = file.with_suffix(".new")
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
+    placed: list[dict[str, Any]] = []
+    switches: list[dict[str, Any]] = []
+    asked = None  # for the switches: one that stands still must not hold up the rest
     with grpc.insecure_channel(controller, options=options) as channel:
         stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
-        while True:
-            new.write_text(json.dumps(ask(stub)))
+        for number in itertools.count():
+            if asked is None and number % SWITCHES_EVERY == 0:
+                asked = stub.GetSwitchCounters.future(pb.SwitchCountersRequest(), timeout=SWITCHES_ANSWER_S)
+            try:
+                placed, problem = trees(stub), ""
+            except grpc.RpcError as error:
+                problem = str(error.details())
+            if asked is not None and asked.done():
+                if asked.code() is grpc.StatusCode.OK:
+                    switches = [
+                        {"name": s.name, "slots": s.slots, "used": s.slots_used, "problem": s.problem}
+                        for s in asked.result().switches
+                    ]
+                asked = None
+            new.write_text(json.dumps({"problem": problem, "trees": placed, "switches": switches}))
             new.replace(file)
             threading.Event().wait(EVERY_S)
 

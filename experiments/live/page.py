@@ -97,13 +97,16 @@ class Page:
     async def _sample(self, lab: Lab, reports: Mapping[int, Path], answers: Path) -> None:
         files = {rank: latest_of(path) for rank, path in reports.items()}
         nodes = {link.lower: lab.pid(link.lower) for link in self._links}
-        while True:
-            ranks = {rank: report for rank, path in files.items() if (report := _json(path))}
-            cut = [n for n, link in enumerate(self._links) if (link.lower, link.upper) in self._cuts]
-            traffic = {name: count for pid in nodes.values() for name, count in _traffic(pid)}
-            sample = Sample(time.monotonic(), traffic, ranks, _json(answers), cut)
-            self._feed.publish(self._state.take(sample))
-            await asyncio.sleep(EVERY_S)
+        try:
+            while True:
+                ranks = {rank: report for rank, path in files.items() if (report := _json(path))}
+                cut = [n for n, link in enumerate(self._links) if (link.lower, link.upper) in self._cuts]
+                traffic = {name: count for pid in nodes.values() for name, count in _traffic(pid)}
+                sample = Sample(time.monotonic(), traffic, ranks, _json(answers), cut)
+                self._feed.publish(self._state.take(sample))
+                await asyncio.sleep(EVERY_S)
+        finally:
+            self._feed.end()
 
     async def _order(self, path: str) -> str | None:
         """Carry out a button's order, such as /links/3/cut."""

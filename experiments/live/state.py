@@ -176,7 +176,7 @@ class LiveState:
         switches = {}
         for switch in found.get("switches", ()):
             problems[switch["name"]] = switch["problem"]
-            switches[switch["name"]] = {"slots": switch["slots"], "used": switch["used"]}
+            switches[switch["name"]] = {key: switch[key] for key in ("slots", "used", "problem")}
         for name, problem in problems.items():
             if bool(problem) != bool(self._problems.get(name)):
                 text = f"{name} does not answer: {problem}" if problem else f"{name} answers again"

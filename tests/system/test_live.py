@@ -57,11 +57,11 @@ def test_a_link_is_cut_and_mended_from_the_page_and_the_rail_dies_and_returns(
     token = re.search(r'name="token" content="([^"]+)"', page)
     assert token is not None
 
-    def press(number: int, order: str) -> None:
+    def press(number: int, order: str) -> tuple[int, str]:
         headers = {"Origin": f"http://{where}", "X-Token": token[1]}
         connection.request("POST", f"/links/{number}/{order}", headers=headers)
         answer = connection.getresponse()
-        assert (answer.status, answer.read().decode().split()[0]) == (200, order)
+        return answer.status, answer.read().decode()
 
     stream = states(get("/events"))
     name, hello = next(stream)
@@ -80,13 +80,15 @@ def test_a_link_is_cut_and_mended_from_the_page_and_the_rail_dies_and_returns(
     until(lambda state: state["ranks"] == 2 and all(rail["bps"] for rail in state["rails"].values()))
     until(lambda state: any(tree["in_flight"] for tree in state["trees"]))
     ina, tcp = links.index(("h1", "s-ina")), links.index(("h2", "s-tcp"))
-    press(ina, "cut")
+    assert press(ina, "cut") == (200, "cut h1 - s-ina\n")
+    assert press(ina, "cut") == (200, "h1 - s-ina is so already\n")
+    assert press(len(links), "cut")[0] == 404
     state = until(lambda state: state["rails"]["ina"]["state"] == "down")
     assert state["cut"] == [ina]
-    press(ina, "mend")
+    assert press(ina, "mend") == (200, "mend h1 - s-ina\n")
     state = until(lambda state: state["rails"]["ina"]["state"] == "up")
     assert state["cut"] == []
-    press(tcp, "cut")  # and not mended
+    assert press(tcp, "cut")[0] == 200  # and not mended
     complaint = command.end()[1]
     assert command.process.returncode == 0, complaint
     words = ("link cut h1 s-ina", "repair link cut h1 s-ina", "link cut h2 s-tcp", "repair link cut h2 s-tcp")

@@ -34,7 +34,7 @@ def tree(**values: Any) -> dict[str, Any]:
 
 def controller(*trees: dict[str, Any], problem: str = "", of_switch: str = "") -> dict[str, Any]:
     switch = {"name": "s-ina", "slots": 8192, "used": 512, "problem": of_switch}
-    return {"problem": problem, "switches": [] if problem else [switch], "trees": list(trees)}
+    return {"problem": problem, "switches": [switch], "trees": list(trees)}
 
 
 def texts(shown: dict[str, Any]) -> list[tuple[str, str]]:
@@ -123,7 +123,7 @@ def test_trees_have_their_slots_and_what_is_in_flight() -> None:
     reports = ranks(rail("ina", groups=groups), rail("tcp"))
     reports[1] = {"rails": [rail("ina", groups=[{"group": 7, "in_flight": 60}]), rail("tcp")]}
     shown = live.take(Sample(0.0, ranks=reports, controller=controller(tree())))
-    assert shown["switches"] == {"s-ina": {"slots": 8192, "used": 512}}
+    assert shown["switches"] == {"s-ina": {"slots": 8192, "used": 512, "problem": ""}}
     assert (shown["trees"][0]["slots"], shown["trees"][0]["in_flight"]) == (512, 60)
 
 
@@ -149,6 +149,6 @@ def test_trees_that_pause_and_move_and_services_that_do_not_answer_are_events() 
         ("loss", "s-ina does not answer: connection refused"),
         ("return", "tree 0 of ina goes on"),
         ("loss", "controller does not answer: gone"),
-        ("return", "controller answers again"),
         ("return", "s-ina answers again"),
+        ("return", "controller answers again"),
     ]

@@ -50,11 +50,11 @@ function begin(hello) {
 }
 
 function drawNetwork() {
-  const depth = Math.max(...lab.planes.map((plane) => plane.levels.length)), height = 150 + 140 * depth;
-  const place = {}, width = 800 / lab.planes.length, bottom = height - 35;
+  const depth = Math.max(...lab.planes.map((plane) => plane.levels.length)), first = depth > 1 ? 200 : 255;
+  const height = 90 + first + 140 * (depth - 1), place = {}, width = 800 / lab.planes.length, bottom = height - 35;
   lab.hosts.forEach((host, i) => { place[host] = [(800 * (i + 0.5)) / lab.hosts.length, bottom]; });
   lab.planes.forEach((plane, p) => plane.levels.forEach((level, l) => level.forEach((name, i) => {
-    place[name] = [width * p + (width * (i + 0.5)) / level.length, bottom - 200 - 140 * l];
+    place[name] = [width * p + (width * (i + 0.5)) / level.length, bottom - first - 140 * l];
   })));
   const halos = [], lines = [], hits = [], nodes = [];
   lab.links.forEach((link, number) => {
@@ -144,14 +144,15 @@ function showLinks(state) {
 }
 
 function showSlots(state) {
-  const rows = Object.entries(state.switches).flatMap(([name, { slots, used }]) => {
+  const rows = Object.entries(state.switches).flatMap(([name, { slots, used, problem }]) => {
     const trees = state.trees.filter((tree) => tree.switches.includes(name));
     const flying = trees.reduce((sum, tree) => sum + tree.in_flight, 0), kind = trees.length ? lab.plane[trees[0].plane].kind : "ina";
     const bar = html("div", { class: `bar ${kind}` }, html("div"), html("div", { class: "allocated" }));
     bar.children[0].style.width = `${(100 * flying) / (slots || 1)}%`;
     bar.children[1].style.width = `${(100 * Math.max(used - flying, 0)) / (slots || 1)}%`;
     const moves = trees.reduce((sum, tree) => sum + tree.moves, 0);
-    return [html("p", {}, `${name}: ${flying} in flight, ${used} of ${slots} allocated${moves ? `, tree moved ${moves} times` : ""}`), bar];
+    const text = problem ? "does not answer" : `${flying} in flight, ${used} of ${slots} allocated${moves ? `, moves of trees: ${moves}` : ""}`;
+    return [html("p", {}, `${name}: ${text}`), bar];
   });
   byId("slots").replaceChildren(...rows);
 }
@@ -173,7 +174,7 @@ function drawChart(now) {
   for (const rate of rates) {
     drawn.push(line([left, y(rate)], [right, y(rate)], "limit"), svg("text", { x: left - 6, y: y(rate) + 5, "text-anchor": "end", class: "dim" }, mega(rate)));
   }
-  if (rates.length) drawn.push(svg("text", { x: left + 6, y: y(Math.max(...rates)) + 20, class: "dim" }, "rate of the links"));
+  if (rates.length) drawn.push(svg("text", { x: left + 6, y: y(Math.max(...rates)) - 4, class: "dim" }, "rate of the links"));
   for (const event of events.filter((each) => each.t > now - span)) {
     const done = event.kind === "fault" || event.kind === "repair"; // below; above is what the job makes of it
     drawn.push(line([x(event.t), top], [x(event.t), bottom], done ? "mark" : "mark seen"),
