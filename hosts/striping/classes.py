@@ -19,10 +19,8 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.table import CostKey, CostTable
 
-SHORT_BYTES = 64 << 10  # calls up to this size are short
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
-SHORT_S, SHORT_TIMES = 0.02, 2  # times that are wanted of a rail in calls so short that these are noisy
-LOSSES = 3  # splits in a row that lose against one rail, after which none is tried for a while
+SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many times are wanted of a rail
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
 LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
@@ -36,7 +34,7 @@ EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
 DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
 LEAST_SLICE = 8 * ALIGNMENT  # elements
-MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is tried on a slice
+MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is known well by one time
 
 
 class CallClass:
@@ -54,8 +52,6 @@ class CallClass:
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
         self._calm = self._times = 0
-        self._losing: set[int] = set()  # splits in a row that took longer than one rail alone would have
-        self._lost = False  # whether splits are given up, until a trial is quicker
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
@@ -66,7 +62,7 @@ class CallClass:
     def choose(self, size: int, count: int, engaged: Sequence[int] = ()) -> Split:
         """Return what is quickest for a call of `count` elements, `size` bytes, as far as is known."""
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        lines = {} if self._lost else {rail: self._table.part(self.key, rail) for rail in self.rails}
+        lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
         return choose(singles, lines, size, count, frozenset(engaged))
 
     def settle(self, size: int, count: int, old: Sequence[Part]) -> Split:
@@ -102,9 +98,8 @@ class CallClass:
 
     def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
         unknown = [rail for rail in self.rails if not self._known_well(rail)]
-        if not self.short:  # the usual split measures the rails that it takes
-            used = {rail for rail, _, _ in usual.parts}
-            unknown = [rail for rail in unknown if rail not in used or self._doubtful(rail)]
+        used = {rail for rail, _, _ in usual.parts}  # which it measures
+        unknown = [rail for rail in unknown if rail not in used or self._doubtful(rail)]
         if not unknown:
             return None
         order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
@@ -118,16 +113,10 @@ class CallClass:
     def _try(self, rail: int, size: int, count: int, usual: Split) -> tuple[Part, ...]:
         """Return a call that measures a rail: whole, or a slice that ends when the rest does elsewhere."""
         others = [part for part in usual.parts if part[0] != rail]
-        whole = (
-            self._table.single_s(self.key, rail, size) <= MUCH_SLOWER * usual.time_s
-            if self.short
-            else self._doubtful(rail)
-        )
-        if others and not whole:
+        if others and not self._doubtful(rail):
             line = self._table.part(self.key, rail)
-            elements = int((usual.time_s - line.a_s) * line.rate * count / size)
-            elements = elements if self.short else max(elements, LEAST_SLICE)
-            if LEAST_SLICE <= elements < count:
+            elements = max(LEAST_SLICE, int((usual.time_s - line.a_s) * line.rate * count / size))
+            if elements < count:
                 carried = sum(part for _, _, part in others)
                 sizes = {other: part * (count - elements) / carried for other, _, part in others}
                 sizes[rail] = float(elements)
@@ -153,11 +142,6 @@ class CallClass:
         return ways
 
     # ------------------------------------------------------------ when calls are measured
-
-    @property
-    def short(self) -> bool:
-        """Whether a call is so small that it may try a rail whole."""
-        return self.key.size_class <= SHORT_BYTES
 
     @property
     def survey_due(self) -> bool:
@@ -205,22 +189,6 @@ class CallClass:
             if self._calm >= CALM * len(self.rails) or self._times >= LONGEST_WARM:
                 self._move(ClassEvent.SETTLED)
 
-    def compare(self, size: int, time_s: float, generation: int) -> None:
-        """Take the agreed time of a whole split: what is never quicker than one rail alone is given up.
-
-        Predictions of splits can be wrong again and again, where latencies are far from what was taken for
-        them, or where rails disturb each other.
-        """
-        alone_s = min(self._table.single_s(self.key, rail, size) for rail in self.rails)
-        if time_s <= alone_s:
-            self._losing.clear()
-        elif generation >= 0:
-            self._losing.add(generation)
-        if len(self._losing) >= LOSSES:
-            self._lost = True
-        elif time_s * ENGAGE < alone_s:
-            self._lost = False
-
     def _check_known(self) -> None:
         """Leave the cold if all rails have a cost from elsewhere, or are known well enough."""
         if self.state is not ClassState.COLD:
@@ -243,7 +211,7 @@ class CallClass:
     def _doubtful(self, rail: int) -> bool:
         """Whether a rail alone may be quicker than any split: rails that disturb each other hide that."""
         cost = self._table.get(self.key, rail)
-        if self.short or cost is None or cost.alone.known:
+        if cost is None or cost.alone.known:
             return False
         size = self.key.size_class
         alone_s = max(

@@ -261,7 +261,7 @@ class Planner:
                 key=call_class.key,
                 rails=call_class.rails,
                 size=count * element_bytes,
-                parts=len(plan.parts),
+                alone=len(plan.parts) == 1,
                 survey=self._agreement.latest,
                 generation=-1 if measurement.tried else call_class.generation,
             )
@@ -364,13 +364,6 @@ class Planner:
             call_class = self._classes.get((item.key, item.rails))
             if call_class is not None:
                 call_class.observe(item.rail, item.size, time_s, item.alone, item.generation)
-        for op_index in dict.fromkeys(item.op_index for item, _ in times if not item.alone):
-            parts = [(item, time_s) for item, time_s in times if item.op_index == op_index]
-            item = parts[0][0]
-            call_class = self._classes.get((item.key, item.rails))
-            if call_class is not None and len(parts) == item.parts:
-                size = sum(item.size for item, _ in parts)
-                call_class.compare(size, max(time_s for _, time_s in parts), item.generation)
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""

@@ -37,15 +37,10 @@ class Item:
     key: CostKey
     rails: tuple[int, ...]  # of its class
     size: int  # bytes
-    parts: int  # of the call; 1: this is the whole of it
+    alone: bool  # whether it is the whole call
     survey: int  # index of the survey from whose end its times count
     generation: int  # of its class's split when the call was planned
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
-
-    @property
-    def alone(self) -> bool:
-        """Whether it was the whole call."""
-        return self.parts == 1
 
 
 def encode(items: Sequence[Item], times_ns: Mapping[int, Mapping[int, tuple[int, int]]]) -> Lanes:

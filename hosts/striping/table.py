@@ -43,17 +43,20 @@ class CostTable:
         self._costs: dict[CostKey, dict[int, RailCost]] = {}
         self._priors: dict[str, dict[int, Line]] = {}
         self._loaded: set[tuple[CostKey, int]] = set()  # and not measured since
+        self._nearest_of: dict[tuple[CostKey, int], CostKey | None] = {}  # while no further class is known
 
     def clear(self) -> None:
         """Forget everything but the priors."""
         self._costs.clear()
         self._loaded.clear()
+        self._nearest_of.clear()
 
     def load(self, key: CostKey, rail: int, cost: RailCost) -> None:
         """Take a cost from elsewhere: it holds until it is measured here."""
         cost.distrust()
         self._costs.setdefault(key, {})[rail] = cost
         self._loaded.add((key, rail))
+        self._nearest_of.clear()
 
     def loaded(self, key: CostKey, rail: int) -> bool:
         """Whether a cost is from elsewhere."""
@@ -78,6 +81,8 @@ class CostTable:
     def observe(self, key: CostKey, rail: int, size: int, time_s: float, alone: bool) -> bool:
         """Take a measured time; returns whether the rail's speed has changed for good."""
         self._loaded.discard((key, rail))
+        if self.get(key, rail) is None:
+            self._nearest_of.clear()
         return self.place(key, rail).observe(size, time_s, alone, self.latency_s(key, rail))
 
     def distrust(self, rail: int) -> None:
@@ -124,12 +129,12 @@ class CostTable:
         alone = [
             (of.collective != key.collective, _distance(of, key), of, cost.alone.line())
             for of, cost in self._known(rail)
-            if cost.alone.known and _distance(of, key) <= LIKE
+            if cost.alone.known and _distance(of, key) <= LIKE and not _says_nothing_of_rate(of, key)
         ]
         if alone:
             _, _, of, line = min(alone)
             return self._scaled(line, of, key, rail).time_s(size)
-        return self._prior(key.collective, rail).time_s(size) if self._rates_known else 0.0
+        return size / self._prior(key.collective, rail).rate if self._rates_known else 0.0
 
     def _estimate(self, key: CostKey, rail: int) -> Line:
         """Return what follows from the nearest class that is known, else the prior."""
@@ -148,12 +153,15 @@ class CostTable:
         return Line(line.a_s * prior.a_s / its.a_s, line.rate * prior.rate / its.rate)
 
     def _nearest(self, key: CostKey, rail: int) -> tuple[CostKey, RailCost] | None:
-        def order(known: tuple[CostKey, RailCost]) -> tuple[object, ...]:
-            of, _ = known
+        def order(of: CostKey) -> tuple[object, ...]:
             unlike = (of.collective != key.collective, of.numbers != key.numbers)
             return (_says_nothing_of_rate(of, key), *unlike, _distance(of, key), of)
 
-        return min(self._known(rail), key=order, default=None)
+        if (key, rail) not in self._nearest_of:
+            known = (of for of, _ in self._known(rail))
+            self._nearest_of[key, rail] = min(known, key=order, default=None)
+        nearest = self._nearest_of[key, rail]
+        return (nearest, self._costs[nearest][rail]) if nearest is not None else None
 
     def _known(self, rail: int) -> list[tuple[CostKey, RailCost]]:
         return [(of, costs[rail]) for of, costs in self._costs.items() if rail in costs and costs[rail].known]

@@ -18,8 +18,8 @@ from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import predict
-from railweave.hosts.striping.classes import SHORT_BYTES
 from railweave.hosts.striping.states import ClassState, RailState
+from railweave.hosts.striping.table import SMALL_BYTES
 
 LARGE = 1 << 20  # elements: 4 MiB
 SMALL = 256
@@ -95,7 +95,7 @@ def test_no_large_call_of_a_mixed_workload_is_slow_to_learn_something() -> None:
             rail.rate = real.rate
         taken = job.call(count, rng.choice([DType.FLOAT32, DType.INT32]), collective=collective)
         size = count * shards * 4
-        if size > SHORT_BYTES:
+        if size > SMALL_BYTES:
             assert taken.time_s <= 1.5 * best_s(job.rails, size), (size, taken)
 
 
