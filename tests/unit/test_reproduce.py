@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,43 @@ def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
     for file in FILES:
         (folder / file).write_text((FOLDER / "N1" / file).read_text())
     assert figures([str(folder), "N1"]) == [Figure(folder), Figure(FOLDER / "N1")]
+
+
+COUNTED = """
+from railweave.experiments.figures import Experiment, key_of, run_by
+from railweave.topologies.errors import LabError
+
+
+def plan(quick):
+    return [Experiment(name, key_of(name, {}), 1.0, run_of(name)) for name in ("breaks", "counted")]
+
+
+def run_of(name):
+    async def run(out, on_phase):
+        with (out.parents[1] / name).open("a") as file:
+            file.write("run")
+        if name == "breaks":
+            raise LabError("a switch has ended")
+        return [run_by(name, {}, 0, contender="x", extra={"number": 1.0})]
+
+    return run
+"""
+
+
+def test_what_is_recorded_is_not_run_again_and_what_fails_is_named(tmp_path: Path) -> None:
+    folder, out = tmp_path / "mine", tmp_path / "out"
+    folder.mkdir()
+    for file in FILES:
+        (folder / file).write_text((FOLDER / "N1" / file).read_text())
+    (folder / "scenario.py").write_text(COUNTED)
+    options = reproduce.Options(figures([str(folder)]), out)
+    reproduce.check(options)
+    for _ in range(2):
+        assert asyncio.run(reproduce.reproduce(options)) == ["mine, breaks: a switch has ended"]
+    assert (out / "counted").read_text() == "run"
+    assert (out / "breaks").read_text() == "runrun"
+    assert [record.name for record in Records(out / "records.jsonl").read()] == ["counted"]
+    assert "railweave reproduce " + str(folder) in (out / "report.html").read_text()
 
 
 def test_the_example_is_a_figure(tmp_path: Path) -> None:
