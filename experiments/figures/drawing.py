@@ -35,7 +35,7 @@ COLOURS = {
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
     "hosts": BLUE, "switches": ORANGE,
 }  # fmt: skip
-MOST_INSIDE = 5  # names in a legend; more stand above the panel
+MOST_INSIDE = 4  # names in a legend; more stand above the panel
 MARKERS = "osD^vP*X"
 STYLE: Any = {
     "svg.fonttype": "none",
