@@ -43,7 +43,7 @@ def joined(record: Record, outcome: Outcome) -> Record:
     return replace(
         record,
         samples=samples,
-        shares=_shares(results),
+        shares=_shares(outcome),
         counters=_counters(outcome),
         extra=_extra(outcome),
         hot=all(sample.hot for sample in samples),
@@ -76,13 +76,14 @@ def _sample(of_ranks: Sequence[Sample]) -> Sample:
     )
 
 
-def _shares(results: Sequence[RankResult]) -> dict[str, dict[str, float]]:
+def _shares(outcome: Outcome) -> dict[str, dict[str, float]]:
+    """Return each rail's part of the bytes, by size; 0 of a rail that carried none."""
     carried: dict[str, Counter[str]] = {}
-    for result in results:
+    for result in outcome.results:
         for size, of_rails in result.carried.items():
             carried.setdefault(size, Counter()).update(of_rails)
     return {
-        size: {rail: count / of_rails.total() for rail, count in of_rails.items()}
+        size: {rail: of_rails[rail] / of_rails.total() for rail in outcome.job.planes}
         for size, of_rails in carried.items()
     }
 

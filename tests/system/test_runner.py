@@ -39,7 +39,8 @@ def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(seen) == 5
     assert len(runner.records.read()) == 6  # with the control runs
     for record in records:
-        assert (record.status, record.error, record.wrong, record.hot) == ("ok", "", 0, True)
+        assert (record.status, record.error, record.wrong) == ("ok", "", 0)
+        assert record.hot == all(sample.hot for sample in record.samples)  # on a busy machine it may not be
         assert [sample.size_bytes for sample in record.samples] == [4096, 262_144]
         assert all(len(s.times_us) == 5 and s.verified == 10 for s in record.samples)
         assert record.counters["tcp"]["wire_bytes"] > 0

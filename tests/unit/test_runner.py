@@ -22,7 +22,7 @@ from railweave.experiments.scenario import Scenario, Workload
 GLOO = Contender("gloo", "gloo", ("tcp",))
 SCENARIO = Scenario("small", (GLOO,), Workload((1 << 20,)))
 RUN = Record("key", "small", "tcp", "ring", 0, "ok")
-JOB = Job(GLOO, 2, ("tcp",), {}, "", 1.0, {}, series=True)
+JOB = Job(GLOO, 2, ("tcp", "ina", "rdma"), {}, "", 1.0, {}, series=True)
 
 
 def result(times: tuple[float, ...], carried: dict[str, int], bins: list[int]) -> RankResult:
@@ -62,7 +62,7 @@ def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
     assert sample.times_us == (20.0, 40.0)
     assert sample.rank_times_us == ((10.0, 40.0), (20.0, 30.0))
     assert (sample.verified, sample.cpu_s, sample.starts_s) == (4, 1.0, (0, 1))
-    assert record.shares == {"1048576": {"tcp": pytest.approx(2 / 3), "ina": pytest.approx(1 / 3)}}
+    assert record.shares == {"1048576": pytest.approx({"tcp": 2 / 3, "ina": 1 / 3, "rdma": 0})}
     assert record.counters == {"tcp": {"wire_bytes": 100, "dropped": 0, "slices": 4}}
     assert record.extra["events"] == [[0.5, "link down"]]
     assert record.extra["series"] == {"tcp": [5, 2]}
