@@ -109,7 +109,10 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
                 failed.append(f"{figure.name}, {step.name}: {error}")
                 on_phase(failed[-1])
             del left_s[step.key]
-        write(options, records)
+        try:
+            write(options, records)
+        except OSError as error:
+            raise OptionError(f"--out {options.out}: {error.strerror}; what was run is recorded") from error
     return failed
 
 

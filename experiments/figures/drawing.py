@@ -254,9 +254,10 @@ def _size_axis(panel: Axes, sizes: Iterable[int]) -> None:
 
 def decades(panel: Axes) -> None:
     """Make the axis up a logarithmic one."""
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter  # noqa: PLC0415
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter  # noqa: PLC0415
 
     panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # gains seldom span a decade
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
 

@@ -201,3 +201,11 @@ def test_messages_are_those_of_the_models() -> None:
         assert sum(buckets) == 4 * sum(model.tensors)
         assert all(size >= models.BUCKET_BYTES for size in buckets[1:-1])
         assert sum(model.buckets(64)) == pytest.approx(sum(buckets) / 64, rel=1e-3)
+
+
+def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    options = reproduce.Options(figures(["N6"]), tmp_path, quick=True)
+    recorded(options)
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(OptionError, match="Is a directory; what was run is recorded"):
+        asyncio.run(reproduce.reproduce(options))
