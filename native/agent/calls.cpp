@@ -305,7 +305,21 @@ std::optional<Calls::Front> Calls::front(ChannelId id) const {
   const Channel& on = channel(id);
   if (on.taken == 0) return std::nullopt;
   const Place& place = on.queue.front();
-  return Front{.id = place.id, .op_index = place.op_index, .expected = find(place.op_index)->expected};
+  const Call& call = *find(place.op_index);
+  const Piece& piece = *std::ranges::find(call.pieces, place.id, &Piece::id);
+  return Front{.id = place.id,
+               .op_index = place.op_index,
+               .expected = id.repair ? repair_time(call.description, piece) : call.expected,
+               .alone = id.repair || call.pieces.size() == 1};
+}
+
+// A ring sends each byte at most twice, and the main channel uses the same link.
+Duration Calls::repair_time(const CallDescription& call, const Piece& piece) const {
+  const std::uint64_t rate = repair_rates_[piece.rail];
+  if (rate <= 1) return 0;
+  const double seconds =
+      4.0 * 8 * static_cast<double>(tensor_bytes(call, piece.count, world_size_)) / static_cast<double>(rate);
+  return static_cast<Duration>(std::min(seconds, 1e6) * kSecond);
 }
 
 }  // namespace railweave

@@ -73,7 +73,8 @@ class Calls {
   struct Front {
     std::uint64_t id;
     std::uint32_t op_index;
-    Duration expected;  // of the whole call
+    Duration expected;  // of the call, or of the piece that is repaired; 0: unknown
+    bool alone;         // no piece beside it shows how long it may take
   };
 
   Calls(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
@@ -170,6 +171,7 @@ class Calls {
   std::size_t kept_input(const CallDescription& call) const;
   std::uint32_t reached(const Channel& channel) const;
   std::uint32_t repaired(const Channel& channel) const;
+  Duration repair_time(const CallDescription& call, const Piece& piece) const;
   void enqueue(Call& call);
   Slice slice_of(const Place& place) const;
   void complete(Call& call);
@@ -178,8 +180,8 @@ class Calls {
   const int rank_;
   const int world_size_;
   bool keeping_ = false;
-  std::vector<std::uint64_t> repair_rates_{};
-  BufferPool pool_;  // outlives the calls
+  std::vector<std::uint64_t> repair_rates_{};  // 1: unknown
+  BufferPool pool_;                            // outlives the calls
   std::vector<Channel> main_;
   std::vector<Channel> repair_;
   std::deque<Call> calls_;                // from first_ on

@@ -38,7 +38,7 @@ struct Piece {
 
 /// What is lost of a call is repaired in pieces of about this size: when another rail fails meanwhile, those
 /// that all ranks have are not repeated.
-inline constexpr std::size_t kRepairBytes = 1 << 20;
+inline constexpr std::size_t kRepairBytes = 1 << 18;
 /// A rail's part of what lies together is cut into larger pieces rather than into more of them.
 inline constexpr std::size_t kMostRepairPieces = 64;
 /// Less than this goes whole to one rail.

@@ -24,6 +24,11 @@ Duration patience(const Calls::Laggard& laggard) {
   return std::max(timing::kUnknownFactor * laggard.others, timing::kUnknownLeast);
 }
 
+Duration patience(const Calls::Front& front) {
+  if (!front.alone || front.expected == 0) return kNever;
+  return std::max(timing::kSlowFactor * front.expected, front.expected + timing::kAloneAllowance);
+}
+
 RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank,
                                int world_size)
     : loop_(loop), owner_(owner), channels_(channels), rank_(rank), world_size_(world_size) {}
@@ -186,24 +191,34 @@ void RecoveryDriver::suspect_laggards(Time now) {
   }
 }
 
-// All ranks have made the call and all processes run, and yet nothing comes: whatever the cause, the channel
-// is of no use.
+// All ranks have made the call and all processes run, and yet nothing comes, or so slowly that the rail is
+// not what it was: whatever the cause, the channel is of no use.
 void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing& standing, Time now) {
   const auto front = owner_.front(channel);
   const std::uint64_t progress = rail.progress();
   const bool waits = front && front->op_index < all_submitted_;
-  if (!waits || front->id != standing.id || progress != standing.progress) {
-    standing = {.id = front ? front->id : 0, .progress = progress, .since = recovery_->ran()};
+  const Duration ran = recovery_->ran();
+  if (!waits || front->id != standing.id) {
+    standing = {.id = waits ? front->id : 0, .progress = progress, .since = ran, .begun = ran};
     return;
   }
-  const Duration stood = recovery_->ran() - standing.since;
-  if (stood <= timing::kStuck + recovery_->leeway(now) + front->expected) return;
+  if (progress != std::exchange(standing.progress, progress)) standing.since = ran;
+  const Duration stood = ran - standing.since;
+  const Duration took = ran - standing.begun;
+  const Duration leeway = recovery_->leeway(now);
+  std::string what;
+  if (stood > timing::kStuck + leeway + front->expected) {
+    what = "stood still for " + milliseconds(stood);
+  } else if (took - leeway > patience(*front)) {
+    what = "taken " + milliseconds(took) + " instead of " + milliseconds(front->expected);
+  } else {
+    return;
+  }
   recovery_->suspect(channel.rail,
-                     "call #" + std::to_string(front->op_index) +
-                         ", which all ranks have made, has stood still on " +
-                         (channel.repair ? "its repair channel" : "it") + " for " + milliseconds(stood),
+                     "call #" + std::to_string(front->op_index) + ", which all ranks have made, has " + what +
+                         " on " + (channel.repair ? "its repair channel" : "it"),
                      now);
-  standing.since = recovery_->ran();
+  standing.since = standing.begun = ran;
 }
 
 void RecoveryDriver::leave(Time now) {

@@ -43,6 +43,9 @@ class RecoveryOwner {
 /// How long a rail may take for its piece of a call after all other pieces are done, where processes run in
 /// time.
 Duration patience(const Calls::Laggard& laggard);
+/// How long the first piece of a channel may take that all ranks have made; kNever if the other pieces of its
+/// call are to show it, or nothing was expected.
+Duration patience(const Calls::Front& front);
 
 /// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.
 class RecoveryDriver final : public Timed, private ControlSocket::Owner, private CarrierWatch::Owner {
@@ -89,11 +92,12 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
 
  private:
   enum class MainState { kInUse, kHalted, kTrial, kReady };
-  // What a channel was at when it was last seen to move; `since` by Recovery::ran.
+  // What a channel was at when it was last seen to move; times by Recovery::ran.
   struct Standing {
     std::uint64_t id = 0;
     std::uint64_t progress = 0;
     Duration since = 0;
+    Duration begun = 0;  // when this piece was the first that all ranks had made
   };
   // The call that waits for this rail alone, since when by Recovery::ran.
   struct Lag {

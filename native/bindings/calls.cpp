@@ -109,6 +109,11 @@ void bind_calls(nb::module_& m) {
       .def_ro("expected_ns", &Calls::Laggard::expected)
       .def_ro("since_ns", &Calls::Laggard::since)
       .def_prop_ro("patience_ns", [](const Calls::Laggard& self) { return patience(self); });
+  nb::class_<Calls::Front>(sub, "Front", "The piece that a channel's rail carries first")
+      .def_ro("op_index", &Calls::Front::op_index)
+      .def_ro("expected_ns", &Calls::Front::expected)
+      .def_ro("alone", &Calls::Front::alone)
+      .def_prop_ro("patience_ns", [](const Calls::Front& self) { return patience(self); });
   nb::class_<PythonCalls>(sub, "Calls", "An agent's calls, without an agent")
       .def(nb::init<int, int, std::vector<std::uint64_t>>(), nb::arg("rank"), nb::arg("world_size"),
            nb::arg("rates"), "`rates`: of the rails, as enable_recovery takes them")
@@ -124,6 +129,12 @@ void bind_calls(nb::module_& m) {
       .def(
           "laggard", [](PythonCalls& self, std::size_t rail) { return self.calls().laggard(rail); },
           nb::arg("rail"))
+      .def(
+          "front",
+          [](PythonCalls& self, std::size_t rail, bool repair) {
+            return self.calls().front({.rail = rail, .repair = repair});
+          },
+          nb::arg("rail"), nb::arg("repair"))
       .def("position", [](PythonCalls& self) { return self.calls().position(); })
       .def(
           "apply", [](PythonCalls& self, const recovery::Commit& commit) { self.calls().apply(commit); },

@@ -29,6 +29,8 @@ inline constexpr Duration kSlowAllowance =
     100 * kMillisecond;                         // so much more: the last rail of a call is slow
 inline constexpr Duration kUnknownFactor = 10;  // of the time that the others took, or
 inline constexpr Duration kUnknownLeast = 200 * kMillisecond;  // so long, where nothing was expected
+inline constexpr Duration kAloneAllowance =
+    200 * kMillisecond;                      // likewise where no other rail shows how long it takes
 inline constexpr Duration kStuck = kSecond;  // without progress on a channel that has a call
 inline constexpr Duration kPrepareDelay =
     200 * kMillisecond;  // a peer that halts for a round is so much ahead

@@ -13,7 +13,7 @@ import railweave._native.collectives
 import railweave._native.recovery
 
 
-REPAIR_BYTES: int = 1048576
+REPAIR_BYTES: int = 262144
 
 class Slice:
     """
@@ -57,6 +57,21 @@ class Laggard:
     @property
     def patience_ns(self) -> int: ...
 
+class Front:
+    """The piece that a channel's rail carries first"""
+
+    @property
+    def op_index(self) -> int: ...
+
+    @property
+    def expected_ns(self) -> int: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+    @property
+    def patience_ns(self) -> int: ...
+
 class Calls:
     """An agent's calls, without an agent"""
 
@@ -81,6 +96,8 @@ class Calls:
     def delivering(self) -> bool: ...
 
     def laggard(self, rail: int) -> Laggard | None: ...
+
+    def front(self, rail: int, repair: bool) -> Front | None: ...
 
     def position(self) -> railweave._native.recovery.Position: ...
 

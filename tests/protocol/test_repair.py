@@ -132,6 +132,33 @@ def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
         assert sum(piece.count for piece in again) == (2 * pieces - 5) * per_piece
 
 
+@pytest.mark.parametrize(("expected_ms", "patience_ms"), [(1, 201), (50, 250), (300, 600)])
+def test_a_call_on_one_rail_has_a_time_of_its_own(expected_ms: int, patience_ms: int) -> None:
+    calls = Calls(0, 2, [1, 1])
+    x = np.ones(1000, np.int32)
+    calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, x.copy(), [(1, 0, 1000)], expected_ms * MS, 0)
+    assert calls.front(1, False) is None  # the rail has not begun it
+    calls.take(1, False)
+    front = calls.front(1, False)
+    assert front is not None
+    assert front.alone
+    assert front.patience_ns == patience_ms * MS
+
+
+def test_a_repaired_piece_is_expected_to_take_the_time_of_its_bytes() -> None:
+    """Each byte passes twice, beside the main channel; where a rate is unknown nothing is expected."""
+    x = np.ones(25_000, np.int32)
+    for rates, expected_ms in (([100_000_000] * 4, 32), ([100_000_000, 0, 0, 0], 0)):
+        calls = Calls(0, 3, rates)
+        calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, x.copy(), [(0, 0, x.size)])
+        calls.apply(commit(0b0010, {0: reach_of([0, 0, 0])}))
+        assert repairs(calls)
+        front = calls.front(1, True)
+        assert front is not None
+        assert front.expected_ns == expected_ms * MS
+        assert (front.patience_ns < 1000 * MS) == (expected_ms > 0)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     world = run(3, 2, 3, Random(seed))
