@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import bytestrings
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import Code, Refused, denied, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Target, WeightedAction
 
@@ -19,14 +19,13 @@ def decode(
     schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool
 ) -> tuple[str, tuple[int, ...]]:
     """Name and parameters, in order; Refused if the table may not take the action as entry (or `default`)."""
-    description = schema.action(action.action_id)
+    description = schema.actions[action.action_id]
     _require_allowed(table, description, default=default)
     params = {param.param_id: param.value for param in action.params}
     name = description.preamble.name
     expected = {param.id for param in description.params}
     require(
         params.keys() == expected and len(action.params) == len(expected),
-        invalid,
         f"action {name} takes parameters {sorted(expected)}, not {[p.param_id for p in action.params]}",
     )
     return name, tuple(
@@ -38,21 +37,16 @@ def decode(
 def decode_target(schema: Schema, table: p4i.Table, action: p4r.TableAction) -> Target:
     """What an entry of the table shall do; Refused if that is nothing for this table."""
     name, kind = table.preamble.name, action.WhichOneof("type")
-    require(kind is not None, invalid, f"an entry of {name} needs an action")
+    require(kind is not None, f"an entry of {name} needs an action")
     profile = schema.profiles.get(table.implementation_id)
     if profile is None:
-        require(
-            kind == "action", invalid, f"{kind}: table {name} has no action profile, its entries take actions"
-        )
+        require(kind == "action", f"{kind}: table {name} has no action profile, its entries take actions")
         return Target(*decode(schema, table, action.action, default=False))
-    require(
-        kind != "action", invalid, f"table {name} has an action profile: give a member, group or action set"
-    )
+    require(kind != "action", f"table {name} has an action profile: give a member, group or action set")
     if kind == "action_profile_member_id":
         return Target(member=_identity(action.action_profile_member_id, "member"))
     require(
         profile.with_selector,
-        invalid,
         f"{kind}: action profile {profile.preamble.name} has no selector, so entries name members only",
     )
     if kind == "action_profile_group_id":
@@ -87,13 +81,11 @@ def check_weight(profile: p4i.ActionProfile, weight: int) -> None:
     """Refuse a weight that the profile's P4Info rules out."""
     name = profile.preamble.name
     if profile.weights_disallowed:
-        require(weight == 0, invalid, f"action profile {name} allows no weights, but {weight} was given")
+        require(weight == 0, f"action profile {name} allows no weights, but {weight} was given")
         return
-    require(weight > 0, invalid, f"a weight must be greater than 0, not {weight}")
+    require(weight > 0, f"a weight must be greater than 0, not {weight}")
     greatest = profile.sum_of_members.max_member_weight
-    require(
-        not greatest or weight <= greatest, invalid, f"a weight of {name} is at most {greatest}, not {weight}"
-    )
+    require(not greatest or weight <= greatest, f"a weight of {name} is at most {greatest}, not {weight}")
 
 
 def size_of(profile: p4i.ActionProfile, weights: Sequence[int]) -> int:
@@ -104,7 +96,7 @@ def size_of(profile: p4i.ActionProfile, weights: Sequence[int]) -> int:
 def watched_port(message: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member) -> int | None:
     """The port that a member lives and dies with, if one is named."""
     if message.WhichOneof("watch_kind") == "watch":
-        require(message.watch >= 0, invalid, f"a watched port is 0 or more, not {message.watch}")
+        require(message.watch >= 0, f"a watched port is 0 or more, not {message.watch}")
         return message.watch or None
     return (
         bytestrings.decode(message.watch_port, _PORT_BITS, "a watched port") if message.watch_port else None
@@ -124,7 +116,6 @@ def _decode_set(
     limit = profile.max_group_size
     require(
         not limit or size <= limit,
-        invalid,
         f"a group of {profile.preamble.name} has a size of at most {limit}, not {size}",
     )
     return tuple(weighted)
@@ -138,7 +129,7 @@ def _require_plain_set(given: p4r.ActionProfileActionSet) -> None:
 
 
 def _identity(number: int, what: str) -> int:
-    require(number != 0, invalid, f"a {what} has an id greater than 0")
+    require(number != 0, f"a {what} has an id greater than 0")
     return number
 
 
@@ -151,6 +142,6 @@ def _require_allowed(table: p4i.Table, action: p4i.Action, *, default: bool) -> 
     place = "default action" if default else "an entry's action"
     require(
         reference.scope != forbidden,
-        lambda text: Refused(Code.PERMISSION_DENIED, text),
         f"{where}: {action.preamble.name} must not be {place}",
+        denied,
     )

@@ -6,13 +6,23 @@ No I/O: streams are opaque keys, and every call returns the messages to send.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r, rpc_status
 from google.protobuf.any_pb2 import Any
 
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
+from railweave.switch.p4runtime.errors import (
+    Code,
+    denied,
+    exhausted,
+    failed_precondition,
+    invalid,
+    not_found,
+    require,
+    unimplemented,
+)
 from railweave.switch.p4runtime.roles import Scope, require_apart
 
 MAX_STREAMS = 64  # of one role
@@ -47,13 +57,13 @@ class Arbitration:
         """Take a MasterArbitrationUpdate; Refused means that the stream must be closed."""
         require(
             message.device_id == self._device_id,
-            not_found if stream not in self._role_of else _failed_precondition,
             f"this is device {self._device_id}, not {message.device_id}",
+            not_found if stream not in self._role_of else failed_precondition,
         )
         name = _role_name(message.role)
         known = self._role_of.get(stream)
         require(
-            known in (None, name), _failed_precondition, f"the stream has role {known!r}; open another one"
+            known in (None, name), f"the stream has role {known!r}; open another one", failed_precondition
         )
         scope = Scope.of(message.role.config) if message.role.HasField("config") else Scope()
         require_apart(name, scope, {other: role.scope for other, role in self._roles.items()})
@@ -87,9 +97,9 @@ class Arbitration:
         if role is None:
             raise not_found(f"there is no role {role_name!r}: no controller has had it")
         if role.primary is None:
-            raise Refused(Code.PERMISSION_DENIED, f"role {role_name!r} has no primary; open a stream first")
+            raise denied(f"role {role_name!r} has no primary; open a stream first")
         if election_id is None or U128.decode(election_id) != role.clients[role.primary]:
-            raise Refused(Code.PERMISSION_DENIED, "only the primary may write; election id does not match")
+            raise denied("only the primary may write; election id does not match")
         return role.scope
 
     def scope(self, role_name: str) -> Scope:
@@ -114,9 +124,9 @@ class Arbitration:
 
     def _require_room(self, name: str, role: _Role, stream: Stream) -> None:
         if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
-            raise _exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
+            raise exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
         if name not in self._roles and len(self._roles) >= MAX_ROLES:
-            raise _exhausted(f"there are {MAX_ROLES} roles, which is the limit")
+            raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
 
     def _elect(
         self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: Any | None
@@ -129,8 +139,7 @@ class Arbitration:
             role.scope = scope
             role.config = None
             if config is not None:
-                role.config = Any()
-                role.config.CopyFrom(config)
+                role.config = copy.deepcopy(config)
             # The new primary hears last, when the others know that they are not.
             to_tell = [stream] if unchanged else [c for c in role.clients if c != stream] + [stream]
         else:
@@ -159,13 +168,5 @@ class Arbitration:
 def _role_name(role: p4r.Role) -> str:
     if role.id and not role.name:
         raise unimplemented("roles have names since P4Runtime 1.3: give role.name, not role.id")
-    require(len(role.name) <= MAX_ROLE_NAME, invalid, f"a role's name has up to {MAX_ROLE_NAME} characters")
+    require(len(role.name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
     return role.name
-
-
-def _failed_precondition(message: str) -> Refused:
-    return Refused(Code.FAILED_PRECONDITION, message)
-
-
-def _exhausted(message: str) -> Refused:
-    return Refused(Code.RESOURCE_EXHAUSTED, message)

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters, p4data
 from railweave.switch.p4runtime.direct import value as counter_value
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import out_of_range, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
 _BLOCK = 1024  # cells read from the engine at once
 
@@ -21,190 +22,165 @@ def blocks(cells: range) -> Iterator[range]:
     return (cells[at : at + _BLOCK] for at in range(0, len(cells), _BLOCK))
 
 
-class Counters:
-    """All indirect counters of a pipeline."""
+class Arrays:
+    """All arrays of one kind (`counter`, `meter` or `register`) of a pipeline."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Counters start at zero."""
-        self._schema = schema
-        self._pipeline = pipeline
+    def __init__(
+        self,
+        kind: str,
+        objects: Mapping[int, Any],
+        values: Callable[[str, range], Iterable[Any]],
+        set_all: Callable[[str, range, Any], None],
+    ) -> None:
+        """`objects` by id, `values` of cells, and how to write the same into cells."""
+        self._kind = kind
+        self._objects = objects
+        self._values = values
+        self._set = set_all
 
-    def cells(self, message: p4r.CounterEntry) -> range:
+    def cells(self, message: Any) -> range:
         """The cells that a message names: one, or all if it names none."""
-        counter = self._schema.counter(message.counter_id)
-        return _indexes(counter.preamble.name, counter.size, message)
+        return _indexes(self._named(message), message)
 
-    def keep(self, message: p4r.CounterEntry) -> Callable[[], None]:
+    def keep(self, message: Any) -> Callable[[], None]:
         """What brings back the cells that a message names."""
-        name, cells = self._schema.counter(message.counter_id).preamble.name, self.cells(message)
-        values = self._pipeline.arrays.counters(name, cells)
+        name, cells = self._named(message).preamble.name, self.cells(message)
+        values = list(self._values(name, cells))
 
         def restore() -> None:
             for index, value in zip(cells, values, strict=True):
-                self._pipeline.arrays.set_counter(name, index, value)
+                self._set(name, range(index, index + 1), value)
 
         return restore
 
-    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.CounterEntry) -> None:
-        """MODIFY one cell, or all cells of a counter when the index is left out."""
-        require(kind == p4r.Update.MODIFY, invalid, "counters can only be modified")
-        counter = self._schema.counter(message.counter_id)
-        value = counter_value(message.data)
-        self._pipeline.arrays.set_counters(counter.preamble.name, self.cells(message), value)
+    def write(self, kind: p4r.Update.Type.ValueType, message: Any) -> None:
+        """MODIFY one cell, or all cells of an array when the index is left out."""
+        require(kind == p4r.Update.MODIFY, f"{self._kind}s can only be modified")
+        one = self._named(message)
+        value = self._decode(one, message)
+        self._set(one.preamble.name, _indexes(one, message), value)
 
-    def read(self, pattern: p4r.CounterEntry) -> Iterator[p4r.Entity]:
-        """Cells of one counter, or of all (id 0)."""
-        chosen = [self._schema.counter(pattern.counter_id)] if pattern.counter_id else self._all()
-        for counter in chosen:
-            name = counter.preamble.name
-            for block in blocks(_indexes(name, counter.size, pattern)):
-                for index, value in zip(block, self._pipeline.arrays.counters(name, block), strict=True):
-                    entity = p4r.Entity()
-                    entity.counter_entry.counter_id = counter.preamble.id
-                    entity.counter_entry.index.index = index
-                    entity.counter_entry.data.packet_count = value.packets
-                    entity.counter_entry.data.byte_count = value.bytes
-                    yield entity
+    def read(self, pattern: Any) -> Iterator[p4r.Entity]:
+        """Cells of one array, or of all (id 0)."""
+        number = getattr(pattern, f"{self._kind}_id")
+        for one in [self._objects[number]] if number else self._objects.values():
+            self._check_read(one, pattern)
+            for block in blocks(_indexes(one, pattern)):
+                for index, value in zip(block, self._values(one.preamble.name, block), strict=True):
+                    yield self._entity(one, index, value)
 
-    def _all(self) -> Iterable[p4i.Counter]:
-        return self._schema.counters.values()
+    def _named(self, message: Any) -> Any:
+        return self._objects[getattr(message, f"{self._kind}_id")]
+
+    def _entity(self, one: Any, index: int, value: Any) -> p4r.Entity:
+        entity = p4r.Entity()
+        entry = getattr(entity, f"{self._kind}_entry")
+        setattr(entry, f"{self._kind}_id", one.preamble.id)
+        entry.index.index = index
+        self._encode(one, value, entry)
+        return entity
+
+    def _check_read(self, one: Any, pattern: Any) -> None:
+        """Refuse what cannot be read."""
+
+    def _decode(self, one: Any, message: Any) -> Any:
+        """The value that a message gives; Refused if a cell cannot hold it."""
+        raise NotImplementedError
+
+    def _encode(self, one: Any, value: Any, entry: Any) -> None:
+        """Write a value into a message."""
+        raise NotImplementedError
 
 
-class Meters:
-    """All indirect meters of a pipeline."""
+class Counters(Arrays):
+    """Indirect counters."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Meters start green."""
-        self._schema = schema
-        self._pipeline = pipeline
+        """All are 0."""
+        arrays = pipeline.arrays
+        super().__init__("counter", schema.counters, arrays.counters, arrays.set_counters)
 
-    def cells(self, message: p4r.MeterEntry) -> range:
-        """The cells that a message names: one, or all if it names none."""
-        meter = self._schema.meter(message.meter_id)
-        return _indexes(meter.preamble.name, meter.size, message)
+    def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue:
+        return counter_value(message.data)
 
-    def keep(self, message: p4r.MeterEntry) -> Callable[[], None]:
-        """What brings back the cells that a message names."""
-        name, cells = self._schema.meter(message.meter_id).preamble.name, self.cells(message)
-        values = [self._pipeline.arrays.meter(name, index) for index in cells]
+    def _encode(self, one: p4i.Counter, value: CounterValue, entry: p4r.CounterEntry) -> None:
+        entry.data.packet_count, entry.data.byte_count = value
 
-        def restore() -> None:
-            for index, value in zip(cells, values, strict=True):
-                self._pipeline.arrays.set_meter(name, index, value)
 
-        return restore
+class Meters(Arrays):
+    """Indirect meters; a cell without a config is green."""
 
-    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.MeterEntry) -> None:
-        """MODIFY one cell, or all cells of a meter when the index is left out; no config turns it green."""
-        require(kind == p4r.Update.MODIFY, invalid, "meters can only be modified")
-        meter = self._schema.meter(message.meter_id)
-        _require_colourless(message)
-        config = meters.decode(meter, message.config if message.HasField("config") else None)
-        self._pipeline.arrays.set_meters(meter.preamble.name, self.cells(message), config)
-
-    def read(self, pattern: p4r.MeterEntry) -> Iterator[p4r.Entity]:
-        """Cells of one meter, or of all (id 0)."""
-        _require_colourless(pattern)
-        chosen: Iterable[p4i.Meter] = self._schema.meters.values()
-        if pattern.meter_id:
-            chosen = [self._schema.meter(pattern.meter_id)]
-        for meter in chosen:
-            for index in _indexes(meter.preamble.name, meter.size, pattern):
-                entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id))
-                entity.meter_entry.index.index = index
-                config = self._pipeline.arrays.meter(meter.preamble.name, index)
-                if config is not None:
-                    entity.meter_entry.config.CopyFrom(meters.encode(config))
-                yield entity
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+        """All are green."""
+        self._arrays = pipeline.arrays
+        super().__init__("meter", schema.meters, self._arrays.meters, self._arrays.set_meters)
 
     def state(self) -> Iterator[p4r.Entity]:
         """The cells that are configured."""
-        for meter in self._schema.meters.values():
-            for index, config in self._pipeline.arrays.configured_meters(meter.preamble.name).items():
-                entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=meter.preamble.id))
-                entity.meter_entry.index.index = index
-                entity.meter_entry.config.CopyFrom(meters.encode(config))
-                yield entity
+        for meter in self._objects.values():
+            for index, config in self._arrays.configured_meters(meter.preamble.name).items():
+                yield self._entity(meter, index, config)
+
+    def _check_read(self, one: p4i.Meter, pattern: p4r.MeterEntry) -> None:
+        if pattern.HasField("counter_data"):
+            raise meters.no_colours()
+
+    def _decode(self, one: p4i.Meter, message: p4r.MeterEntry) -> MeterConfig | None:
+        self._check_read(one, message)
+        return meters.decode(one, message.config if message.HasField("config") else None)
+
+    def _encode(self, one: p4i.Meter, value: MeterConfig | None, entry: p4r.MeterEntry) -> None:
+        if value is not None:
+            entry.config.CopyFrom(meters.encode(value))
 
 
-class Registers:
-    """All registers of a pipeline."""
+class Registers(Arrays):
+    """Registers; their cells hold one number each, as BMv2's do."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Registers start at zero."""
+        """All are 0."""
         self._schema = schema
-        self._pipeline = pipeline
-
-    def cells(self, message: p4r.RegisterEntry) -> range:
-        """The cells that a message names: one, or all if it names none."""
-        register = self._schema.register(message.register_id)
-        return _indexes(register.preamble.name, register.size, message)
+        self._arrays = pipeline.arrays
+        super().__init__("register", schema.registers, self._cells, self._arrays.set_registers)
 
     def keep(self, message: p4r.RegisterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
-        name, cells = self._schema.register(message.register_id).preamble.name, self.cells(message)
-        values = self._pipeline.arrays.registers(name, cells)
+        name, cells = self._named(message).preamble.name, self.cells(message)
+        data = self._arrays.registers(name, cells)
+        return lambda: self._arrays.restore_registers(name, cells, data)
 
-        def restore() -> None:
-            self._pipeline.arrays.restore_registers(name, cells, values)
+    def _check_read(self, one: p4i.Register, pattern: p4r.RegisterEntry) -> None:
+        name, widths = one.preamble.name, p4data.bitwidths(self._schema.p4info, one.type_spec)
+        require(len(widths) == 1, f"register {name} holds {len(widths)} numbers in a cell, not one")
+        reason = "nobody knows when a packet drops one"
+        require(widths[0], f"register {name} holds strings: {reason}", unimplemented)
 
-        return restore
+    def _decode(self, one: p4i.Register, message: p4r.RegisterEntry) -> int:
+        self._check_read(one, message)
+        what = f"register {one.preamble.name}"
+        [value] = p4data.decode(self._schema.p4info, one.type_spec, message.data, what)
+        return value
 
-    def write(self, kind: p4r.Update.Type.ValueType, message: p4r.RegisterEntry) -> None:
-        """MODIFY one cell, or all cells of a register when the index is left out."""
-        require(kind == p4r.Update.MODIFY, invalid, "registers can only be modified")
-        register = self._schema.register(message.register_id)
-        name = register.preamble.name
-        what = f"register {name}"
-        _require_plain(self._schema, register)
-        [value] = p4data.decode(self._schema.p4info, register.type_spec, message.data, what)
-        self._pipeline.arrays.set_registers(name, self.cells(message), value)
+    def _encode(self, one: p4i.Register, value: bytes, entry: p4r.RegisterEntry) -> None:
+        match one.type_spec.WhichOneof("type_spec"):
+            case "bool":
+                entry.data.bool = value != b"\0"
+            case "serializable_enum":
+                entry.data.enum_value = value
+            case _:
+                entry.data.bitstring = value
 
-    def read(self, pattern: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
-        """Cells of one register, or of all (id 0)."""
-        chosen: Iterable[p4i.Register] = self._schema.registers.values()
-        if pattern.register_id:
-            chosen = [self._schema.register(pattern.register_id)]
-        for register in chosen:
-            name = register.preamble.name
-            _require_plain(self._schema, register)
-            kind = register.type_spec.WhichOneof("type_spec")
-            for block in blocks(_indexes(name, register.size, pattern)):
-                cells = self._pipeline.arrays.registers(name, block)
-                size = len(cells) // len(block)
-                for place, index in enumerate(block):
-                    entity = p4r.Entity()
-                    entry = entity.register_entry
-                    entry.register_id = register.preamble.id
-                    entry.index.index = index
-                    value = cells[place * size : (place + 1) * size].lstrip(b"\0") or b"\0"
-                    if kind == "bool":
-                        entry.data.bool = value != b"\0"
-                    elif kind == "serializable_enum":
-                        entry.data.enum_value = value
-                    else:
-                        entry.data.bitstring = value
-                    yield entity
+    def _cells(self, name: str, cells: range) -> Iterator[bytes]:
+        data = self._arrays.registers(name, cells)
+        size = len(data) // max(len(cells), 1)
+        return (data[at : at + size].lstrip(b"\0") or b"\0" for at in range(0, len(data), size))
 
 
-def _require_plain(schema: Schema, register: p4i.Register) -> None:
-    """BMv2's registers hold one number in a cell."""
-    name, widths = register.preamble.name, p4data.bitwidths(schema.p4info, register.type_spec)
-    require(len(widths) == 1, invalid, f"register {name} holds {len(widths)} numbers in a cell, not one")
-    require(widths[0], unimplemented, f"register {name} holds strings: nobody knows when a packet drops one")
-
-
-def _require_colourless(message: p4r.MeterEntry) -> None:
-    if message.HasField("counter_data"):
-        raise meters.no_colours()
-
-
-def _indexes(name: str, size: int, message: p4r.CounterEntry | p4r.MeterEntry | p4r.RegisterEntry) -> range:
-    """The cells that a message names: one, or all if it names none."""
+def _indexes(one: Any, message: Any) -> range:
+    """The cells of an array that a message names: one, or all if it names none."""
     if not message.HasField("index"):
-        return range(size)
-    index = message.index.index
-    require(index >= 0, invalid, f"{name}: an index is 0 or more, not {index}")
-    if index >= size:
-        raise Refused(Code.OUT_OF_RANGE, f"{name} has indexes 0…{size - 1}, not {index}")
+        return range(one.size)
+    name, index = one.preamble.name, message.index.index
+    require(index >= 0, f"{name}: an index is 0 or more, not {index}")
+    require(index < one.size, f"{name} has indexes 0…{one.size - 1}, not {index}", out_of_range)
     return range(index, index + 1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, unimplemented
+from railweave.switch.p4runtime.errors import Code, Refused, exhausted, unimplemented
 from railweave.switch.p4runtime.roles import Scope, require_covered
 from railweave.switch.p4runtime.turns import Turns
 
@@ -71,7 +71,7 @@ class Writer:
         try:
             require_covered(self.scope(), update.entity)
             if update.ByteSize() > MAX_UPDATE_BYTES:
-                raise Refused(Code.RESOURCE_EXHAUSTED, f"an update has up to {MAX_UPDATE_BYTES} bytes")
+                raise exhausted(f"an update has up to {MAX_UPDATE_BYTES} bytes")
             self.device().write(update)
         except Refused as refusal:
             return Refused(refusal.code, refusal.message)  # without the frames that it has come through
@@ -83,21 +83,14 @@ class Writer:
 
 def _require_small(device: Device, updates: Sequence[p4r.Update]) -> None:
     if len(updates) > MAX_ATOMIC_UPDATES:
-        raise Refused(
-            Code.RESOURCE_EXHAUSTED,
-            f"an all-or-none batch has up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}",
-        )
+        raise exhausted(f"an all-or-none batch has up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
     if sum(update.ByteSize() for update in updates) > MAX_UPDATE_BYTES:
-        raise Refused(
-            Code.RESOURCE_EXHAUSTED,
-            f"an all-or-none batch has up to {MAX_UPDATE_BYTES} bytes of updates",
-        )
+        raise exhausted(f"an all-or-none batch has up to {MAX_UPDATE_BYTES} bytes of updates")
     cells = sum(device.cells(update.entity) for update in updates)
     if cells > MAX_ATOMIC_CELLS:
-        raise Refused(
-            Code.RESOURCE_EXHAUSTED,
+        raise exhausted(
             f"an all-or-none batch writes up to {MAX_ATOMIC_CELLS} cells of counters, meters and registers, "
-            f"not {cells}",
+            f"not {cells}"
         )
 
 

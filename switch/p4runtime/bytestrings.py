@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from railweave.switch.p4runtime.errors import Code, Refused, invalid
+from railweave.switch.p4runtime.errors import invalid, out_of_range
 
 
 def encode(value: int) -> bytes:
@@ -17,5 +17,5 @@ def decode(data: bytes, bitwidth: int, what: str) -> int:
         raise invalid(f"{what}: an empty bytestring is no value")
     value = int.from_bytes(data, "big")
     if value.bit_length() > bitwidth:
-        raise Refused(Code.OUT_OF_RANGE, f"{what}: {value:#x} does not fit into {bitwidth} bits")
+        raise out_of_range(f"{what}: {value:#x} does not fit into {bitwidth} bits")
     return value

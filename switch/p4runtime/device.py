@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from finsy.proto import p4i, p4r
 
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
-from railweave.switch.p4runtime.arrays import Counters, Meters, Registers
+from railweave.switch.p4runtime.arrays import Arrays, Counters, Meters, Registers
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.direct_entries import DirectEntries
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, unimplemented
@@ -64,8 +65,7 @@ class Device:
         clock_us: Callable[[], int] = monotonic_us,
     ) -> Device:
         """Serve a pipeline under its P4Info; Refused if they do not fit."""
-        p4info = p4i.P4Info()
-        p4info.CopyFrom(config.p4info)
+        p4info = copy.deepcopy(config.p4info)
         schema = Schema.of(p4info, pipeline.program)
         profiles = Profiles(schema, pipeline)
         tables = Tables(schema, pipeline, profiles, clock_us)
@@ -185,8 +185,8 @@ class Device:
             raise ValueError("no cells")
         return array.keep(getattr(entity, str(entity.WhichOneof("entity"))))
 
-    def _array(self, entity: p4r.Entity) -> Counters | Meters | Registers | None:
-        arrays: dict[str | None, Counters | Meters | Registers] = {
+    def _array(self, entity: p4r.Entity) -> Arrays | None:
+        arrays: dict[str | None, Arrays] = {
             "counter_entry": self.counters,
             "meter_entry": self.meters,
             "register_entry": self.registers,
@@ -221,7 +221,7 @@ class Device:
         entity = self.translation.outward(p4r.Entity(table_entry=self.tables.encode(table, entry)))
         try:
             inward = other.translation.key(entity).table_entry
-            there = other.schema.table(inward.table_id)
+            there = other.schema.tables[inward.table_id]
             return other.tables.find(there, other.tables.key(there, inward), inward.priority)
         except Refused:
             return None

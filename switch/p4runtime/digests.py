@@ -6,6 +6,7 @@ No clock and no I/O: digests and the time go in; lists and a deadline come out.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import TypeAlias
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime import p4data
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
+from railweave.switch.p4runtime.errors import already_exists, not_found, require
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.p4runtime.strings import Strings
 from railweave.switch.pipeline import Digest
@@ -82,18 +83,16 @@ class Digests:
 
     def write(self, kind: _Kind, message: p4r.DigestEntry) -> None:
         """INSERT enables a digest, MODIFY configures it anew, DELETE disables it."""
-        name = self._schema.digest(message.digest_id).preamble.name
+        name = self._schema.digests[message.digest_id].preamble.name
         known = self._learners.get(message.digest_id)
-        config = p4r.DigestEntry.Config()
-        config.CopyFrom(message.config)
+        config = copy.deepcopy(message.config)
         require(
             min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
-            invalid,
             f"time-outs and list size of digest {name} are 0 or more",
         )
         if kind == p4r.Update.INSERT:
             if known:
-                raise Refused(Code.ALREADY_EXISTS, f"digest {name} is enabled already: MODIFY it")
+                raise already_exists(f"digest {name} is enabled already: MODIFY it")
             self._learners[message.digest_id] = _Learner(config)
         elif known is None:
             raise not_found(f"digest {name} is not enabled: INSERT it")
@@ -105,8 +104,8 @@ class Digests:
     def read(self, pattern: p4r.DigestEntry) -> Iterator[p4r.Entity]:
         """The configuration of one digest, or of all that are enabled (id 0)."""
         if pattern.digest_id:
-            name = self._schema.digest(pattern.digest_id).preamble.name
-            require(pattern.digest_id in self._learners, not_found, f"digest {name} is not enabled")
+            name = self._schema.digests[pattern.digest_id].preamble.name
+            require(pattern.digest_id in self._learners, f"digest {name} is not enabled", not_found)
         for number, learner in self._learners.items():
             if pattern.digest_id in (0, number):
                 yield p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number, config=learner.config))
@@ -141,9 +140,7 @@ class Digests:
     def acknowledge(self, message: p4r.DigestListAck) -> None:
         """Forget a list: its messages may be sent again. An unknown list is no error, it may have expired."""
         require(
-            message.digest_id in self._schema.digests,
-            invalid,
-            f"no digest has id {message.digest_id} in the P4Info",
+            message.digest_id in self._schema.digests, f"no digest has id {message.digest_id} in the P4Info"
         )
         learner = self._learners.get(message.digest_id)
         if learner is not None:

@@ -75,11 +75,7 @@ class Direct:
 
     def require_counter(self, table: p4i.Table) -> None:
         """Refuse unless entries of the table count packets."""
-        require(
-            self._schema.has_direct_counter(table),
-            invalid,
-            f"table {table.preamble.name} has no direct counter",
-        )
+        require(self._schema.has_direct_counter(table), f"table {table.preamble.name} has no direct counter")
 
     def meter_of(self, table: p4i.Table) -> p4i.DirectMeter:
         """The meter of the table's entries; Refused if they have none."""
@@ -102,9 +98,5 @@ def default_has_none() -> Refused:
 
 def value(data: p4r.CounterData) -> CounterValue:
     """A counter's value from its message; Refused if it is negative."""
-    require(
-        data.packet_count >= 0 and data.byte_count >= 0,
-        invalid,
-        "a counter's packets and bytes are 0 or more",
-    )
+    require(data.packet_count >= 0 and data.byte_count >= 0, "a counter's packets and bytes are 0 or more")
     return CounterValue(data.packet_count, data.byte_count)

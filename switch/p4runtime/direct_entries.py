@@ -10,7 +10,7 @@ from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters
 from railweave.switch.p4runtime.direct import default_has_none, value
-from railweave.switch.p4runtime.errors import invalid, require
+from railweave.switch.p4runtime.errors import require
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.p4runtime.tables import Tables
 from railweave.switch.pipeline import Pipeline
@@ -30,10 +30,8 @@ class DirectEntries:
 
     def write_counter(self, kind: _Kind, message: p4r.DirectCounterEntry) -> None:
         """MODIFY the counter of an existing entry; without data nothing changes."""
-        require(
-            kind == p4r.Update.MODIFY, invalid, "a direct counter comes and goes with its entry: only MODIFY"
-        )
-        table = self._schema.table(message.table_entry.table_id)
+        require(kind == p4r.Update.MODIFY, "a direct counter comes and goes with its entry: only MODIFY")
+        table = self._schema.tables[message.table_entry.table_id]
         self._direct.require_counter(table)
         handle = self._handle(table, message.table_entry)
         if message.HasField("data"):
@@ -41,10 +39,8 @@ class DirectEntries:
 
     def write_meter(self, kind: _Kind, message: p4r.DirectMeterEntry) -> None:
         """MODIFY the meter of an existing entry; without a config it turns green."""
-        require(
-            kind == p4r.Update.MODIFY, invalid, "a direct meter comes and goes with its entry: only MODIFY"
-        )
-        table = self._schema.table(message.table_entry.table_id)
+        require(kind == p4r.Update.MODIFY, "a direct meter comes and goes with its entry: only MODIFY")
+        table = self._schema.tables[message.table_entry.table_id]
         meter = self._direct.meter_of(table)
         if message.HasField("counter_data"):
             raise meters.no_colours()
@@ -55,7 +51,7 @@ class DirectEntries:
     def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
         """Counters of the entries that fit the pattern; None for one that does not."""
         if pattern.table_entry.table_id:
-            self._direct.require_counter(self._schema.table(pattern.table_entry.table_id))
+            self._direct.require_counter(self._schema.tables[pattern.table_entry.table_id])
         for found in self._entries(pattern.table_entry):
             table, entry, handle = found or (None, None, 0)
             if table is None or not self._schema.has_direct_counter(table):
@@ -67,7 +63,7 @@ class DirectEntries:
     def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
         """Configurations of the meters of the entries that fit the pattern; None for one that does not."""
         if pattern.table_entry.table_id:
-            self._direct.meter_of(self._schema.table(pattern.table_entry.table_id))
+            self._direct.meter_of(self._schema.tables[pattern.table_entry.table_id])
         if pattern.HasField("counter_data"):
             raise meters.no_colours()
         for found in self._entries(pattern.table_entry):
@@ -86,9 +82,9 @@ class DirectEntries:
         if pattern.is_default_action:
             raise default_has_none()
         if pattern.table_id and pattern.match:
-            table = self._schema.table(pattern.table_id)
+            table = self._schema.tables[pattern.table_id]
             self._tables.find(table, self._tables.key(table, pattern), pattern.priority)
-        chosen = [self._schema.table(pattern.table_id)] if pattern.table_id else self._schema.tables.values()
+        chosen = [self._schema.tables[pattern.table_id]] if pattern.table_id else self._schema.tables.values()
         for table in chosen:
             for found in self._tables.select(table, pattern):
                 if found is None or found[1] is None:

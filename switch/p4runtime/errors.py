@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 
 import grpc
 from finsy.proto import p4r, rpc_status
@@ -43,30 +44,29 @@ class Refused(Exception):
         self.message = message
 
 
-def invalid(message: str) -> Refused:
-    """The request contradicts the specification or the P4Info."""
-    return Refused(Code.INVALID_ARGUMENT, message)
+invalid = partial(Refused, Code.INVALID_ARGUMENT)  # contradicts the specification or the P4Info
+not_found = partial(Refused, Code.NOT_FOUND)  # names something that is not there
+already_exists = partial(Refused, Code.ALREADY_EXISTS)
+denied = partial(Refused, Code.PERMISSION_DENIED)
+exhausted = partial(Refused, Code.RESOURCE_EXHAUSTED)  # exceeds a stated limit
+failed_precondition = partial(Refused, Code.FAILED_PRECONDITION)  # not in the state that the switch is in
+out_of_range = partial(Refused, Code.OUT_OF_RANGE)
+unimplemented = partial(Refused, Code.UNIMPLEMENTED)  # well-formed, but this target cannot do it
 
 
-def not_found(message: str) -> Refused:
-    """The request names something that is not there."""
-    return Refused(Code.NOT_FOUND, message)
-
-
-def unimplemented(message: str) -> Refused:
-    """The request is well-formed, but this target cannot do it."""
-    return Refused(Code.UNIMPLEMENTED, message)
-
-
-def require(condition: object, error: Callable[[str], Refused], message: str) -> None:
+def require(condition: object, message: str, error: Callable[[str], Refused] = invalid) -> None:
     """Refuse unless `condition` holds."""
     if not condition:
         raise error(message)
 
 
+def require_fits(kind: p4r.Update.Type.ValueType, what: str, *, exists: bool) -> None:
+    """Refuse to INSERT what exists, and to MODIFY or DELETE what does not."""
+    require(kind != p4r.Update.INSERT or not exists, f"{what} exists already", already_exists)
+    require(kind == p4r.Update.INSERT or exists, f"there is no {what}", not_found)
+
+
 _METADATA_BYTES = 8192 * 3 // 4  # what gRPC's clients take by default, less the growth by base64
-
-
 _MAX_WITH_MESSAGES = 512  # updates: the codes of more fill these bytes
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import bytestrings
-from railweave.switch.p4runtime.errors import invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import require, unimplemented
 from railweave.switch.pipeline import Match, exact, lpm, optional, range_, ternary
 from railweave.switch.program import FieldMatch
 
@@ -41,10 +41,10 @@ def decode(name: str, fields: Iterable[p4i.MatchField], matches: Iterable[p4r.Fi
     """One match per key field of table (or value set) `name`, in order; Refused for what it cannot match."""
     given: dict[int, p4r.FieldMatch] = {}
     for match in matches:
-        require(match.field_id not in given, invalid, f"match field {match.field_id} is given twice")
+        require(match.field_id not in given, f"match field {match.field_id} is given twice")
         given[match.field_id] = match
     decoded = [_decode_field(name, field, given.pop(field.id, None)) for field in fields]
-    require(not given, invalid, f"{name} has no match fields {sorted(given)}; ids start at 1")
+    require(not given, f"{name} has no match fields {sorted(given)}; ids start at 1")
     return decoded
 
 
@@ -62,10 +62,10 @@ def _decode_field(name: str, field: p4i.MatchField, match: p4r.FieldMatch | None
             f"{what}: match type {field.other_match_type or field.match_type} is not supported"
         )
     if match is None:
-        require(kind != "exact", invalid, f"{what}: an exact field must be given")
+        require(kind != "exact", f"{what}: an exact field must be given")
         return _ANYTHING[kind](field.bitwidth)
     given = match.WhichOneof("field_match_type")
-    require(given == kind, invalid, f"{what}: matches by {kind}, not by {given}")
+    require(given == kind, f"{what}: matches by {kind}, not by {given}")
     width = field.bitwidth
     if kind == "exact":
         return exact(bytestrings.decode(match.exact.value, width, what))
@@ -80,15 +80,9 @@ def _decode_field(name: str, field: p4i.MatchField, match: p4r.FieldMatch | None
 
 def _decode_lpm(given: p4r.FieldMatch.LPM, width: int, what: str) -> Match:
     value = bytestrings.decode(given.value, width, what)
+    require(0 < given.prefix_len <= width, f"{what}: prefix length {given.prefix_len} is not in 1…{width}")
     require(
-        0 < given.prefix_len <= width,
-        invalid,
-        f"{what}: prefix length {given.prefix_len} is not in 1…{width}",
-    )
-    require(
-        value & ((1 << (width - given.prefix_len)) - 1) == 0,
-        invalid,
-        f"{what}: bits beyond the prefix must be zero",
+        value & ((1 << (width - given.prefix_len)) - 1) == 0, f"{what}: bits beyond the prefix must be zero"
     )
     return lpm(value, given.prefix_len)
 
@@ -96,18 +90,16 @@ def _decode_lpm(given: p4r.FieldMatch.LPM, width: int, what: str) -> Match:
 def _decode_ternary(given: p4r.FieldMatch.Ternary, width: int, what: str) -> Match:
     value = bytestrings.decode(given.value, width, what)
     mask = bytestrings.decode(given.mask, width, what)
-    require(mask != 0, invalid, f"{what}: a field that matches everything must be left out")
-    require(value & ~mask == 0, invalid, f"{what}: bits outside the mask must be zero")
+    require(mask != 0, f"{what}: a field that matches everything must be left out")
+    require(value & ~mask == 0, f"{what}: bits outside the mask must be zero")
     return ternary(value, mask)
 
 
 def _decode_range(span: p4r.FieldMatch.Range, width: int, what: str) -> Match:
     low = bytestrings.decode(span.low, width, what)
     high = bytestrings.decode(span.high, width, what)
-    require(low <= high, invalid, f"{what}: range from {low} to {high} is empty")
-    require(
-        high - low != (1 << width) - 1, invalid, f"{what}: a field that matches everything must be left out"
-    )
+    require(low <= high, f"{what}: range from {low} to {high} is empty")
+    require(high - low != (1 << width) - 1, f"{what}: a field that matches everything must be left out")
     return range_(low, high)
 
 

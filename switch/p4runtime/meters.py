@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime.errors import Refused, invalid, require, unimplemented
+from railweave.switch.p4runtime.errors import Refused, require, unimplemented
 from railweave.switch.pipeline import MeterConfig
 
 _NAMES = {
@@ -20,17 +20,16 @@ def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -
         return None
     name, kind = meter.preamble.name, meter.spec.type
     numbers = (config.cir, config.cburst, config.pir, config.pburst, config.eburst)
-    require(min(numbers) >= 0, invalid, f"rates and bursts of meter {name} are 0 or more")
+    require(min(numbers) >= 0, f"rates and bursts of meter {name} are 0 or more")
     if kind in _NAMES:
         require(
             (config.pir, config.pburst) == (config.cir, config.cburst),
-            invalid,
             f"meter {name} is {_NAMES[kind]}: its peak rate and burst must equal the committed ones",
         )
     if config.eburst and kind == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
         raise unimplemented(f"meter {name}: an excess burst (RFC 2697) is not supported, as on BMv2")
-    require(not config.eburst, invalid, f"meter {name} takes no eburst: that is for single-rate three-colour")
-    require(config.cir <= config.pir, invalid, f"meter {name}: the peak rate is below the committed rate")
+    require(not config.eburst, f"meter {name} takes no eburst: that is for single-rate three-colour")
+    require(config.cir <= config.pir, f"meter {name}: the peak rate is below the committed rate")
     return MeterConfig(config.cir, config.cburst, config.pir, config.pburst)
 
 

@@ -59,7 +59,7 @@ class _Types:
 
     def plain(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> int | None:
         """The width of a plain type, 0 for strings; None for one that has parts."""
-        require(depth < _MAX_DEPTH, invalid, f"types are nested more than {_MAX_DEPTH} deep")
+        require(depth < _MAX_DEPTH, f"types are nested more than {_MAX_DEPTH} deep")
         match spec.WhichOneof("type_spec"):
             case "bitstring":
                 bits = spec.bitstring
@@ -77,14 +77,14 @@ class _Types:
         return None
 
     def leaves(self, spec: p4t.P4DataTypeSpec, depth: int) -> list[int]:
-        require(depth < _MAX_DEPTH, invalid, f"types are nested more than {_MAX_DEPTH} deep")
+        require(depth < _MAX_DEPTH, f"types are nested more than {_MAX_DEPTH} deep")
         width = self.plain(spec)
         if width is not None:
             return [width]
         found: list[int] = []
         for member in self.members(spec):
             found += self.leaves(member, depth + 1)
-            require(len(found) <= _MAX_LEAVES, invalid, f"a type has more than {_MAX_LEAVES} parts")
+            require(len(found) <= _MAX_LEAVES, f"a type has more than {_MAX_LEAVES} parts")
         return found
 
     def encode(self, spec: p4t.P4DataTypeSpec, values: Iterator[int]) -> p4d.P4Data:
@@ -115,7 +115,7 @@ class _Types:
         expected = {"bool": "bool", "serializable_enum": "enum_value"}.get(
             str(kind), str(kind) if width is None else "bitstring"
         )
-        require(given == expected, invalid, f"{what} holds a {expected}, not {given or 'nothing'}")
+        require(given == expected, f"{what} holds a {expected}, not {given or 'nothing'}")
         if kind == "bool":
             into.append(int(data.bool))
         elif width is not None:
@@ -130,7 +130,7 @@ class _Types:
             "header": [p4d.P4Data(bitstring=bits) for bits in data.header.bitstrings],
         }[str(data.WhichOneof("data"))]
         members = self.members(spec)
-        require(len(parts) == len(members), invalid, f"{what} has {len(members)} members, not {len(parts)}")
+        require(len(parts) == len(members), f"{what} has {len(members)} members, not {len(parts)}")
         for member, part in zip(members, parts, strict=True):
             self.decode(member, part, what, into)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import bytestrings
-from railweave.switch.p4runtime.errors import invalid, require
+from railweave.switch.p4runtime.errors import require
 
 MAX_PACKET_BYTES = 65_535
 
@@ -27,9 +27,9 @@ class ControllerHeader:
         described = (h for h in p4info.controller_packet_metadata if h.preamble.name == name)
         header = cls(name, tuple(next(described, p4i.ControllerPacketMetadata()).metadata))
         bits = sum(header._widths)
-        require(min(header._widths, default=1) > 0, invalid, f"{name}: fields have 1 bit or more")
-        require(bits % 8 == 0, invalid, f"{name} has {bits} bits, which make no whole bytes; pad it")
-        require(bits <= MAX_PACKET_BYTES * 8, invalid, f"{name} is longer than a packet")
+        require(min(header._widths, default=1) > 0, f"{name}: fields have 1 bit or more")
+        require(bits % 8 == 0, f"{name} has {bits} bits, which make no whole bytes; pad it")
+        require(bits <= MAX_PACKET_BYTES * 8, f"{name} is longer than a packet")
         return header
 
     @property
@@ -45,18 +45,16 @@ class ControllerHeader:
         """The header with these values; Refused unless each field is given exactly once."""
         given: dict[int, bytes] = {}
         for one in metadata:
-            require(one.metadata_id not in given, invalid, f"metadata {one.metadata_id} is given twice")
+            require(one.metadata_id not in given, f"metadata {one.metadata_id} is given twice")
             given[one.metadata_id] = one.value
         bits = 0
         for field in self.fields:
             what = f"{self.name}.{field.name}"
-            require(
-                field.id in given or _is_padding(field), invalid, f"{what} (metadata {field.id}) is missing"
-            )
+            require(field.id in given or _is_padding(field), f"{what} (metadata {field.id}) is missing")
             data = given.pop(field.id, b"\0")
             bits = bits << field.bitwidth | bytestrings.decode(data, field.bitwidth, what)
         known = [field.id for field in self.fields]
-        require(not given, invalid, f"{self.name} has metadata {known}, not {sorted(given)}")
+        require(not given, f"{self.name} has metadata {known}, not {sorted(given)}")
         return bits.to_bytes(self.size_bytes, "big")
 
     def decode(self, packet: bytes) -> p4r.PacketIn | None:
@@ -79,7 +77,6 @@ def packet_out(header: ControllerHeader, message: p4r.PacketOut) -> bytes:
     packet = header.encode(message.metadata) + message.payload
     require(
         len(packet) <= MAX_PACKET_BYTES,
-        invalid,
         f"a packet has up to {MAX_PACKET_BYTES} bytes with its header, not {len(packet)}",
     )
     return packet

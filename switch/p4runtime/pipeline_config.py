@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 
 from finsy.proto import p4r
@@ -11,7 +12,7 @@ from finsy.proto import p4r
 from railweave.switch import pauses
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import Code, Refused, failed_precondition, invalid, require
 from railweave.switch.p4runtime.reconcile import Handover
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
@@ -49,7 +50,7 @@ class PipelineConfig:
         """
         device = self._saved or self._committed
         if device is None:
-            raise Refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+            raise failed_precondition("No forwarding pipeline config set for this device")
         return device
 
     async def set(
@@ -65,7 +66,6 @@ class PipelineConfig:
                 return
             require(
                 request.action in _WITH_CONFIG,
-                invalid,
                 f"action {request.action} is none of VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT, "
                 "RECONCILE_AND_COMMIT",
             )
@@ -102,7 +102,7 @@ class PipelineConfig:
         return answer
 
     def _commit_saved(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        require(not request.HasField("config"), invalid, "COMMIT takes the saved config, not one of its own")
+        require(not request.HasField("config"), "COMMIT takes the saved config, not one of its own")
         if self._saved is None:
             raise Refused(Code.NOT_FOUND, "there is no saved config to commit: VERIFY_AND_SAVE one first")
         self._activate(self._saved)
@@ -133,12 +133,9 @@ class PipelineConfig:
 
 
 def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipelineConfig:
-    config = p4r.ForwardingPipelineConfig()
-    config.CopyFrom(request.config)
-    require(
-        config.p4_device_config, invalid, "the config has no p4_device_config (BMv2 JSON as p4c emits it)"
-    )
-    require(config.HasField("p4info"), invalid, "the config has no P4Info")
+    config = copy.deepcopy(request.config)
+    require(config.p4_device_config, "the config has no p4_device_config (BMv2 JSON as p4c emits it)")
+    require(config.HasField("p4info"), "the config has no P4Info")
     return config
 
 

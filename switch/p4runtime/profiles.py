@@ -10,7 +10,7 @@ from typing import TypeAlias
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import actions
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
+from railweave.switch.p4runtime.errors import exhausted, invalid, not_found, require, require_fits
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import GroupMember, Pipeline
 
@@ -36,14 +36,14 @@ class Profiles:
 
     def write_member(self, kind: _Kind, message: p4r.ActionProfileMember) -> None:
         """INSERT, MODIFY or DELETE a member."""
-        profile = self._schema.profile(message.action_profile_id)
+        profile = self._schema.profiles[message.action_profile_id]
         name, number = profile.preamble.name, message.member_id
-        require(number > 0, invalid, f"a member of {name} needs an id greater than 0")
+        require(number > 0, f"a member of {name} needs an id greater than 0")
         self.require_members(profile)
         if kind == _Update.DELETE:
             self._pipeline.profiles.delete_member(name, number)
             return
-        require(message.HasField("action"), invalid, f"member {number} of {name} needs an action")
+        require(message.HasField("action"), f"member {number} of {name} needs an action")
         action, params = actions.decode(self._schema, self._table(profile), message.action, default=False)
         if kind == _Update.INSERT:
             self._pipeline.profiles.insert_member(name, number, action, params)
@@ -52,13 +52,13 @@ class Profiles:
 
     def write_group(self, kind: _Kind, message: p4r.ActionProfileGroup) -> None:
         """INSERT, MODIFY or DELETE a group."""
-        profile = self._schema.profile(message.action_profile_id)
+        profile = self._schema.profiles[message.action_profile_id]
         name, number = profile.preamble.name, message.group_id
-        require(number > 0, invalid, f"a group of {name} needs an id greater than 0")
-        require(profile.with_selector, invalid, f"action profile {name} has no selector, hence no groups")
+        require(number > 0, f"a group of {name} needs an id greater than 0")
+        require(profile.with_selector, f"action profile {name} has no selector, hence no groups")
         self.require_members(profile)
         key = (message.action_profile_id, number)
-        _require_fits(kind, f"group {number} of {name}", exists=key in self._groups)
+        require_fits(kind, f"group {number} of {name}", exists=key in self._groups)
         if kind == _Update.DELETE:
             self._pipeline.profiles.delete_group(name, number)
             del self._groups[key]
@@ -68,13 +68,9 @@ class Profiles:
             self._pipeline.profiles.insert_group(name, number, members, message.max_size)
         else:
             was = self._groups[key].max_size
-            require(
-                message.max_size == was, invalid, f"max_size of group {number} is {was} and cannot be changed"
-            )
+            require(message.max_size == was, f"max_size of group {number} is {was} and cannot be changed")
             self._pipeline.profiles.modify_group(name, number, members, message.max_size)
-        stored = p4r.ActionProfileGroup()
-        stored.CopyFrom(message)
-        self._groups[key] = stored
+        self._groups[key] = copy.deepcopy(message)
 
     def read_members(self, pattern: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
         """One member, or all of a profile, or all."""
@@ -109,16 +105,14 @@ class Profiles:
         """Refuse unless the profile is programmed by members and groups, as opposed to one-shot sets."""
         require(
             not self._one_shots.get(profile.preamble.id),
-            invalid,
             f"the tables of {profile.preamble.name} are programmed by action sets: no members, no groups",
         )
 
     def require_one_shot(self, profile_id: int) -> None:
         """Refuse unless the profile is free of members and groups."""
-        name = self._schema.profile(profile_id).preamble.name
+        name = self._schema.profiles[profile_id].preamble.name
         require(
             not self._pipeline.profiles.members(name),
-            invalid,
             f"the tables of {name} are programmed by members and groups: no action sets",
         )
 
@@ -138,25 +132,22 @@ class Profiles:
             number = member.member_id
             if number not in known:
                 raise not_found(f"action profile {name} has no member {number}")
-            require(number not in members, invalid, f"member {number} is given twice: use weights")
+            require(number not in members, f"member {number} is given twice: use weights")
             actions.check_weight(profile, member.weight)
             members[number] = GroupMember(number, max(1, member.weight), actions.watched_port(member))
         limit = profile.max_group_size
         require(
             not limit or 0 < message.max_size <= limit,
-            invalid,
             f"max_size of a group of {name} is 1…{limit}, not {message.max_size}",
         )
-        require(message.max_size >= 0, invalid, f"max_size is 0 or more, not {message.max_size}")
+        require(message.max_size >= 0, f"max_size is 0 or more, not {message.max_size}")
         size = actions.size_of(profile, [member.weight for member in message.members])
         if message.max_size and size > message.max_size:
-            raise Refused(
-                Code.RESOURCE_EXHAUSTED, f"the group has a size of {size}, its max_size is {message.max_size}"
-            )
+            raise exhausted(f"the group has a size of {size}, its max_size is {message.max_size}")
         return list(members.values())
 
     def _chosen(self, profile_id: int) -> Iterable[p4i.ActionProfile]:
-        return [self._schema.profile(profile_id)] if profile_id else self._schema.profiles.values()
+        return [self._schema.profiles[profile_id]] if profile_id else self._schema.profiles.values()
 
     def _table(self, profile: p4i.ActionProfile) -> p4i.Table:
         """A table of the profile: all of them have the same actions."""
@@ -165,10 +156,3 @@ class Profiles:
         if table is None:
             raise invalid(f"no table uses the action profile {profile.preamble.name}")
         return table
-
-
-def _require_fits(kind: _Kind, what: str, *, exists: bool) -> None:
-    if kind == _Update.INSERT and exists:
-        raise Refused(Code.ALREADY_EXISTS, f"{what} exists already")
-    if kind != _Update.INSERT and not exists:
-        raise not_found(f"there is no {what}")

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime import bytestrings
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require, unimplemented
+from railweave.switch.p4runtime.errors import invalid, not_found, require, require_fits, unimplemented
 from railweave.switch.pipeline import Pipeline, Replica
 
 _PORT_BITS = 9  # of v1model's egress_spec
@@ -63,36 +63,28 @@ class Replication:
 
     def _write_group(self, kind: _Kind, message: p4r.MulticastGroupEntry) -> None:
         group = message.multicast_group_id
-        require(0 < group <= _MAX_GROUP, invalid, f"multicast groups are 1…{_MAX_GROUP}, not {group}")
-        _require_fits(kind, f"multicast group {group}", exists=group in self._groups)
+        require(0 < group <= _MAX_GROUP, f"multicast groups are 1…{_MAX_GROUP}, not {group}")
+        require_fits(kind, f"multicast group {group}", exists=group in self._groups)
         if kind == p4r.Update.DELETE:
             self._pipeline.replication.set_group(group, [])
             del self._groups[group]
             return
         self._pipeline.replication.set_group(group, _replicas(message.replicas))
-        stored = p4r.MulticastGroupEntry()
-        stored.CopyFrom(message)
-        self._groups[group] = stored
+        self._groups[group] = copy.deepcopy(message)
 
     def _write_session(self, kind: _Kind, message: p4r.CloneSessionEntry) -> None:
         session = message.session_id
-        require(0 < session <= _MAX_SESSION, invalid, f"clone sessions are 1…{_MAX_SESSION}, not {session}")
-        _require_fits(kind, f"clone session {session}", exists=session in self._sessions)
+        require(0 < session <= _MAX_SESSION, f"clone sessions are 1…{_MAX_SESSION}, not {session}")
+        require_fits(kind, f"clone session {session}", exists=session in self._sessions)
         if kind == p4r.Update.DELETE:
             self._pipeline.replication.set_session(session, [])
             del self._sessions[session]
             return
         length = message.packet_length_bytes
-        require(
-            0 <= length <= _MAX_LENGTH,
-            invalid,
-            f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}",
-        )
+        require(0 <= length <= _MAX_LENGTH, f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}")
         replicas = _replicas(message.replicas)
         self._pipeline.replication.set_session(session, replicas, length)
-        stored = p4r.CloneSessionEntry()
-        stored.CopyFrom(message)
-        self._sessions[session] = stored
+        self._sessions[session] = copy.deepcopy(message)
 
 
 def _wanted(what: str, known: dict[int, _T], number: int) -> list[_T]:
@@ -107,16 +99,9 @@ def _entity(entry: p4r.PacketReplicationEngineEntry) -> p4r.Entity:
     return p4r.Entity(packet_replication_engine_entry=entry)
 
 
-def _require_fits(kind: _Kind, what: str, *, exists: bool) -> None:
-    if kind == p4r.Update.INSERT and exists:
-        raise Refused(Code.ALREADY_EXISTS, f"{what} exists already")
-    if kind != p4r.Update.INSERT and not exists:
-        raise not_found(f"there is no {what}")
-
-
 def _replicas(messages: Iterable[p4r.Replica]) -> list[Replica]:
     replicas = [_replica(message) for message in messages]
-    require(len(set(replicas)) == len(replicas), invalid, "the (port, instance) pairs of a group must differ")
+    require(len(set(replicas)) == len(replicas), "the (port, instance) pairs of a group must differ")
     return replicas
 
 
@@ -127,10 +112,9 @@ def _replica(message: p4r.Replica) -> Replica:
         port = bytestrings.decode(message.port, _PORT_BITS, "a replica's port")
     else:
         port = message.egress_port
-    require(port < 1 << _PORT_BITS, invalid, f"a replica's port has {_PORT_BITS} bits, {port} has more")
+    require(port < 1 << _PORT_BITS, f"a replica's port has {_PORT_BITS} bits, {port} has more")
     require(
         message.instance < 1 << _INSTANCE_BITS,
-        invalid,
         f"a replica's instance has {_INSTANCE_BITS} bits, {message.instance} has more",
     )
     return Replica(port, message.instance)

@@ -11,7 +11,7 @@ import grpc
 from finsy.proto import p4r
 from google.protobuf.message import DecodeError, Message
 
-from railweave.switch.p4runtime.errors import Code, Refused, invalid
+from railweave.switch.p4runtime.errors import Refused, exhausted, invalid
 from railweave.switch.p4runtime.service import Service
 
 MAX_BYTES = 1 << 20  # of a request without its program: parsed within 10 ms if it has 500,000 parts
@@ -92,7 +92,7 @@ class Requests:
     def _parsed(self, data: bytes, kind: type[_Request]) -> Iterator[_Request]:
         size = len(data)
         if self._bytes + size > MAX_BYTES_IN_PROGRESS:
-            raise _exhausted(f"requests in progress have up to {MAX_BYTES_IN_PROGRESS} bytes together")
+            raise exhausted(f"requests in progress have up to {MAX_BYTES_IN_PROGRESS} bytes together")
         self._bytes += size
         try:
             yield parse(data, kind)
@@ -110,17 +110,13 @@ def parse(data: bytes, kind: type[_Request]) -> _Request:
     if len(data) > MAX_BYTES:
         program = _program_bytes(data) if kind is _Push else 0
         if len(data) - program > MAX_BYTES:
-            raise _exhausted(f"a {kind.__name__} has up to {MAX_BYTES} bytes, a program not counted")
+            raise exhausted(f"a {kind.__name__} has up to {MAX_BYTES} bytes, a program not counted")
         if len(data) > MAX_PROGRAM_BYTES:
-            raise _exhausted(f"a request with a program has up to {MAX_PROGRAM_BYTES} bytes, not {len(data)}")
+            raise exhausted(f"a request with a program has up to {MAX_PROGRAM_BYTES} bytes, not {len(data)}")
     try:
         return kind.FromString(data)
     except DecodeError as error:
         raise invalid(f"not a {kind.__name__}: {error}") from None
-
-
-def _exhausted(message: str) -> Refused:
-    return Refused(Code.RESOURCE_EXHAUSTED, message)
 
 
 def _serialize(message: Message) -> bytes:

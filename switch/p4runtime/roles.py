@@ -10,7 +10,7 @@ from finsy.proto import p4r, stratum
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import denied, require
 
 _MAX_IDS = 65_536
 
@@ -35,15 +35,11 @@ class Scope:
         except DecodeError:
             fits = False
         require(
-            fits,
-            invalid,
-            f"a role config must be a well-formed stratum.P4RoleConfig, not {config.type_url[:80]!r}",
+            fits, f"a role config must be a well-formed stratum.P4RoleConfig, not {config.type_url[:80]!r}"
         )
         exclusive, shared = frozenset(message.exclusive_p4_ids), frozenset(message.shared_p4_ids)
-        require(
-            len(exclusive) + len(shared) <= _MAX_IDS, invalid, f"a role config lists up to {_MAX_IDS} ids"
-        )
-        require(not exclusive & shared, invalid, "a role config lists ids as exclusive and as shared")
+        require(len(exclusive) + len(shared) <= _MAX_IDS, f"a role config lists up to {_MAX_IDS} ids")
+        require(not exclusive & shared, "a role config lists ids as exclusive and as shared")
         chosen = None
         if message.HasField("packet_in_filter"):
             chosen = (message.packet_in_filter.metadata_id, message.packet_in_filter.value.lstrip(b"\0"))
@@ -74,14 +70,14 @@ def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
         if other == name:
             continue
         clash = scope.exclusive & (theirs.exclusive | theirs.shared) | scope.shared & theirs.exclusive
-        require(not clash, invalid, f"roles {name!r} and {other!r} both claim the ids {_some(clash)}")
+        require(not clash, f"roles {name!r} and {other!r} both claim the ids {_some(clash)}")
 
 
 def require_covered(scope: Scope, entity: p4r.Entity) -> None:
     """Refuse an update of what the role may not write."""
     if not scope.covers(p4_id(entity)):
         what = entity.WhichOneof("entity")
-        raise Refused(Code.PERMISSION_DENIED, f"the role's config does not include this {what}")
+        raise denied(f"the role's config does not include this {what}")
 
 
 _P4_IDS: dict[str, Callable[[p4r.Entity], int]] = {

@@ -13,7 +13,7 @@ from finsy.proto import p4r, p4r_grpc
 from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.batches import Writer
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, batch_status, not_found, require
+from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, require
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
 from railweave.switch.p4runtime.roles import Scope, p4_id
@@ -142,7 +142,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     def _reading(self) -> Iterator[None]:
         """One more Read, each of which keeps a snapshot until its client has read everything."""
         if self._open_reads >= MAX_READS:
-            raise Refused(Code.RESOURCE_EXHAUSTED, f"{MAX_READS} reads are in progress, which is the limit")
+            raise exhausted(f"{MAX_READS} reads are in progress, which is the limit")
         self._open_reads += 1
         try:
             yield
@@ -156,7 +156,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     ) -> AsyncGenerator[p4r.StreamMessageResponse, None]:
         """Serve one controller until it leaves."""
         if self._open_streams >= MAX_STREAMS:
-            raise Refused(Code.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open, which is the limit")
+            raise exhausted(f"{MAX_STREAMS} streams are open, which is the limit")
         self._open_streams += 1
         stream = Stream()
         incoming = asyncio.ensure_future(self._streams.serve(request_iterator, stream))
@@ -172,7 +172,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                     return
         except Overrun:
             message = "too many notifications wait for this controller, which does not read them"
-            raise Refused(Code.RESOURCE_EXHAUSTED, message) from None
+            raise exhausted(message) from None
         finally:
             self._open_streams -= 1
             outgoing.cancel()
@@ -186,12 +186,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     def _check_may_push(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         if not self._primary(request).can_push_pipeline:
-            raise Refused(
-                Code.PERMISSION_DENIED, f"the config of role {request.role!r} allows no pipeline push"
-            )
+            raise denied(f"the config of role {request.role!r} allows no pipeline push")
 
     def _check_device(self, device_id: int) -> None:
-        require(device_id == self._device_id, not_found, f"this is device {self._device_id}, not {device_id}")
+        require(device_id == self._device_id, f"this is device {self._device_id}, not {device_id}", not_found)
 
 
 def _found(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity | None]:

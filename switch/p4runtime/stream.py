@@ -11,7 +11,14 @@ from finsy.proto import p4r
 
 from railweave.switch.p4runtime.arbitration import Arbitration, Notice
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import (
+    Refused,
+    denied,
+    exhausted,
+    failed_precondition,
+    invalid,
+    require,
+)
 from railweave.switch.p4runtime.packet_io import packet_out
 from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.ports import PortError
@@ -112,10 +119,10 @@ class Streams:
             return
         try:
             if not self._arbitration.is_primary(stream):
-                raise Refused(Code.PERMISSION_DENIED, "only the primary may send this")
+                raise denied("only the primary may send this")
             device = self._committed()
             if device is None:
-                raise Refused(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+                raise failed_precondition("No forwarding pipeline config set for this device")
             if kind == "packet":
                 self._packet_out(device, request.packet)
             elif kind == "digest_ack":
@@ -130,11 +137,11 @@ class Streams:
     @staticmethod
     def _packet_out(device: Device, message: p4r.PacketOut) -> None:
         packet = packet_out(device.packet_out, device.translation.packet_out(message))
-        require(device.pipeline.cpu_port is not None, invalid, "the switch has no CPU port; see --cpu-port")
+        require(device.pipeline.cpu_port is not None, "the switch has no CPU port; see --cpu-port")
         try:
             device.pipeline.packet_out(packet)
         except PortError as error:
-            raise Refused(Code.RESOURCE_EXHAUSTED, str(error)) from None
+            raise exhausted(str(error)) from None
 
 
 def _deliver(notices: Iterable[Notice]) -> None:

@@ -12,7 +12,7 @@ import re
 
 from finsy.proto import p4t
 
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import exhausted, failed_precondition, invalid, require
 
 MAX_STRING_BYTES = 256
 _MAPPINGS = "@p4runtime_translation_mappings"
@@ -55,7 +55,7 @@ class Strings:
         number = self._numbers.get(string)
         if number is not None:
             return number
-        require(len(string) > 0, invalid, f"{what}: an empty string is no value, unless it is mapped")
+        require(len(string) > 0, f"{what}: an empty string is no value, unless it is mapped")
         _check(string, what)
         number = self._own(string)
         return None if number in self._strings else number
@@ -92,7 +92,7 @@ class Strings:
         own = self._own(string)
         if own is not None:
             holder = self._strings[own].decode()
-            raise Refused(Code.FAILED_PRECONDITION, f"{what}: the number {own} stands for {holder!r}")
+            raise failed_precondition(f"{what}: the number {own} stands for {holder!r}")
         wanted = self._preferred._numbers.get(string) if self._preferred else None
         if wanted is not None and wanted >> self._bitwidth == 0 and wanted not in self._strings:
             return wanted
@@ -104,27 +104,20 @@ class Strings:
             self._next -= 1
         if self._next < 0:
             message = f"{what}: all {1 << self._bitwidth} values of {self._name} are used"
-            raise Refused(Code.RESOURCE_EXHAUSTED, message)
+            raise exhausted(message)
         self._next -= 1
         return self._next + 1
 
     def _map(self, annotation: str) -> None:
         what = f"{_MAPPINGS} of {self._name}"
         rest = _MAPPING.sub("", annotation.removeprefix(_MAPPINGS))
-        require(
-            not rest.strip("(){}, \t\n"), invalid, f"{what}: {annotation} is no list of {{string, number}}"
-        )
+        require(not rest.strip("(){}, \t\n"), f"{what}: {annotation} is no list of {{string, number}}")
         for quoted, digits in _MAPPING.findall(annotation):
             string, number = re.sub(r"\\(.)", r"\1", quoted).encode(), int(digits, 0)
             _check(string, what)
-            require(
-                number >> self._bitwidth == 0,
-                invalid,
-                f"{what}: {number} has more than {self._bitwidth} bits",
-            )
+            require(number >> self._bitwidth == 0, f"{what}: {number} has more than {self._bitwidth} bits")
             require(
                 string not in self._numbers and number not in self._strings,
-                invalid,
                 f"{what}: {quoted!r} or {number} is mapped twice",
             )
             self._enter(string, number)
@@ -132,9 +125,7 @@ class Strings:
 
 def _check(string: bytes, what: str) -> None:
     size = len(string)
-    require(
-        size <= MAX_STRING_BYTES, invalid, f"{what}: a string has up to {MAX_STRING_BYTES} bytes, not {size}"
-    )
+    require(size <= MAX_STRING_BYTES, f"{what}: a string has up to {MAX_STRING_BYTES} bytes, not {size}")
     try:
         string.decode()
     except UnicodeDecodeError:

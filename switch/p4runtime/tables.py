@@ -14,7 +14,7 @@ from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import actions, matches
 from railweave.switch.p4runtime.direct import Direct
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, not_found, require
+from railweave.switch.p4runtime.errors import denied, not_found, require
 from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Entry, Match, Pipeline, Target
@@ -60,9 +60,9 @@ class Tables:
 
     def write(self, kind: _Kind, message: p4r.TableEntry) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY a default action."""
-        table = self._schema.table(message.table_id)
+        table = self._schema.tables[message.table_id]
         name = table.preamble.name
-        require(not message.HasField("time_since_last_hit"), invalid, "time_since_last_hit is for reading")
+        require(not message.HasField("time_since_last_hit"), "time_since_last_hit is for reading")
         if message.is_default_action:
             self._write_default(kind, table, message)
             return
@@ -93,7 +93,7 @@ class Tables:
         None for an entry that does not fit.
         """
         if pattern.table_id:
-            table = self._schema.table(pattern.table_id)
+            table = self._schema.tables[pattern.table_id]
             if pattern.HasField("time_since_last_hit"):
                 self._check_timeout(table, pattern)
             self.direct.check_read(table, pattern)
@@ -109,7 +109,7 @@ class Tables:
 
     def current(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
         """The entry with this very key, complete: what an update of it would replace."""
-        table = self._schema.table(message.table_id)
+        table = self._schema.tables[message.table_id]
         if message.is_default_action:
             default = self.encode_default(table)
             if self._is_declared(table):
@@ -155,9 +155,9 @@ class Tables:
         """The match of an entry that is named in full."""
         name = table.preamble.name
         if matches.needs_priority(table):
-            require(message.priority > 0, invalid, f"an entry of {name} needs a priority greater than 0")
+            require(message.priority > 0, f"an entry of {name} needs a priority greater than 0")
         else:
-            require(message.priority == 0, invalid, f"an entry of {name} takes no priority")
+            require(message.priority == 0, f"an entry of {name} takes no priority")
         return matches.decode(name, table.match_fields, message.match)
 
     def find(self, table: p4i.Table, match: list[Match], priority: int) -> int:
@@ -180,7 +180,7 @@ class Tables:
         entries: Iterable[Entry] = self._pipeline.tables.entries(name)
         wanted = None
         if pattern.match:
-            require(pattern.table_id, invalid, "a match needs a table")
+            require(pattern.table_id, "a match needs a table")
             match = matches.decode(name, table.match_fields, pattern.match)
             wanted = self._pipeline.tables.key(name, match)
             if pattern.priority or not matches.needs_priority(table):
@@ -228,20 +228,17 @@ class Tables:
 
     def _write_default(self, kind: _Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
         name = table.preamble.name
-        require(kind == _Update.MODIFY, invalid, f"the default action of {name} can only be modified")
+        require(kind == _Update.MODIFY, f"the default action of {name} can only be modified")
         require(
             not message.match and not message.priority and not message.idle_timeout_ns,
-            invalid,
             "a default entry has neither match nor priority nor idle time-out",
         )
         self.direct.refuse_default(message)
         if table.const_default_action_id or table.implementation_id:
-            raise Refused(Code.PERMISSION_DENIED, f"the default action of {name} is constant")
+            raise denied(f"the default action of {name} is constant")
         if message.HasField("action"):
             require(
-                message.action.WhichOneof("type") == "action",
-                invalid,
-                f"a default entry of {name} takes an action",
+                message.action.WhichOneof("type") == "action", f"a default entry of {name} takes an action"
             )
             action, params = actions.decode(self._schema, table, message.action.action, default=True)
             self._pipeline.tables.set_default(name, action, params)
@@ -256,9 +253,8 @@ class Tables:
         """Of a constant entry only the direct resources can be written."""
         name = table.preamble.name
         if kind != _Update.MODIFY or message.HasField("action") or message.idle_timeout_ns:
-            raise Refused(
-                Code.PERMISSION_DENIED,
-                f"the entries of table {name} are constant: only their counters and meters can be modified",
+            raise denied(
+                f"the entries of table {name} are constant: only their counters and meters can be modified"
             )
         self.direct.check(table, message)
         self.direct.apply(table, self.find(table, match, message.priority), message)
@@ -297,11 +293,9 @@ class Tables:
 
     def _keep(self, table: p4i.Table, handle: int | None, message: p4r.TableEntry) -> None:
         one_shot = message.action.WhichOneof("type") == "action_profile_action_set"
-        action_set = p4r.TableAction()
-        action_set.CopyFrom(message.action)
-        self._kept[table.preamble.id, handle] = _Kept(
-            message.metadata, message.controller_metadata, action_set if one_shot else None
-        )
+        action_set = copy.deepcopy(message.action) if one_shot else None
+        kept = _Kept(message.metadata, message.controller_metadata, action_set)
+        self._kept[table.preamble.id, handle] = kept
 
     def _count_one_shot(self, table: p4i.Table, handle: int, *, present: bool) -> None:
         if table.implementation_id:
@@ -309,10 +303,10 @@ class Tables:
 
     def _check_timeout(self, table: p4i.Table, message: p4r.TableEntry) -> None:
         name = table.preamble.name
-        require(message.idle_timeout_ns >= 0, invalid, "idle_timeout_ns is 0 (never) or more")
+        require(message.idle_timeout_ns >= 0, "idle_timeout_ns is 0 (never) or more")
         wanted = message.idle_timeout_ns or message.HasField("time_since_last_hit")
         supported = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
-        require(supported or not wanted, invalid, f"table {name} supports no idle time-outs")
+        require(supported or not wanted, f"table {name} supports no idle time-outs")
 
     def _fill(self, table: p4i.Table, handle: int, pattern: p4r.TableEntry, message: p4r.TableEntry) -> None:
         """Add what the pattern asks for."""
@@ -337,7 +331,7 @@ class Tables:
         return current == (None if declared is None else (declared.action, declared.parameters))
 
     def _chosen(self, table_id: int) -> list[p4i.Table]:
-        return [self._schema.table(table_id)] if table_id else list(self._schema.tables.values())
+        return [self._schema.tables[table_id]] if table_id else list(self._schema.tables.values())
 
 
 def _fits(message: p4r.TableEntry, pattern: p4r.TableEntry) -> bool:

@@ -70,8 +70,7 @@ class Translation:
         if not self.types:
             yield update
             return
-        inward = p4r.Update()
-        inward.CopyFrom(update)
+        inward = copy.deepcopy(update)
         kind = inward.entity.WhichOneof("entity")
         taken: _Taken = []
         try:
@@ -96,8 +95,7 @@ class Translation:
         """An entity or pattern with numbers for what names it; NOT_FOUND if nothing uses such a string."""
         if not self.types:
             return entity
-        inward = p4r.Entity()
-        inward.CopyFrom(entity)
+        inward = copy.deepcopy(entity)
         _look_up(self._slots(inward, key=True), not_found)
         return inward
 
@@ -117,8 +115,7 @@ class Translation:
         """A packet with numbers for the pipeline; Refused if nothing uses such a string."""
         if not self.types:
             return message
-        inward = p4r.PacketOut()
-        inward.CopyFrom(message)
+        inward = copy.deepcopy(message)
         _look_up(self._metadata("packet_out", inward), invalid)
         return inward
 
@@ -164,7 +161,7 @@ class Translation:
                 entry = entity.table_entry
                 if entry.is_default_action:
                     return entry.table_id
-                table = self._schema.table(entry.table_id)
+                table = self._schema.tables[entry.table_id]
                 key = matches.decode(table.preamble.name, table.match_fields, entry.match)
                 return entry.table_id, tuple(key), entry.priority
             case "action_profile_member":

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import matches
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, require
+from railweave.switch.p4runtime.errors import already_exists, exhausted, require
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Match, Pipeline
 
@@ -34,26 +34,22 @@ class ValueSets:
 
     def write(self, kind: _Kind, message: p4r.ValueSetEntry) -> None:
         """MODIFY: the members given replace all that were there."""
-        require(kind == p4r.Update.MODIFY, invalid, "value sets can only be modified")
-        info = self._schema.value_set(message.value_set_id)
+        require(kind == p4r.Update.MODIFY, "value sets can only be modified")
+        info = self._schema.value_sets[message.value_set_id]
         name = info.preamble.name
         if len(message.members) > info.size:
-            raise Refused(
-                Code.RESOURCE_EXHAUSTED, f"{name} holds {info.size} members, not {len(message.members)}"
-            )
+            raise exhausted(f"{name} holds {info.size} members, not {len(message.members)}")
         members = [self._member(info, member) for member in message.members]
         if len(set(members)) < len(members):
-            raise Refused(Code.ALREADY_EXISTS, f"a member of {name} is given twice")
+            raise already_exists(f"a member of {name} is given twice")
         self._pipeline.value_sets.set_members(name, members)
-        stored = p4r.ValueSetEntry()
-        stored.CopyFrom(message)
-        self._written[message.value_set_id] = stored
+        self._written[message.value_set_id] = copy.deepcopy(message)
 
     def read(self, pattern: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
         """One value set, or all (id 0)."""
         ids = list(self._schema.value_sets)
         if pattern.value_set_id:
-            ids = [self._schema.value_set(pattern.value_set_id).preamble.id]
+            ids = [self._schema.value_sets[pattern.value_set_id].preamble.id]
         for number in ids:
             empty = p4r.ValueSetEntry(value_set_id=number)
             yield p4r.Entity(value_set_entry=self._written.get(number, empty))

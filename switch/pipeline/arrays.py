@@ -95,9 +95,14 @@ class Arrays:
 
     def meter(self, name: str, index: int) -> MeterConfig | None:
         """The configuration of a cell of an indirect meter; None: always green."""
-        _number(self._program.meters, name, range(index, index + 1))
+        [config] = self.meters(name, range(index, index + 1))
+        return config
+
+    def meters(self, name: str, cells: range) -> list[MeterConfig | None]:
+        """The configurations of cells of an indirect meter; None: always green."""
+        _number(self._program.meters, name, cells)
         with self._lock:
-            return self._meters[name].get(index)
+            return [self._meters[name].get(index) for index in cells]
 
     def configured_meters(self, name: str) -> dict[int, MeterConfig]:
         """The cells of an indirect meter that are configured, by index."""
