@@ -208,12 +208,14 @@ def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 
 
-def threshold(run: Record) -> int:
-    """Return the least size in bytes from which on all are split; twice the largest if that is not."""
-    sizes = sorted(int(size) for size in run.shares)
-    found = 2 * sizes[-1]
-    for size in reversed(sizes):
-        if max(run.shares[str(size)].values()) >= SPLIT:
+def threshold(shares: Mapping[int, Mapping[str, float]]) -> int:
+    """Return the least size in bytes from which on all are split; twice the largest if that is not.
+
+    `shares` are the rails' by size.
+    """
+    found = 2 * max(shares)
+    for size in sorted(shares, reverse=True):
+        if max(shares[size].values()) >= SPLIT:
             break
         found = size
     return found
@@ -221,7 +223,10 @@ def threshold(run: Record) -> int:
 
 def growth(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """How many times the first scenario's threshold the last one's is; 0 if one falls in between."""
-    found = [[threshold(run) for run in runs.of(name, ask["of"])] for name in ask["scenarios"]]
+    found = [
+        [threshold({int(size): of for size, of in run.shares.items()}) for run in runs.of(name, ask["of"])]
+        for name in ask["scenarios"]
+    ]
     medians = [statistics.median(each) for each in found]
     falls = any(later < before for before, later in pairwise(medians))
     ratios = [last / first for first, last in zip(found[0], found[-1], strict=False)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,6 +50,7 @@ class Worker:
         self._token = np.zeros(1, np.int32)
         self._carried: dict[str, Counter[str]] = {}
         self._series: dict[str, Counter[int]] = defaultdict(Counter)  # bytes by rail and bin
+        self._by_call: dict[str, list[Counter[str]]] = {}  # bytes by size, call and rail
         self._cpu = CpuTimes()
         self._start_s = 0.0  # of the first timed call, CLOCK_MONOTONIC
         self._news_s = 0.0
@@ -58,7 +60,9 @@ class Worker:
         work = self._work
         steps = [work.messages] if work.messages else [(size,) for size in work.sizes]
         samples = tuple(self._measure(step) for step in steps)
-        extra = {"bin_s": BIN_S, "series": self._binned()} if self._job.series else {}
+        extra = (
+            {"bin_s": BIN_S, "series": self._binned(), "carried": self._by_call} if self._job.series else {}
+        )
         return RankResult(
             samples,
             self._carried,
@@ -84,7 +88,7 @@ class Worker:
                 break
             numbers = range(warm + done, warm + min(done + batch, self._work.iterations))
             sample = self._batch(calls, sample, numbers)
-            self._take_slices(carried)
+            self._take_slices(carried, sample)
         if carried:
             self._carried[str(calls.size_bytes)] = carried
         return sample
@@ -146,11 +150,15 @@ class Worker:
         self._endpoint.all_reduce(self._token.copy(), self._token, "sum")
         return not self._token[0]
 
-    def _take_slices(self, carried: Counter[str]) -> None:
+    def _take_slices(self, carried: Counter[str], sample: Sample) -> None:
+        by_call = self._by_call.setdefault(str(sample.size_bytes), []) if self._job.series else []
+        by_call += [Counter() for _ in sample.starts_s[len(by_call) :]]
         for piece in self._endpoint.slices():
             carried[piece.rail] += piece.bytes
             if self._job.series:
                 self._series[piece.rail][int((piece.end_s - self._start_s) / BIN_S)] += piece.bytes
+                call = bisect_right(sample.starts_s, piece.start_s - self._start_s) - 1
+                by_call[max(call, 0)][piece.rail] += piece.bytes
 
     def _binned(self) -> dict[str, list[int]]:
         last = max((max(bins) for bins in self._series.values()), default=-1)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.experiments.measures import size_text
 from railweave.experiments.striping import report
-from railweave.experiments.striping.values import Found
+from railweave.experiments.striping.run import Found
 from railweave.experiments.timeline import colour
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_INCHES = (4.4, 3.4)
-KIB = 1024
 NOTE = "emulated hosts and links on one machine"
 
 
@@ -43,20 +43,14 @@ def _figure(columns: int, note: str) -> tuple[Figure, Sequence[Axes]]:
 def _size_axis(panel: Axes, sizes: Sequence[int]) -> None:
     panel.set_xscale("log", base=2)
     panel.set_xticks(sizes[:: -(-len(sizes) // 5)])
-    panel.xaxis.set_major_formatter(lambda value, _: _size_text(int(value)))
+    panel.xaxis.set_major_formatter(lambda value, _: size_text(value))
     panel.set_xlabel("size of the allreduce")
     panel.grid(alpha=0.3)
 
 
-def _size_text(size: int) -> str:
-    if size >= KIB * KIB:
-        return f"{size // KIB // KIB} MiB"
-    return f"{size // KIB} KiB" if size >= KIB else f"{size} B"
-
-
 def _sizes(found: Sequence[Found]) -> Figure:
     """Draw the time of each rail alone and of all together, relative to the best rail alone."""
-    runs = len(found[0].rows[0].seconds)
+    runs = len(found[0].seconds(found[0].together, found[0].sizes[0]))
     figure, panels = _figure(len(found), f"median of {runs} runs per size after warm-up; {NOTE}")
     for panel, each in zip(panels, found, strict=True):
         rows = report.sweep(each)["rows"]
@@ -105,13 +99,13 @@ def _convergence(found: Sequence[Found]) -> Figure:
     for panel, each in zip(panels, found, strict=True):
         of = report.trace(each)
         panel.plot([100 * share for share in of["shares"]], marker=".", lw=0.8, color=colour(of["rail"]))
-        for place in each.changed_after:
-            panel.axvline(place + 0.5, color="0.4", ls="--", lw=1)
         for phase in of["phases"]:
             final, begin = 100 * phase["final_share"], phase["from_call"]
+            if begin:
+                panel.axvline(begin - 0.5, color="0.4", ls="--", lw=1)
             panel.hlines(final, begin, begin + phase["calls"], color="0.6", lw=0.8)
         panel.set_ylim(-4, 104)
-        panel.set_xlabel(f"allreduce of {_size_text(of['bytes'])}, from a cold start")
+        panel.set_xlabel(f"allreduce of {size_text(of['bytes'])}, from a cold start")
         panel.set_ylabel(f"share of {of['rail']} (%)")
         panel.set_title(each.case.name, fontsize=10)
         panel.grid(alpha=0.3)

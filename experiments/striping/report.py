@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from railweave.experiments import statistics
-from railweave.experiments.striping.values import Call, Found, Row
+from railweave.experiments.errors import OptionError
+from railweave.experiments.measures import threshold
+from railweave.experiments.striping.run import OVERHEAD_CALLS, Found
 
 STEADY = 0.9  # of the calls after convergence: the others try what else there is
 NEAR = 0.05  # of the final share
@@ -31,14 +34,23 @@ class Claim:
     ok: bool
 
 
+def _least(claim: str, case: str, value: float, bound: float) -> Claim:
+    return Claim(claim, case, value, f">= {bound}", value >= bound)
+
+
+def _most(claim: str, case: str, value: float, bound: float, unit: str = "") -> Claim:
+    return Claim(claim, case, value, f"<= {bound}{unit}", value <= bound)
+
+
 def as_json(found: Sequence[Found]) -> dict[str, Any]:
     """Return everything for machines."""
     stated = claims(found)
+    wrong = sum(each.wrong for each in found)
     return {
         "claims": [asdict(claim) for claim in stated],
         "rows": [_AS_ROW[each.case.part](each) for each in found],
-        "wrong": sum(each.wrong for each in found),
-        "ok": all(each.wrong == 0 for each in found),
+        "wrong": wrong,
+        "ok": wrong == 0,
     }
 
 
@@ -56,21 +68,14 @@ def _case(found: Found) -> dict[str, Any]:
 # ------------------------------------------------------------ times and shares by size
 
 
-def by_size(found: Found) -> dict[int, dict[str, Row]]:
-    """Return the rows by size and contender."""
-    rows: dict[int, dict[str, Row]] = {}
-    for row in found.rows:
-        rows.setdefault(row.bytes, {})[row.contender] = row
-    return rows
-
-
 def sweep(found: Found) -> dict[str, Any]:
     """Return a case's rows, where its split begins, and where it tends to."""
-    rows = [_size(found, size, of) for size, of in sorted(by_size(found).items())]
+    rows = [_size(found, size) for size in found.sizes]
     largest = rows[-1]
+    begins = threshold({row["bytes"]: row["shares"] for row in rows})
     return {
         **_case(found),
-        "threshold_bytes": threshold(rows),
+        "threshold_bytes": begins if begins <= largest["bytes"] else None,
         "second_share_at_largest": largest["shares"][found.case.rails[1]],
         "bandwidth_shares": largest["bandwidth_shares"],
         "limit_shares": found.case.limit_shares(),
@@ -78,64 +83,62 @@ def sweep(found: Found) -> dict[str, Any]:
     }
 
 
-def _size(found: Found, size: int, rows: Mapping[str, Row]) -> dict[str, Any]:
-    together = rows["+".join(found.case.rails)]
-    alone = {rail: rows[rail] for rail in found.case.rails}
-    speeds = {rail: 1 / row.median_s for rail, row in alone.items()}
-    best_s = min(row.median_s for row in alone.values())
+def _size(found: Found, size: int) -> dict[str, Any]:
+    seconds = found.seconds(found.together, size)
+    time_s = statistics.median(seconds)
+    alone = {rail: statistics.median(found.seconds(rail, size)) for rail in found.case.rails}
+    speeds = {rail: 1 / median_s for rail, median_s in alone.items()}
     return {
         "bytes": size,
-        "time_us": together.median_s * 1e6,
-        "p99_us": statistics.p99(together.seconds) * 1e6,
-        "alone_us": {rail: row.median_s * 1e6 for rail, row in alone.items()},
-        "speedup": best_s / together.median_s,  # over the best rail alone
-        "of_sum": 1 / together.median_s / sum(speeds.values()),  # of what the rails alone carry together
-        "shares": {rail: together.share(rail) for rail in found.case.rails},
+        "time_us": time_s * 1e6,
+        "p99_us": statistics.p99(seconds) * 1e6,
+        "alone_us": {rail: median_s * 1e6 for rail, median_s in alone.items()},
+        "speedup": min(alone.values()) / time_s,  # over the best rail alone
+        "of_sum": 1 / time_s / sum(speeds.values()),  # of what the rails alone carry together
+        "shares": found.shares(size),
         "bandwidth_shares": {rail: speed / sum(speeds.values()) for rail, speed in speeds.items()},
-        "runs": len(together.seconds),
-        "wrong": sum(row.wrong for row in rows.values()),
+        "runs": len(seconds),
+        "wrong": sum(s.wrong for each in (found.together, *alone) for s in found.samples(each, size)),
     }
-
-
-def threshold(rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the least size from which on every size is split; none if the largest is not."""
-    found = None
-    for row in reversed(rows):
-        if max(row["shares"].values()) >= 0.995:
-            break
-        found = row["bytes"]
-    return found
 
 
 # ------------------------------------------------------------ how quickly it is learnt
 
 
 def trace(found: Found) -> dict[str, Any]:
-    """Return a trace, cut into phases at the changes of rates."""
-    last = found.case.rails[-1]
-    edges = [0, *(place + 1 for place in found.changed_after), len(found.calls)]
-    names = ["cold start", *(f"{last} at {rate / 1e6:g} Mbit/s" for _, _, rate in found.case.changes)]
+    """Return a trace, cut into phases at the changes of rates; OptionError if no call was made in one."""
+    case, (record,) = found.case, found.records
+    last, rate_bps, (sample,) = case.rails[-1], case.rates_bps[-1], record.samples
+    carried = record.extra["carried"][str(sample.size_bytes)]
+    shares = [of.get(last, 0) / max(1, sum(of.values())) for of in carried]
+    # A call that was under way has to do with both rates; it counts to the phase in which it began.
+    changes = [bisect_right(sample.starts_s, at_s) for at_s, _ in record.extra["events"]]
+    edges = [0, *changes, len(shares)]
+    names = ["cold start", *(f"{last} at {rate / 1e6:g} Mbit/s" for rate in (rate_bps // 2, rate_bps))]
+    if len(edges) != len(names) + 1 or not all(one < other for one, other in pairwise(edges)):
+        raise OptionError(
+            f"{case.name}: calls are too slow to show a change of rates; choose smaller --sizes"
+        )
     return {
         **_case(found),
-        "bytes": found.case.plan.sizes[0],
+        "bytes": sample.size_bytes,
         "rail": last,
         "phases": [
-            {"what": name, "from_call": begin, **_phase(found.calls[begin:end], last)}
+            {"what": name, "from_call": begin, **_phase(shares[begin:end], sample.times_us[begin:end])}
             for name, (begin, end) in zip(names, pairwise(edges), strict=True)
         ],
-        "shares": [call.shares.get(last, 0.0) for call in found.calls],
-        "time_us": [call.seconds * 1e6 for call in found.calls],
+        "shares": shares,
+        "time_us": list(sample.times_us),
     }
 
 
-def _phase(calls: Sequence[Call], rail: str) -> dict[str, Any]:
-    shares = [call.shares.get(rail, 0.0) for call in calls]
+def _phase(shares: Sequence[float], times_us: Sequence[float]) -> dict[str, Any]:
     final = statistics.median(shares[-10:])
     return {
         "final_share": final,
-        "calls": len(calls),
+        "calls": len(shares),
         "converged_after": converged_after(shares, final),
-        "final_time_us": statistics.median([call.seconds for call in calls[-10:]]) * 1e6,
+        "final_time_us": statistics.median(times_us[-10:]),
     }
 
 
@@ -153,21 +156,26 @@ def converged_after(shares: Sequence[float], final: float) -> int:
 
 def overhead(found: Found) -> dict[str, Any]:
     """Return the time of small calls on all rails over that on the best one, block by block."""
-    (rows,) = by_size(found).values()
-    together = rows["+".join(found.case.rails)]
-    best = min((rows[rail] for rail in found.case.rails), key=lambda row: row.median_s)
-    ratios = np.array(together.seconds) / np.array(best.seconds)
+    (size,) = found.sizes
+    together = _blocks(found.seconds(found.together, size))
+    alone = {rail: _blocks(found.seconds(rail, size)) for rail in found.case.rails}
+    best = min(alone, key=lambda rail: statistics.median(alone[rail]))
     return {
         **_case(found),
-        "bytes": together.bytes,
-        "blocks": len(together.seconds),
-        "calls_per_block": found.case.plan.calls,
-        "best_rail": best.contender,
-        "best_us": best.median_s * 1e6,
-        "time_us": together.median_s * 1e6,
-        "overhead": statistics.median(ratios) - 1,
-        "wrong": together.wrong + sum(row.wrong for row in rows.values()),
+        "bytes": size,
+        "blocks": len(together),
+        "calls_per_block": OVERHEAD_CALLS,
+        "best_rail": best,
+        "best_us": statistics.median(alone[best]) * 1e6,
+        "time_us": statistics.median(together) * 1e6,
+        "overhead": statistics.median(statistics.ratios(together, alone[best])) - 1,
+        "wrong": found.wrong,
     }
+
+
+def _blocks(seconds: Sequence[float]) -> list[float]:
+    """Return the mean times of blocks of calls: a survey or more is in each."""
+    return [float(mean) for mean in np.reshape(seconds, (-1, OVERHEAD_CALLS)).mean(axis=1)]
 
 
 # ------------------------------------------------------------ claims
@@ -183,36 +191,29 @@ def claims(found: Sequence[Found]) -> list[Claim]:
             for phase in trace(each)["phases"]:
                 calls = phase["converged_after"]
                 claim = f"{phase['what']}: split within 5 % of its final value"
-                stated.append(
-                    Claim(claim, each.case.name, calls, f"<= {WITHIN_CALLS} calls", calls <= WITHIN_CALLS)
-                )
+                stated.append(_most(claim, each.case.name, calls, WITHIN_CALLS, " calls"))
         else:
-            cost = overhead(each)["overhead"]
-            claim = f"overhead at {each.case.plan.sizes[0]} bytes over the best rail alone"
-            stated.append(Claim(claim, each.case.name, cost, f"<= {OVERHEAD}", cost <= OVERHEAD))
+            cost = overhead(each)
+            claim = f"overhead at {cost['bytes']} bytes over the best rail alone"
+            stated.append(_most(claim, each.case.name, cost["overhead"], OVERHEAD))
     return [*stated, *_growth(found)]
 
 
 def _sweep_claims(found: Found, of: Mapping[str, Any]) -> list[Claim]:
     name, rows = found.case.name, of["rows"]
     least = min(row["speedup"] for row in rows)
-    stated = [
-        Claim("never slower than the best rail alone", name, least, f">= {NEVER_BELOW}", least >= NEVER_BELOW)
-    ]
+    stated = [_least("never slower than the best rail alone", name, least, NEVER_BELOW)]
     large = [row for row in rows if row["bytes"] >= LARGE_BYTES]
     if large and found.case.part == "sizes":
         if len(set(found.case.rates_bps)) == 1 and len(found.case.kinds) == 2:
             speedup = min(row["speedup"] for row in large)
-            stated.append(Claim("speedup from 4 MiB on", name, speedup, f">= {SPEEDUP}", speedup >= SPEEDUP))
+            stated.append(_least("speedup from 4 MiB on", name, speedup, SPEEDUP))
         else:
             part = min(row["of_sum"] for row in large)
-            stated.append(Claim("of the sum of the single rails", name, part, f">= {OF_SUM}", part >= OF_SUM))
+            stated.append(_least("of the sum of the single rails", name, part, OF_SUM))
     second = found.case.rails[1]
     off = abs(of["second_share_at_largest"] - of["bandwidth_shares"][second])
-    stated.append(
-        Claim("share of the second rail off the bandwidth ratio", name, off, f"<= {POINTS}", off <= POINTS)
-    )
-    return stated
+    return [*stated, _most("share of the second rail off the bandwidth ratio", name, off, POINTS)]
 
 
 def _growth(found: Sequence[Found]) -> list[Claim]:
@@ -227,15 +228,8 @@ def _growth(found: Sequence[Found]) -> list[Claim]:
     ordered = [thresholds[hosts] for hosts in sorted(thresholds)]
     grows = all(one <= other for one, other in pairwise(ordered)) and ordered[0] < ordered[-1]
     hosts = ", ".join(f"{hosts}: {value:g}" for hosts, value in sorted(thresholds.items()))
-    return [
-        Claim(
-            "threshold grows with the hosts",
-            f"ina+tcp, bytes by hosts {hosts}",
-            ordered[-1] / ordered[0],
-            "> 1",
-            grows,
-        )
-    ]
+    where = f"ina+tcp, bytes by hosts {hosts}"
+    return [Claim("threshold grows with the hosts", where, ordered[-1] / ordered[0], "> 1", grows)]
 
 
 # ------------------------------------------------------------ lines

@@ -1,151 +1,184 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The striping experiments: one lab per case, in which all contenders take turns."""
+"""The striping experiments: scenarios in which all rails together run beside each of them alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-import numpy as np
-
+from railweave.experiments import statistics
+from railweave.experiments.allreduce.run import run as run_sweep
+from railweave.experiments.allreduce.run import sum_of_limits, with_contenders
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, module_command, start_job
-from railweave.experiments.messages import read
-from railweave.experiments.striping.values import Call, Case, Found, Row, StripingOptions
-from railweave.experiments.striping.worker import Plan
-from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.options import LabOptions
+from railweave.experiments.measures import limits_bps
+from railweave.experiments.records import Record, Sample
+from railweave.experiments.scenario import Scenario, Workload
 
-WORKER = "railweave.experiments.striping.worker"
 PARTS = ("sizes", "thresholds", "convergence", "overhead")
 PAIRS = (("tcp", "tcp"), ("ina", "tcp"), ("ina", "rdma"), ("tcp", "rdma"))
-WARMUP = 30  # calls of each size in which a split is learnt
-PHASE = 40  # calls from one change of a rate to the next
-OVERHEAD_BYTES, OVERHEAD_CALLS = 1024, 128  # per block: a survey or more in each
+LEAST_RATE_BPS = 1_000_000
+MOST_ROUNDS = 2  # of the parts `sizes` and `thresholds`
+PHASE_CALLS, LEAST_PHASE_S = 40, 2.0  # from one change of a rate to the next
+MOST_CALLS = 100_000  # of a trace: its time ends it
+OVERHEAD_BYTES, OVERHEAD_WARMUP, OVERHEAD_ROUNDS = 1024, 300, 5
+OVERHEAD_CALLS = 128  # per block: a survey or more in each
 
 
-def cases(options: StripingOptions) -> list[Case]:
+@dataclass(frozen=True)
+class Case:
+    """One scenario of a part of the experiment."""
+
+    part: str  # of PARTS
+    scenario: Scenario
+
+    @property
+    def name(self) -> str:
+        """What people call it: `tcp+tcp, 100/30 Mbit/s, 4 hosts`."""
+        return self.scenario.name
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The rails' kinds."""
+        return self.scenario.rails
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """The rails' names."""
+        return tuple(plane.name for plane in self.scenario.network.planes)
+
+    @property
+    def rates_bps(self) -> tuple[int, ...]:
+        """The rails' rates."""
+        return tuple(plane.rate_bps for plane in self.scenario.network.planes)
+
+    @property
+    def hosts(self) -> int:
+        """The number of hosts."""
+        return self.scenario.hosts
+
+    def limit_shares(self) -> dict[str, float]:
+        """Return each rail's part of what all links allow together."""
+        limits = limits_bps(self.scenario, self.scenario.contenders[0])
+        return {rail: limit / sum(limits.values()) for rail, limit in limits.items()}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a case has brought: its records."""
+
+    case: Case
+    records: Sequence[Record] = ()
+
+    @property
+    def together(self) -> str:
+        """The contender that has all rails."""
+        return self.case.scenario.contenders[0].name
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes in bytes."""
+        return sorted({sample.size_bytes for record in self.records for sample in record.samples})
+
+    @property
+    def wrong(self) -> int:
+        """The number of wrong elements."""
+        return sum(record.wrong for record in self.records)
+
+    def samples(self, contender: str, size: int) -> list[Sample]:
+        """Return a contender's samples of a size, by round."""
+        of = (record.sample(size) for record in self.records if record.contender == contender)
+        return [sample for sample in of if sample is not None]
+
+    def seconds(self, contender: str, size: int) -> list[float]:
+        """Return the times of all its calls."""
+        return [time / 1e6 for sample in self.samples(contender, size) for time in sample.times_us]
+
+    def shares(self, size: int) -> dict[str, float]:
+        """Return each rail's share of the calls on all rails, median over rounds."""
+        of_rounds = [r.shares[str(size)] for r in self.records if r.contender == self.together]
+        return {
+            rail: statistics.median([shares.get(rail, 0.0) for shares in of_rounds])
+            for rail in self.case.rails
+        }
+
+
+def cases(
+    parts: Sequence[str],
+    hosts: int,
+    threshold_hosts: Sequence[int],
+    rate_bps: int,
+    sizes: Sequence[int],
+    iters: int,
+) -> list[Case]:
     """Return what the chosen parts consist of; OptionError for options that make no sense."""
-    parts, hosts, rate_bps = options.parts, options.hosts, options.rate_bps
-    sizes, iters = options.sizes, options.iters
     for part in parts:
         if part not in PARTS:
             raise OptionError(f"unknown part {part!r}; parts are {', '.join(PARTS)}")
-    if hosts < 2 or any(count < 2 for count in options.threshold_hosts):
-        raise OptionError("a collective needs at least 2 hosts")
     if iters < 1:
         raise OptionError(f"--iters {iters}: expected at least 1")
-    if rate_bps < 1_000_000:
+    if rate_bps < LEAST_RATE_BPS:
         raise OptionError(f"--rate {rate_bps}: expected at least 1M: splits are of shaped links")
-    made: list[Case] = []
-    if "sizes" in parts:
-        slow = rate_bps * 3 // 10
-        for kinds, rates in (
-            (("tcp", "tcp"), (rate_bps, rate_bps)),
-            (("tcp", "tcp"), (rate_bps, slow)),
-            (("tcp", "tcp", "tcp"), (rate_bps,) * 3),
-        ):
-            made.append(_sweep("sizes", kinds, rates, hosts, sizes, iters))
-    if "thresholds" in parts:
-        made += [
-            _sweep("thresholds", pair, (rate_bps, rate_bps), count, sizes, iters)
+    rounds = math.gcd(iters, MOST_ROUNDS)
+    sweep = Workload(tuple(sizes), iterations=iters // rounds)
+    made = {
+        "sizes": [
+            _case("sizes", kinds, rates, hosts, sweep, rounds)
+            for kinds, rates in (
+                (("tcp", "tcp"), (rate_bps,)),
+                (("tcp", "tcp"), (rate_bps, rate_bps * 3 // 10)),
+                (("tcp", "tcp", "tcp"), (rate_bps,)),
+            )
+        ],
+        "thresholds": [
+            _case("thresholds", pair, (rate_bps,), count, sweep, rounds)
             for pair in PAIRS
-            for count in options.threshold_hosts
-        ]
-    if "convergence" in parts:
-        made += [_trace(pair, rate_bps, hosts, max(sizes)) for pair in (PAIRS[0], PAIRS[1])]
-    if "overhead" in parts:
-        made += [_overhead(pair, rate_bps, hosts, iters) for pair in (PAIRS[0], PAIRS[1])]
-    return made
+            for count in threshold_hosts
+        ],
+        "convergence": [_trace(pair, rate_bps, hosts, max(sizes)) for pair in PAIRS[:2]],
+        "overhead": [_overhead(pair, rate_bps, hosts, iters) for pair in PAIRS[:2]],
+    }
+    return [case for part in PARTS if part in parts for case in made[part]]
 
 
-def _contenders(kinds: Sequence[str], rates: Sequence[int], hosts: int) -> tuple[tuple[str, ...], ...]:
-    """Return all rails together, and each alone."""
-    names = Case("", tuple(kinds), tuple(rates), hosts, Plan((), (), 0, 0)).rails
-    return (names, *((name,) for name in names))
-
-
-def _sweep(
-    part: str, kinds: Sequence[str], rates: Sequence[int], hosts: int, sizes: Sequence[int], iters: int
+def _case(
+    part: str, kinds: tuple[str, ...], rates: tuple[int, ...], hosts: int, work: Workload, rounds: int
 ) -> Case:
-    plan = Plan(_contenders(kinds, rates, hosts), tuple(sizes), WARMUP, iters)
-    return Case(part, tuple(kinds), tuple(rates), hosts, plan)
+    mbits = "/".join(f"{rate / 1e6:g}" for rate in rates)
+    name = f"{'+'.join(kinds)}, {mbits} Mbit/s, {hosts} hosts"
+    scenario = Scenario(name, (), work, hosts=hosts, rails=kinds, rates=rates, repetitions=rounds)
+    return Case(part, with_contenders(scenario, each_alone=part != "convergence"))
 
 
-def _trace(kinds: Sequence[str], rate_bps: int, hosts: int, size: int) -> Case:
+def _trace(kinds: tuple[str, ...], rate_bps: int, hosts: int, size: int) -> Case:
     """Cold; then the last rail at half its rate; then as before."""
-    rates = (rate_bps,) * len(kinds)
-    together = _contenders(kinds, rates, hosts)[0]
-    plan = Plan((together,), (size,), 0, 3 * PHASE, trace=True)
-    changes = ((PHASE, together[-1], rate_bps // 2), (2 * PHASE, together[-1], rate_bps))
-    return Case("convergence", tuple(kinds), rates, hosts, plan, changes)
+    case = _case("convergence", kinds, (rate_bps,), hosts, Workload((size,)), 1)
+    call_s = size * 8 / sum_of_limits(case.scenario.network.planes, hosts)
+    phase_s = max(LEAST_PHASE_S, PHASE_CALLS * call_s)
+    work = Workload((size,), warmup=0, iterations=MOST_CALLS, seconds=3 * phase_s)
+    faults = f"{phase_s:.3f}s: rate {rate_bps // 2} {case.rails[-1]}; {2 * phase_s:.3f}s: repair"
+    return Case("convergence", replace(case.scenario, workload=work, faults=faults))
 
 
-def _overhead(kinds: Sequence[str], rate_bps: int, hosts: int, iters: int) -> Case:
-    rates = (rate_bps,) * len(kinds)
-    plan = Plan(_contenders(kinds, rates, hosts), (OVERHEAD_BYTES,), 300, iters, OVERHEAD_CALLS)
-    return Case("overhead", tuple(kinds), rates, hosts, plan)
+def _overhead(kinds: tuple[str, ...], rate_bps: int, hosts: int, iters: int) -> Case:
+    rounds = math.gcd(iters, OVERHEAD_ROUNDS)
+    calls = iters // rounds * OVERHEAD_CALLS
+    work = Workload((OVERHEAD_BYTES,), warmup=OVERHEAD_WARMUP, iterations=calls)
+    return _case("overhead", kinds, (rate_bps,), hosts, work, rounds)
 
 
 async def run(
-    options: StripingOptions,
+    chosen: Sequence[Case],
+    out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
     on_found: Callable[[Found], None] = lambda _: None,
 ) -> list[Found]:
     """Run one case after the other; raises LabError and OptionError."""
     found = []
-    chosen = cases(options)
     for place, case in enumerate(chosen):
         on_phase(f"{case.part}: {case.name} ({place + 1} of {len(chosen)})")
-        async with Lab(case.topology, LabOptions(options.out / f"{place}-{case.part}")) as lab:
-            gathered = _Gathered(case, lab)
-            await start_job(lab, JobOptions("striping", module_command(WORKER, *case.plan.arguments())))
-            async for line in lab.events():
-                if (message := read(line.text)) is not None:
-                    gathered.take(message)
-        found.append(gathered.found())
+        sweep = await run_sweep(case.scenario, out / f"{place}-{case.part}", on_phase)
+        found.append(Found(case, sweep.records))
         on_found(found[-1])
     return found
-
-
-class _Gathered:
-    """Collects the ranks' messages, and changes rates when due."""
-
-    def __init__(self, case: Case, lab: Lab) -> None:
-        self._case = case
-        self._lab = lab
-        self._waiting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        self._rows: list[Row] = []
-        self._calls: list[Call] = []
-        self._changes = list(case.changes)
-        self._changed_after: list[int] = []
-
-    def take(self, message: dict[str, Any]) -> None:
-        """Take one message of one rank."""
-        if message["event"] not in ("row", "call"):
-            return
-        key = (message["bytes"], message.get("contender"), message.get("place"))
-        arrived = self._waiting.setdefault(key, [])
-        arrived.append(message)
-        if len(arrived) < self._case.hosts:
-            return
-        messages = self._waiting.pop(key)
-        seconds = np.mean([each["seconds"] for each in messages], axis=0)
-        wrong = sum(each["wrong"] for each in messages)
-        shares = next(each["shares"] for each in messages if each["rank"] == 0)
-        if message["event"] == "row":
-            times = [float(value) for value in seconds]
-            self._rows.append(Row(message["bytes"], message["contender"], times, shares, wrong))
-        else:
-            self._calls.append(Call(message["place"], float(seconds), shares, wrong))
-            self._change(message["place"])
-
-    def _change(self, place: int) -> None:
-        if self._changes and place + 1 >= self._changes[0][0]:
-            _, plane, rate_bps = self._changes.pop(0)
-            self._lab.set_rate(plane, rate_bps)
-            self._changed_after.append(place)
-
-    def found(self) -> Found:
-        """Return what the case has brought."""
-        return Found(self._case, self._rows, self._calls, self._changed_after)

@@ -13,7 +13,7 @@ from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
 if TYPE_CHECKING:
-    from railweave.experiments.striping.values import Found
+    from railweave.experiments.striping.run import Found
 
 EPILOG = (
     "Examples: railweave bench striping --parts sizes --plot striping.png · "
@@ -45,24 +45,22 @@ def striping(
     with common.one_line_errors():
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
         from railweave.experiments.striping import report, run  # noqa: PLC0415
-        from railweave.experiments.striping.values import StripingOptions  # noqa: PLC0415
 
         common.check_plot(plot)
-        options = StripingOptions(
+        cases = run.cases(
             common.names(parts),
             hosts,
             common.counts("--threshold-hosts", threshold_hosts),
             units.parse_rate(rate),
             units.parse_sizes(sizes),
             iters,
-            out,
         )
         to_stderr = str(json_file) == "-"
 
         def tell(found: Found) -> None:
             typer.echo("\n".join(report.lines(found)), err=to_stderr)
 
-        found = common.run(run.run(options, common.phase, tell))
+        found = common.run(run.run(cases, out, common.phase, tell))
         for claim in report.claims(found):
             verdict = "yes" if claim.ok else "NO"
             typer.echo(

@@ -66,8 +66,9 @@ def test_a_split_is_learnt_and_no_number_is_wrong(start: Start, tmp_path: Path) 
     )
     assert (result["ok"], result["wrong"]) == (True, 0)
     for trace in result["rows"]:
-        assert len(trace["shares"]) == 120
         assert len(trace["phases"]) == 3
+        assert len(trace["shares"]) == sum(phase["calls"] for phase in trace["phases"])
+        assert all(phase["calls"] > 0 for phase in trace["phases"])
         assert all(0 <= phase["final_share"] <= 1 for phase in trace["phases"])  # which, the machine decides
     assert (tmp_path / "s-convergence.png").read_bytes().startswith(PNG)
 

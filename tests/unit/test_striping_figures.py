@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +12,36 @@ from typer.testing import CliRunner
 
 from railweave.cli import build
 from railweave.experiments.errors import OptionError
+from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.striping import plot, report, run
-from railweave.experiments.striping.run import _Gathered
-from railweave.experiments.striping.values import Call, Case, Found, Row, StripingOptions
-from railweave.experiments.striping.worker import Plan
+from railweave.experiments.striping.run import Case, Found
 
 MIB = 1 << 20
 M = 10**6
 
 
 def chosen(part: str, **changes: Any) -> list[Case]:
-    usual = StripingOptions([part], 4, [2, 4], 100 * M, [1024, 8 * MIB], 3, Path())
-    return run.cases(replace(usual, **changes))
+    usual = {"hosts": 4, "threshold_hosts": [2, 4], "rate_bps": 100 * M, "sizes": [1024, 8 * MIB], "iters": 3}
+    return run.cases([part], **{**usual, **changes})
 
 
-def row(size: int, contender: str, seconds: float, shares: dict[str, float], wrong: int = 0) -> Row:
-    return Row(size, contender, [seconds, seconds, 9 * seconds], [shares] * 3, wrong)
+def record(contender: str, *samples: Sample, **values: Any) -> Record:
+    return Record("key", "name", contender, "railweave", 0, OK, samples=samples, **values)
+
+
+def sample(size: int, times_us: list[float], wrong: int = 0, **values: Any) -> Sample:
+    return Sample(size, tuple(times_us), (), len(times_us), wrong, **values)
 
 
 def sweep_of(case: Case, speedups: dict[int, float], second: float = 0.5) -> Found:
-    rows = []
-    for size, speedup in speedups.items():
-        rows += [row(size, rail, 1.0, {rail: 1.0}) for rail in case.rails]
-        one, other = case.rails[:2]
-        shares = {one: 1 - second, other: second} if speedup > 1 else {one: 1.0}
-        rows.append(row(size, "+".join(case.rails), 1 / speedup, shares))
-    return Found(case, rows)
+    one, other = case.rails[:2]
+    both, alone = {one: 1 - second, other: second}, {one: 1.0}
+    together = [sample(size, [1e6 / s, 1e6 / s, 9e6 / s]) for size, s in speedups.items()]
+    shares = {str(size): both if speedup > 1 else alone for size, speedup in speedups.items()}
+    records = [record("+".join(case.rails), *together, shares=shares)]
+    for rail in case.rails:
+        records.append(record(rail, *[sample(size, [1e6, 1e6, 9e6]) for size in speedups]))
+    return Found(case, records)
 
 
 def test_parts_are_cases() -> None:
@@ -48,18 +51,31 @@ def test_parts_are_cases() -> None:
         "tcp+tcp, 100/30 Mbit/s, 4 hosts",
         "tcp+tcp+tcp, 100 Mbit/s, 4 hosts",
     ]
-    assert chosen("sizes")[1].plan.contenders == (("tcp0", "tcp1"), ("tcp0",), ("tcp1",))
+    unequal = chosen("sizes")[1].scenario
+    assert [contender.rails for contender in unequal.contenders] == [("tcp0", "tcp1"), ("tcp0",), ("tcp1",)]
     assert chosen("sizes")[1].limit_shares() == pytest.approx({"tcp0": 10 / 13, "tcp1": 3 / 13})
     assert len(chosen("thresholds")) == 8
-    assert chosen("convergence")[1].changes == ((40, "tcp", 50 * M), (80, "tcp", 100 * M))
-    assert {case.plan.calls for case in chosen("overhead")} == {128}
+    trace = chosen("convergence")[1].scenario
+    assert trace.faults == "16.947s: rate 50000000 tcp; 33.893s: repair"  # 40 calls at the links' limits
+    assert (trace.workload.warmup, trace.workload.seconds) == (0, pytest.approx(3 * 16.9467, abs=1e-3))
+    assert [contender.name for contender in trace.contenders] == ["ina+tcp"]
+
+
+@pytest.mark.parametrize(("iters", "rounds"), [(20, 5), (3, 1)])
+def test_all_calls_are_made_in_whole_rounds(iters: int, rounds: int) -> None:
+    (small, _) = (case.scenario for case in chosen("overhead", iters=iters))
+    assert small.repetitions == rounds
+    assert small.repetitions * small.workload.iterations == iters * run.OVERHEAD_CALLS
+    sweep = chosen("sizes", iters=iters)[0].scenario
+    assert sweep.repetitions * sweep.workload.iterations == iters
 
 
 @pytest.mark.parametrize(
     ("part", "changes", "words"),
     [
         ("speed", {}, "unknown part 'speed'; parts are sizes"),
-        ("sizes", {"hosts": 1}, "at least 2 hosts"),
+        ("sizes", {"hosts": 1}, "at least 2"),
+        ("thresholds", {"threshold_hosts": [2, 1]}, "at least 2"),
         ("sizes", {"iters": 0}, "--iters 0"),
         ("sizes", {"rate_bps": 0}, "--rate 0"),
     ],
@@ -74,15 +90,6 @@ def test_wrong_arguments_give_one_line() -> None:
     assert done.exit_code == 1
     assert "--threshold-hosts 'two': expected numbers of hosts" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_plan_survives_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for case in (chosen("sizes")[0], chosen("convergence")[0]):
-        monkeypatch.setattr("sys.argv", ["worker", *case.plan.arguments()])
-        assert Plan.parse() == case.plan
-    assert chosen("sizes")[0].plan.block_of(1024) == 32
-    assert chosen("sizes")[0].plan.block_of(MIB) == 1
-    assert chosen("overhead")[0].plan.block_of(1024) == 128
 
 
 def test_a_sweep_says_what_two_rails_bring() -> None:
@@ -110,11 +117,10 @@ def test_what_falls_short_is_no_claim_kept() -> None:
 
 
 def test_the_threshold_is_where_every_larger_size_is_split() -> None:
-    rows = [
-        {"bytes": size, "shares": {"a": share}} for size, share in ((1, 0.5), (2, 1.0), (4, 0.6), (8, 0.6))
-    ]
-    assert report.threshold(rows) == 4
-    assert report.threshold(rows[:2]) is None
+    rising = sweep_of(chosen("sizes")[0], {1024: 1.5, 2048: 1.0, 4096: 1.5, 8 * MIB: 1.5})
+    assert report.sweep(rising)["threshold_bytes"] == 4096
+    none = sweep_of(chosen("sizes")[0], {1024: 1.5, 8 * MIB: 1.0})
+    assert report.sweep(none)["threshold_bytes"] is None
 
 
 @pytest.mark.parametrize(("first", "second", "ok"), [(1024, 8 * MIB, True), (8 * MIB, 1024, False)])
@@ -129,10 +135,14 @@ def test_thresholds_grow_with_the_hosts(first: int, second: int, ok: bool) -> No
     assert growth.ok is ok
 
 
-def trace_of(shares: list[float]) -> Found:
-    case = chosen("convergence")[0]
-    calls = [Call(place, 0.1, {"tcp1": share, "tcp0": 1 - share}, 0) for place, share in enumerate(shares)]
-    return Found(case, (), calls, (39, 79))
+def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> Found:
+    """Calls of a second each."""
+    size, starts = 8 * MIB, tuple(map(float, range(len(shares))))
+    calls = sample(size, [1e6] * len(shares), starts_s=starts)
+    carried = [{"tcp0": size * (1 - share), "tcp1": size * share} for share in shares]
+    events = [[at_s, "rate"] for at_s in changes]
+    extra = {"carried": {str(size): carried}, "events": events}
+    return Found(chosen("convergence")[0], [record("tcp0+tcp1", calls, extra=extra)])
 
 
 def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
@@ -142,43 +152,26 @@ def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
     phases = report.trace(found)["phases"]
     assert [phase["converged_after"] for phase in phases] == [4, 11, 30]
     assert [phase["what"] for phase in phases] == ["cold start", "tcp1 at 50 Mbit/s", "tcp1 at 100 Mbit/s"]
+    assert [phase["from_call"] for phase in phases] == [0, 40, 80]
     assert [claim.ok for claim in report.claims([found])] == [True, True, False]
+
+
+@pytest.mark.parametrize("changes", [(39.5,), (39.2, 39.5), (39.5, 200.0)])
+def test_a_trace_without_calls_in_a_phase_is_refused(changes: tuple[float, ...]) -> None:
+    with pytest.raises(OptionError, match="too slow to show a change"):
+        report.trace(trace_of([0.5] * 120, changes))
 
 
 def test_overhead_is_over_the_best_rail_of_the_same_block() -> None:
     case = chosen("overhead")[0]
-    rows = [
-        Row(1024, "tcp0+tcp1", [1.04, 2.08, 4.16], [{"tcp0": 1.0}] * 3, 0),
-        Row(1024, "tcp0", [1.0, 2.0, 4.0], [{"tcp0": 1.0}] * 3, 0),
-        Row(1024, "tcp1", [2.0, 3.0, 5.0], [{"tcp1": 1.0}] * 3, 1),
+    blocks = {"tcp0+tcp1": [1.04, 2.08, 4.16], "tcp0": [1.0, 2.0, 4.0], "tcp1": [2.0, 3.0, 5.0]}
+    records = [
+        record(name, sample(1024, [us for us in of for _ in range(run.OVERHEAD_CALLS)], name == "tcp1"))
+        for name, of in blocks.items()
     ]
-    told = report.overhead(Found(case, rows))
+    told = report.overhead(Found(case, records))
     assert told["overhead"] == pytest.approx(0.04)
-    assert (told["best_rail"], told["wrong"]) == ("tcp0", 1)
-
-
-class LabOfRates:
-    """A lab whose rates can be changed."""
-
-    def __init__(self) -> None:
-        self.rates: list[tuple[str, int]] = []
-
-    def set_rate(self, plane: str, rate_bps: int) -> None:
-        self.rates.append((plane, rate_bps))
-
-
-def test_rates_change_when_all_ranks_have_told_of_the_call() -> None:
-    lab = LabOfRates()
-    gathered = _Gathered(chosen("convergence")[0], lab)  # type: ignore[arg-type]
-    for place in range(50):
-        for rank in range(4):
-            message = {"event": "call", "rank": rank, "bytes": 8 * MIB, "place": place}
-            gathered.take({**message, "seconds": rank, "shares": {"tcp0": 1.0}, "wrong": 1})
-            assert bool(lab.rates) == (place > 39 or (place, rank) == (39, 3))
-    assert lab.rates == [("tcp1", 50 * M)]
-    found = gathered.found()
-    assert found.changed_after == [39]
-    assert (found.calls[0].seconds, found.wrong) == (1.5, 200)
+    assert (told["best_rail"], told["wrong"], told["blocks"]) == ("tcp0", 1, 3)
 
 
 def test_figures_are_drawn_and_json_is_json(tmp_path: Path) -> None:
