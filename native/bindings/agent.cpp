@@ -23,6 +23,9 @@
 #include "rails/tcp_transport.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
+
+RAILWEAVE_TUPLE(railweave::PlanPoint, op_index, changes)
 
 namespace railweave {
 namespace {
@@ -33,21 +36,17 @@ constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is give
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
-using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
 // group, virtual address, child, slots, lanes
 using Place = std::tuple<std::uint16_t, std::string, std::uint8_t, std::uint32_t, std::uint32_t>;
-using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
-using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
-
 Liveness liveness(double peer_timeout_s) {
-  const auto timeout = static_cast<Duration>(peer_timeout_s * kSecond);
+  const auto timeout = nanoseconds(peer_timeout_s);
   const Duration interval = Liveness{}.interval;
   return {.timeout = timeout, .interval = timeout > 0 ? std::min(interval, timeout / 4) : interval};
 }
 
 Time deadline_after(std::optional<double> seconds) {
   if (!seconds || *seconds >= 1e9) return kNever;
-  return EventLoop::now() + static_cast<Duration>(std::max(0.0, *seconds) * kSecond);
+  return EventLoop::now() + nanoseconds(std::max(0.0, *seconds));
 }
 
 // What Python sees of an agent. It remembers which transport is behind which rail, for those that are
@@ -75,12 +74,10 @@ class PythonAgent {
   }
 
   // Returns the ranks that are missing when the time is up.
-  std::vector<int> connect_tcp(std::size_t rail, std::uint64_t token, const Addresses& members,
-                               double timeout_s) {
+  std::vector<int> connect_tcp(std::size_t rail, std::uint64_t token,
+                               const std::vector<SocketAddress>& members, double timeout_s) {
     TcpTransport& transport = *tcp_.at(rail);
-    std::vector<SocketAddress> sockets;
-    for (const auto& [address, port] : members) sockets.push_back({.address = address, .port = port});
-    agent_.on_loop([&] { transport.connect(token, agent_.rank(), sockets, EventLoop::now()); });
+    agent_.on_loop([&] { transport.connect(token, agent_.rank(), members, EventLoop::now()); });
     wait_checking_signals(
         [&](Time latest) { return agent_.wait_until([&] { return transport.missing().empty(); }, latest); },
         deadline_after(timeout_s));
@@ -108,11 +105,8 @@ class PythonAgent {
   }
 
   // Nothing to wait for: whoever is ready first keeps trying.
-  void connect_rdma(std::size_t rail, const RdmaMembers& members) {
-    std::vector<RdmaMember> native;
-    for (const auto& [address, mac, queue_pairs] : members)
-      native.push_back({.address = address, .mac = mac, .queue_pairs = queue_pairs});
-    agent_.on_loop([&] { rdma_.at(rail)->connect(native, EventLoop::now()); });
+  void connect_rdma(std::size_t rail, const std::vector<RdmaMember>& members) {
+    agent_.on_loop([&] { rdma_.at(rail)->connect(members, EventLoop::now()); });
   }
 
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
@@ -162,26 +156,21 @@ class PythonAgent {
     agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
   }
 
-  void enable_recovery(std::uint64_t token, const std::vector<Addresses>& members,
+  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates_bps, double peer_timeout_s,
                        std::size_t most_kept_bytes) {
-    std::vector<std::vector<SocketAddress>> native;
-    for (const Addresses& rail : members) {
-      auto& sockets = native.emplace_back();
-      for (const auto& [address, port] : rail) sockets.push_back({.address = address, .port = port});
-    }
-    agent_.enable_recovery(token, native, std::move(rates_bps),
-                           static_cast<Duration>(peer_timeout_s * kSecond), most_kept_bytes);
+    agent_.enable_recovery(token, members, std::move(rates_bps), nanoseconds(peer_timeout_s),
+                           most_kept_bytes);
   }
 
-  std::pair<std::uint32_t, std::size_t> plan_point(std::optional<double> timeout_s) {
+  PlanPoint plan_point(std::optional<double> timeout_s) {
     PlanPoint point{};
     const nb::gil_scoped_release release;
     if (!wait_checking_signals([&](Time latest) { return agent_.plan_point(point, latest); },
                                deadline_after(timeout_s)))
       raise_timeout(
           "the ranks have not agreed on the rails that are up, or completed earlier calls, in time");
-    return {point.op_index, point.changes};
+    return point;
   }
 
   bool wait_change(std::size_t since, std::optional<double> timeout_s) {
@@ -191,15 +180,12 @@ class PythonAgent {
   }
 
   bool submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
-              const OutputArray& output, const Parts& parts, bool start_now, double expected_s) {
-    std::vector<Part> native;
-    for (const auto& [rail, offset, count] : parts)
-      native.push_back({.rail = rail, .offset = offset, .count = count});
+              const OutputArray& output, const std::vector<Part>& parts, bool start_now, double expected_s) {
     const Submission submission{.call = call,
                                 .input = static_cast<const std::byte*>(input.data()),
                                 .output = static_cast<std::byte*>(output.data()),
-                                .parts = native,
-                                .expected = static_cast<Duration>(expected_s * kSecond)};
+                                .parts = parts,
+                                .expected = nanoseconds(expected_s)};
     check_arrays(submission, input.nbytes(), output.nbytes());
     const nb::gil_scoped_release release;
     return agent_.submit(submission, op_index, start_now);
@@ -270,6 +256,20 @@ class PythonAgent {
   Agent agent_;
 };
 
+// A member of the agent as one of Python's.
+template <typename R, typename... Args>
+auto of_agent(R (Agent::*member)(Args...)) {
+  return [member](PythonAgent& self, Args... args) -> R {
+    return (self.agent().*member)(std::forward<Args>(args)...);
+  };
+}
+template <typename R, typename... Args>
+auto of_agent(R (Agent::*member)(Args...) const) {
+  return [member](PythonAgent& self, Args... args) -> R {
+    return (self.agent().*member)(std::forward<Args>(args)...);
+  };
+}
+
 }  // namespace
 
 void bind_agent(nb::module_& m) {
@@ -277,118 +277,82 @@ void bind_agent(nb::module_& m) {
   bind_agent_values(sub);
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
-      .def(nb::init<int, int>(), nb::arg("rank"), nb::arg("world_size"))
-      .def("add_tcp", &PythonAgent::add_tcp, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, nb::arg("mptcp") = false,
-           Release(),
+      .def(nb::init<int, int>(), "rank"_a, "world_size"_a)
+      .def("add_tcp", &PythonAgent::add_tcp, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
+           "peer_timeout_s"_a = kPeerTimeoutS, "mptcp"_a = false, Release(),
            "Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for "
            "peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it")
-      .def("connect_tcp", &PythonAgent::connect_tcp, nb::arg("rail"), nb::arg("token"), nb::arg("members"),
-           nb::arg("timeout_s"), Release(),
+      .def("connect_tcp", &PythonAgent::connect_tcp, "rail"_a, "token"_a, "members"_a, "timeout_s"_a,
+           Release(),
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
-      .def("add_rdma", &PythonAgent::add_rdma, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, nb::arg("peer_timeout_s") = kPeerTimeoutS, Release(),
+      .def("add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
+           "peer_timeout_s"_a = kPeerTimeoutS, Release(),
            "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")
-      .def("connect_rdma", &PythonAgent::connect_rdma, nb::arg("rail"), nb::arg("members"), Release(),
+      .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a, Release(),
            "Join with all ranks' (address, MAC, queue pair numbers)")
-      .def("add_ina", &PythonAgent::add_ina, nb::arg("name"), nb::arg("address"), nb::arg("interface"),
-           nb::arg("rate_bps") = 0, Release(), "Open an in-network rail on the address; (rail, UDP port)")
-      .def("attach_ina", &PythonAgent::attach_ina, nb::arg("rail"), nb::arg("places"), Release(),
+      .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
+           Release(), "Open an in-network rail on the address; (rail, UDP port)")
+      .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, Release(),
            "Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), "
            "in "
            "the order that all ranks share")
-      .def("pause_ina", &PythonAgent::pause_ina, nb::arg("rail"), nb::arg("group"), Release(),
+      .def("pause_ina", &PythonAgent::pause_ina, "rail"_a, "group"_a, Release(),
            "Stop the tree of this group; the lowest chunk without a result since it was formed")
-      .def("resume_ina", &PythonAgent::resume_ina, nb::arg("rail"), nb::arg("group"), nb::arg("place"),
-           nb::arg("resume_from"), Release(),
+      .def("resume_ina", &PythonAgent::resume_ina, "rail"_a, "group"_a, "place"_a, "resume_from"_a, Release(),
            "The tree of the paused group goes on at another place from that chunk. ValueError if it cannot")
-      .def(
-          "open_control", [](PythonAgent& self, std::size_t rail) { return self.agent().open_control(rail); },
-          nb::arg("rail"), Release(),
-          "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
-          "(repair)")
-      .def("enable_recovery", &PythonAgent::enable_recovery, nb::arg("token"), nb::arg("members"),
-           nb::arg("rates_bps"), nb::arg("peer_timeout_s") = kPeerTimeoutS,
-           nb::arg("most_kept_bytes") = kMostKeptBytes, Release(),
+      .def("open_control", of_agent(&Agent::open_control), "rail"_a, Release(),
+           "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
+           "(repair)")
+      .def("enable_recovery", &PythonAgent::enable_recovery, "token"_a, "members"_a, "rates_bps"_a,
+           "peer_timeout_s"_a = kPeerTimeoutS, "most_kept_bytes"_a = kMostKeptBytes, Release(),
            "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
            "and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. "
            "Once, after all rails are connected and before the first call. "
            "Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks")
-      .def(
-          "forgo_recovery", [](PythonAgent& self) { self.agent().forgo_recovery(); }, Release(),
-          "Recovery will not be enabled: a rail that fails, or has failed, ends the communicator")
-      .def("plan_point", &PythonAgent::plan_point, nb::arg("timeout_s") = nb::none(),
+      .def("forgo_recovery", of_agent(&Agent::forgo_recovery), Release(),
+           "Recovery will not be enabled: a rail that fails, or has failed, ends the communicator")
+      .def("plan_point", &PythonAgent::plan_point, "timeout_s"_a = nb::none(),
            "(op index of the next call, number of changes known), to plan it by. Waits while the ranks agree "
            "on which rails live, and for earlier calls' memory. TimeoutError")
-      .def(
-          "changes", [](PythonAgent& self, std::size_t since) { return self.agent().changes(since); },
-          nb::arg("since") = 0, "The changes after so many, in order")
-      .def("wait_change", &PythonAgent::wait_change, nb::arg("since"), nb::arg("timeout_s") = nb::none(),
+      .def("changes", of_agent(&Agent::changes), "since"_a = 0, "The changes after so many, in order")
+      .def("wait_change", &PythonAgent::wait_change, "since"_a, "timeout_s"_a = nb::none(),
            "Wait until there are more than so many changes or everything has ended; False if the time is up")
-      .def(
-          "set_obstacle",
-          [](PythonAgent& self, std::size_t rail, const std::string& text) {
-            self.agent().set_obstacle(rail, text);
-          },
-          nb::arg("rail"), nb::arg("text"), Release(),
-          "Something stands in the way of a rail on this rank, until it is cleared by ''")
-      .def(
-          "suspect",
-          [](PythonAgent& self, std::size_t rail, const std::string& reason) {
-            self.agent().suspect(rail, reason);
-          },
-          nb::arg("rail"), nb::arg("reason"), Release(),
-          "A rail cannot go on by itself: with recovery, it is excluded until it has been restarted")
-      .def(
-          "rail_states", [](PythonAgent& self) { return self.agent().rail_states(); }, Release(),
-          "RailState of every rail")
-      .def("submit", &PythonAgent::submit, nb::arg("op_index"), nb::arg("call"), nb::arg("input"),
-           nb::arg("output"), nb::arg("parts"), nb::arg("start_now") = true, nb::arg("expected_s") = 0.0,
+      .def("set_obstacle", of_agent(&Agent::set_obstacle), "rail"_a, "text"_a, Release(),
+           "Something stands in the way of a rail on this rank, until it is cleared by ''")
+      .def("suspect", of_agent(&Agent::suspect), "rail"_a, "reason"_a, Release(),
+           "A rail cannot go on by itself: with recovery, it is excluded until it has been restarted")
+      .def("rail_states", of_agent(&Agent::rail_states), Release(), "RailState of every rail")
+      .def("submit", &PythonAgent::submit, "op_index"_a, "call"_a, "input"_a, "output"_a, "parts"_a,
+           "start_now"_a = true, "expected_s"_a = 0.0,
            "Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for "
            "reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it "
            "starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as "
            "dead. False if the ranks have agreed on other rails since the plan point: take another. "
            "RuntimeError if there was none")
-      .def(
-          "next_op", [](PythonAgent& self) { return self.agent().next_op(); }, "The next call's op index")
-      .def("wait", &PythonAgent::wait, nb::arg("op_index"), nb::arg("timeout_s") = nb::none(),
+      .def("next_op", of_agent(&Agent::next_op), "The next call's op index")
+      .def("wait", &PythonAgent::wait, "op_index"_a, "timeout_s"_a = nb::none(),
            "Wait until the call is done or has failed; False if the time is up")
+      .def("done", of_agent(&Agent::done), "op_index"_a)
+      .def("lagging", of_agent(&Agent::lagging), "op_index"_a,
+           "The rails whose parts of a pending call are not complete")
+      .def("failure_of", of_agent(&Agent::failure_of), "op_index"_a,
+           "Why this call failed; None if it is done or pending")
+      .def("failure", of_agent(&Agent::failure), "Why the communicator has ended, if so")
+      .def("fail", of_agent(&Agent::fail), "failure"_a, Release(),
+           "End the communicator with this failure, here and, where a rail can notify them, on the peers")
       .def(
-          "done", [](PythonAgent& self, std::uint32_t op) { return self.agent().done(op); },
-          nb::arg("op_index"))
-      .def(
-          "lagging", [](PythonAgent& self, std::uint32_t op) { return self.agent().lagging(op); },
-          nb::arg("op_index"), "The rails whose parts of a pending call are not complete")
-      .def(
-          "failure_of", [](PythonAgent& self, std::uint32_t op) { return self.agent().failure_of(op); },
-          nb::arg("op_index"), "Why this call failed; None if it is done or pending")
-      .def(
-          "failure", [](PythonAgent& self) { return self.agent().failure(); },
-          "Why the communicator has ended, if so")
-      .def(
-          "fail", [](PythonAgent& self, const Failure& failure) { self.agent().fail(failure); },
-          nb::arg("failure"), Release(),
-          "End the communicator with this failure, here and, where a rail can notify them, on the peers")
-      .def(
-          "close",
-          [](PythonAgent& self, double linger_s) {
-            self.agent().close(static_cast<Duration>(linger_s * kSecond));
-          },
-          nb::arg("linger_s") = 0.5, Release(), "Say goodbye and stop")
-      .def(
-          "stats", [](PythonAgent& self) { return self.agent().stats(); }, Release(),
-          "RailStats of every rail")
-      .def(
-          "groups", [](PythonAgent& self) { return self.agent().groups(); }, Release(),
-          "GroupStats of every rail's trees")
+          "close", [](PythonAgent& self, double linger_s) { self.agent().close(nanoseconds(linger_s)); },
+          "linger_s"_a = 0.5, Release(), "Say goodbye and stop")
+      .def("stats", of_agent(&Agent::stats), Release(), "RailStats of every rail")
+      .def("groups", of_agent(&Agent::groups), Release(), "GroupStats of every rail's trees")
       .def(
           "next_stall",
           [](PythonAgent& self, double timeout_s) {
             return self.agent().next_stall(deadline_after(timeout_s));
           },
-          nb::arg("timeout_s"), Release(),
+          "timeout_s"_a, Release(),
           "(rail, Stall): wait for the next one; None after the timeout, or when the agent is closed")
       .def(
           "drain_records", [](PythonAgent& self) { return self.agent().drain_records(Records::kUser); },

@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that an agent takes and tells, for Python.
+// The values that an agent takes and reports, for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "agent/agent.hpp"
+#include "bindings/values.hpp"
+#include "rails/rdma_transport.hpp"
+
+RAILWEAVE_TUPLE(railweave::Part, rail, offset, count)
+RAILWEAVE_TUPLE(railweave::SocketAddress, address, port)
+RAILWEAVE_TUPLE(railweave::RdmaMember, address, mac, queue_pairs)
 
 namespace railweave {
 

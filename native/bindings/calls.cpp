@@ -13,8 +13,10 @@
 #include <tuple>
 
 #include "agent/recovery_driver.hpp"
+#include "bindings/agent_values.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace railweave {
 namespace {
@@ -22,14 +24,6 @@ namespace {
 using ConstArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using View = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
-using Parts = std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>;
-
-std::vector<Part> native(const Parts& parts) {
-  std::vector<Part> converted;
-  for (const auto& [rail, offset, count] : parts)
-    converted.push_back({.rail = rail, .offset = offset, .count = count});
-  return converted;
-}
 
 // The bytes that a slice has of one shard; of the only one where the side is not sharded.
 View view(const Slice& slice, const std::byte* from, std::size_t shard) {
@@ -39,50 +33,44 @@ View view(const Slice& slice, const std::byte* from, std::size_t shard) {
 }
 
 // A rank's calls; results are delivered to their callers as soon as they are there, or where a test says so.
-class PythonCalls {
+class PythonCalls : public Calls {
  public:
-  PythonCalls(int rank, int world_size, std::vector<std::uint64_t> rates) : calls_(rank, world_size) {
-    for (std::size_t rail = 0; rail < rates.size(); ++rail) calls_.add_rail();
-    calls_.keep(std::move(rates));
+  PythonCalls(int rank, int world_size, std::vector<std::uint64_t> rates) : Calls(rank, world_size) {
+    for (std::size_t rail = 0; rail < rates.size(); ++rail) add_rail();
+    keep(std::move(rates));
   }
 
   std::uint32_t submit(const CallDescription& call, const ConstArray& input, const Array& output,
-                       const Parts& parts, Duration expected, Time now) {
-    const std::vector<Part> cut = native(parts);
+                       const std::vector<Part>& parts, Duration expected, Time now) {
     const Submission submission{.call = call,
                                 .input = static_cast<const std::byte*>(input.data()),
                                 .output = static_cast<std::byte*>(output.data()),
-                                .parts = cut,
+                                .parts = parts,
                                 .expected = expected};
-    const std::uint32_t op_index = calls_.next();
-    Calls::Memory memory = calls_.reserve(call);
-    calls_.fill(submission, memory);
-    calls_.submit(submission, std::move(memory), now);
+    const std::uint32_t op_index = next();
+    Memory memory = reserve(call);
+    fill(submission, memory);
+    Calls::submit(submission, std::move(memory), now);
     return op_index;
   }
 
   std::optional<Slice> take(std::size_t rail, bool repair) {
-    return calls_.take({.rail = rail, .repair = repair}, calls_.next());
+    return Calls::take({.rail = rail, .repair = repair}, next());
   }
 
   bool finish(std::size_t rail, bool repair, std::uint64_t id, Time now, bool deliver) {
-    const auto finished = calls_.finish({.rail = rail, .repair = repair}, id, now);
+    const auto finished = Calls::finish({.rail = rail, .repair = repair}, id, now);
     if (!finished) throw std::invalid_argument("not the channel's first slice");
-    while (deliver && calls_.delivering()) this->deliver(std::numeric_limits<std::size_t>::max());
+    while (deliver && delivering()) this->deliver(std::numeric_limits<std::size_t>::max());
     return finished->last;
   }
 
   std::uint32_t deliver(std::size_t most) {
-    const Calls::Delivery part = calls_.next_delivery(most);
+    const Delivery part = next_delivery(most);
     std::memcpy(part.to, part.from, part.bytes);
-    calls_.delivered(part);
+    delivered(part);
     return part.op_index;
   }
-
-  Calls& calls() { return calls_; }
-
- private:
-  Calls calls_;
 };
 
 }  // namespace
@@ -92,17 +80,16 @@ void bind_calls(nb::module_& m) {
       m.def_submodule("calls", "The calls of a rank, and how they are cut again after a rail has failed");
   sub.attr("REPAIR_BYTES") = kRepairBytes;
   nb::class_<Slice>(sub, "Slice", "What a rail would be given; the views show its memory, and do not keep it")
-      .def_ro("id", &Slice::id)
-      .def_ro("count", &Slice::count)
+      .def(RAILWEAVE_RO(Slice, id, count))
       .def_prop_ro("op_index", [](const Slice& self) { return self.call.op_index; })
       .def_prop_ro("collective", [](const Slice& self) { return self.call.collective; })
       .def_prop_ro("root", [](const Slice& self) { return self.call.root; })
       .def(
           "input", [](const Slice& self, std::size_t shard) { return view(self, self.input, shard); },
-          nb::arg("shard") = 0, nb::rv_policy::reference)
+          "shard"_a = 0, nb::rv_policy::reference)
       .def(
           "output", [](const Slice& self, std::size_t shard) { return view(self, self.output, shard); },
-          nb::arg("shard") = 0, nb::rv_policy::reference);
+          "shard"_a = 0, nb::rv_policy::reference);
   nb::class_<Calls::Laggard>(sub, "Laggard", "A piece that is all that its call waits for")
       .def_ro("op_index", &Calls::Laggard::op_index)
       .def_ro("others_ns", &Calls::Laggard::others)
@@ -115,40 +102,31 @@ void bind_calls(nb::module_& m) {
       .def_ro("alone", &Calls::Front::alone)
       .def_prop_ro("patience_ns", [](const Calls::Front& self) { return patience(self); });
   nb::class_<PythonCalls>(sub, "Calls", "An agent's calls, without an agent")
-      .def(nb::init<int, int, std::vector<std::uint64_t>>(), nb::arg("rank"), nb::arg("world_size"),
-           nb::arg("rates"), "`rates`: of the rails, as enable_recovery takes them")
-      .def("submit", &PythonCalls::submit, nb::arg("call"), nb::arg("input"), nb::arg("output"),
-           nb::arg("parts"), nb::arg("expected_ns") = 0, nb::arg("now_ns") = 0, nb::keep_alive<1, 3>(),
-           nb::keep_alive<1, 4>(), "The call's op index")
-      .def("take", &PythonCalls::take, nb::arg("rail"), nb::arg("repair"), "The channel's next slice")
-      .def("finish", &PythonCalls::finish, nb::arg("rail"), nb::arg("repair"), nb::arg("id"),
-           nb::arg("now_ns") = 0, nb::arg("deliver") = true, "Whether the call's result is there now")
-      .def("deliver", &PythonCalls::deliver, nb::arg("most"),
+      .def(nb::init<int, int, std::vector<std::uint64_t>>(), "rank"_a, "world_size"_a, "rates"_a,
+           "`rates`: of the rails, as enable_recovery takes them")
+      .def("submit", &PythonCalls::submit, "call"_a, "input"_a, "output"_a, "parts"_a, "expected_ns"_a = 0,
+           "now_ns"_a = 0, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), "The call's op index")
+      .def("take", &PythonCalls::take, "rail"_a, "repair"_a, "The channel's next slice")
+      .def("finish", &PythonCalls::finish, "rail"_a, "repair"_a, "id"_a, "now_ns"_a = 0, "deliver"_a = true,
+           "Whether the call's result is there now")
+      .def("deliver", &PythonCalls::deliver, "most"_a,
            "Copy at most so many bytes of the oldest result to its caller; the call's op index")
-      .def_prop_ro("delivering", [](PythonCalls& self) { return self.calls().delivering(); })
-      .def(
-          "laggard", [](PythonCalls& self, std::size_t rail) { return self.calls().laggard(rail); },
-          nb::arg("rail"))
+      .def_prop_ro("delivering", &PythonCalls::delivering)
+      .def("laggard", &PythonCalls::laggard, "rail"_a)
       .def(
           "front",
-          [](PythonCalls& self, std::size_t rail, bool repair) {
-            return self.calls().front({.rail = rail, .repair = repair});
+          [](const PythonCalls& self, std::size_t rail, bool repair) {
+            return self.front({.rail = rail, .repair = repair});
           },
-          nb::arg("rail"), nb::arg("repair"))
-      .def("position", [](PythonCalls& self) { return self.calls().position(); })
-      .def(
-          "apply", [](PythonCalls& self, const recovery::Commit& commit) { self.calls().apply(commit); },
-          nb::arg("commit"))
-      .def(
-          "release", [](PythonCalls& self, std::uint32_t op) { self.calls().release(op); },
-          nb::arg("op_index"))
-      .def_prop_ro("next", [](PythonCalls& self) { return self.calls().next(); })
-      .def_prop_ro("completed", [](PythonCalls& self) { return self.calls().completed(); })
-      .def_prop_ro("kept_bytes", [](PythonCalls& self) { return self.calls().kept_bytes(); })
-      .def_prop_ro("kept_calls", [](PythonCalls& self) { return self.calls().kept_calls(); })
-      .def(
-          "pending", [](PythonCalls& self, std::uint32_t op) { return self.calls().pending(op); },
-          nb::arg("op_index"));
+          "rail"_a, "repair"_a)
+      .def("position", &PythonCalls::position)
+      .def("apply", &PythonCalls::apply, "commit"_a)
+      .def("release", &PythonCalls::release, "op_index"_a)
+      .def_prop_ro("next", &PythonCalls::next)
+      .def_prop_ro("completed", &PythonCalls::completed)
+      .def_prop_ro("kept_bytes", &PythonCalls::kept_bytes)
+      .def_prop_ro("kept_calls", &PythonCalls::kept_calls)
+      .def("pending", &PythonCalls::pending, "op_index"_a);
 }
 
 }  // namespace railweave

@@ -14,12 +14,14 @@
 #include <stdexcept>
 
 #include "agent/calls.hpp"
+#include "bindings/values.hpp"
 #include "collectives/label.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/simulation.hpp"
 #include "rails/ring_rail.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace railweave {
 namespace {
@@ -198,46 +200,23 @@ auto simulate_restarts(const Restarts::Incarnations& calls, std::uint64_t seed, 
 
 void bind_collectives(nb::module_& m) {
   nb::module_ sub = m.def_submodule("collectives", "Reduce kernels and algorithms");
-  nb::enum_<DType>(sub, "DType")
-      .value("FLOAT32", DType::kFloat32)
-      .value("INT32", DType::kInt32)
-      .value("FLOAT16", DType::kFloat16)
-      .value("BFLOAT16", DType::kBFloat16)
-      .value("FLOAT64", DType::kFloat64)
-      .value("INT8", DType::kInt8)
-      .value("UINT8", DType::kUInt8)
-      .value("INT64", DType::kInt64);
-  nb::enum_<ReduceOp>(sub, "ReduceOp")
-      .value("SUM", ReduceOp::kSum)
-      .value("MAX", ReduceOp::kMax)
-      .value("MIN", ReduceOp::kMin)
-      .value("AVG", ReduceOp::kAvg)
-      .value("PROD", ReduceOp::kProd);
-  nb::enum_<Collective>(sub, "Collective")
-      .value("ALL_REDUCE", Collective::kAllReduce)
-      .value("REDUCE_SCATTER", Collective::kReduceScatter)
-      .value("ALL_GATHER", Collective::kAllGather)
-      .value("BROADCAST", Collective::kBroadcast);
+  RAILWEAVE_ENUM(sub, DType, kFloat32, kInt32, kFloat16, kBFloat16, kFloat64, kInt8, kUInt8, kInt64);
+  RAILWEAVE_ENUM(sub, ReduceOp, kSum, kMax, kMin, kAvg, kProd);
+  RAILWEAVE_ENUM(sub, Collective, kAllReduce, kReduceScatter, kAllGather, kBroadcast);
   nb::class_<Call>(sub, "Call", "One collective of one rank, or the part (offset, count) of it")
-      .def(
-          "__init__",
-          [](Call* self, DType dtype, ReduceOp op, ConstArray input, Array output, Collective collective,
-             std::uint16_t root, std::optional<std::pair<std::size_t, std::size_t>> part) {
-            new (self) Call{dtype, op, std::move(input), std::move(output), collective, root, part};
-          },
-          nb::arg("dtype"), nb::arg("op"), nb::arg("input"), nb::arg("output"),
-          nb::arg("collective") = Collective::kAllReduce, nb::arg("root") = 0, nb::arg("part") = nb::none());
-  sub.def("item_size", &item_size, nb::arg("dtype"), "Bytes of an element");
-  sub.def("reduce", &reduce_arrays, nb::arg("dtype"), nb::arg("op"), nb::arg("into"), nb::arg("low"),
-          nb::arg("high"), "into = op(low, high), element by element; AVG adds");
+      .def(nb::init<DType, ReduceOp, ConstArray, Array, Collective, std::uint16_t,
+                    std::optional<std::pair<std::size_t, std::size_t>>>(),
+           "dtype"_a, "op"_a, "input"_a, "output"_a, "collective"_a = Collective::kAllReduce, "root"_a = 0,
+           "part"_a = nb::none());
+  sub.def("item_size", &item_size, "dtype"_a, "Bytes of an element");
+  sub.def("reduce", &reduce_arrays, "dtype"_a, "op"_a, "into"_a, "low"_a, "high"_a,
+          "into = op(low, high), element by element; AVG adds");
   sub.attr("REUSED") = kReused;
   sub.def(
-      "simulate_restarts", &simulate_restarts, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),
-      nb::arg("segment_bytes"),
+      "simulate_restarts", &simulate_restarts, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a,
       "The same for calls by incarnation, then rank: all but the last are halted at random times; outputs "
       "of what is not done then hold REUSED in every byte");
-  sub.def("simulate", &simulate, nb::arg("calls"), nb::arg("seed"), nb::arg("small_bytes"),
-          nb::arg("segment_bytes"),
+  sub.def("simulate", &simulate, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a,
           "Run the calls of every rank over a simulated network. Per rank: the op indices completed, in "
           "order, and the "
           "failure's message or None");

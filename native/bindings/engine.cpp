@@ -15,35 +15,34 @@
 #include <tuple>
 #include <utility>
 
+#include "bindings/values.hpp"
 #include "engine/hash.hpp"
 #include "engine/isa.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
+RAILWEAVE_TUPLE(railweave::engine::CounterValue, packets, bytes)
+RAILWEAVE_TUPLE(railweave::engine::MeterRate, tokens_per_us, burst)
+RAILWEAVE_TUPLE(railweave::engine::KeyRange, word, shift, width, low, high)
+RAILWEAVE_TUPLE(railweave::engine::Choice, action, parameters)
+RAILWEAVE_TUPLE(railweave::engine::Replica, port, instance)
+RAILWEAVE_TUPLE(railweave::engine::Carried, from, to, size)
+RAILWEAVE_TUPLE(railweave::engine::NotedValue, words, negative)
+RAILWEAVE_TUPLE(railweave::engine::LogRecord, message, values)
+RAILWEAVE_TUPLE(railweave::engine::TraceEvent, kind, what, values)
+RAILWEAVE_TUPLE(railweave::engine::OutputBacklog, packets, wait_us)
+
 namespace railweave::engine {
 namespace {
 
 using Words = std::vector<std::uint64_t>;
-using RangeTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t>;
-using RatePairs = std::vector<std::pair<double, std::uint64_t>>;
-using ReplicaPairs = std::vector<std::pair<std::uint16_t, std::uint16_t>>;
-using Count = std::pair<std::uint64_t, std::uint64_t>;
-
-Bytes as_bytes(const nb::bytes& bytes) {
-  return {reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size()};
-}
-
-nb::bytes to_python(Bytes bytes) { return nb::bytes(bytes.data(), bytes.size()); }
-
 /// (list, bytes) of each.
-nb::list to_python(const std::deque<Notices::Item>& items) {
+nb::list list_of(const std::deque<Notices::Item>& items) {
   nb::list list;
   for (const auto& item : items) list.append(nb::make_tuple(item.list, to_python(item.bytes)));
   return list;
 }
-
-Count pair_of(CounterValue value) { return {value.packets, value.bytes}; }
 
 /// Keeps what leaves, for tests and simulations; every port has the same backlog.
 struct Collector : OutputSink {
@@ -63,12 +62,12 @@ struct Counter : OutputSink {
 };
 
 nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us,
-                std::pair<std::uint32_t, std::uint64_t> backlog) {
-  Collector out({backlog.first, backlog.second});
+                OutputBacklog backlog) {
+  Collector out(backlog);
   {
     const nb::gil_scoped_release unlocked;  // a thread that has frozen the engine needs it to go on
     const auto guard = engine.traffic();
-    engine.process(port, as_bytes(packet), now_us, out);
+    engine.process(port, view(packet), now_us, out);
   }
   nb::list list;
   for (const auto& [to, bytes] : out.packets) list.append(nb::make_tuple(to, to_python(bytes)));
@@ -90,32 +89,21 @@ std::pair<double, std::uint64_t> benchmark(Engine& engine,
   const auto guard = engine.traffic();
   const double begin = thread_nanoseconds();
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    for (const auto& [port, packet] : packets) engine.process(port, as_bytes(packet), round, out);
+    for (const auto& [port, packet] : packets) engine.process(port, view(packet), round, out);
   }
   return {thread_nanoseconds() - begin, out.packets};
 }
 
-Match make_match(Words value, Words mask, const std::vector<RangeTuple>& ranges, std::int64_t priority) {
-  Match match{std::move(value), std::move(mask), {}, priority};
-  for (const auto& [word, shift, width, low, high] : ranges) {
-    match.ranges.push_back({word, shift, width, low, high});
-  }
-  return match;
-}
-
-std::vector<MeterRate> make_rates(const RatePairs& rates) {
-  std::vector<MeterRate> result;
-  for (const auto& [tokens, burst] : rates) result.push_back({tokens, burst});
-  return result;
-}
-
-Replicas make_replicas(const ReplicaPairs& pairs) {
-  Replicas replicas;
-  for (const auto& [port, instance] : pairs) replicas.push_back({port, instance});
-  return replicas;
-}
-
 inline constexpr std::uint64_t kCellsAtOnce = 4096;  // of an array; packets pass between two blocks
+
+/// What the control plane does with a table, by the table's number.
+template <typename R, typename... Args>
+auto on_table(R (Table::*work)(Args...)) {
+  return [work](Engine& self, std::uint32_t table, Args... args) -> R {
+    const auto state = self.control();
+    return (state->table(table).*work)(std::move(args)...);
+  };
+}
 
 /// Calls work(state, first, count) for one block after the other.
 template <typename Work>
@@ -140,11 +128,11 @@ nb::bytes read_registers(Engine& self, std::uint32_t array, std::uint64_t first,
       rest = rest.subspan(block * size);
     });
   }
-  return to_python(Bytes(cells));
+  return to_python(cells);
 }
 
 void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, const nb::bytes& cells) {
-  Bytes rest = as_bytes(cells);
+  Bytes rest = view(cells);
   const nb::gil_scoped_release unlocked;
   const std::size_t size = self.control()->cells.register_bytes(array);
   in_blocks(self, first, rest.size() / size, [&](State& state, std::uint64_t from, std::uint64_t block) {
@@ -153,19 +141,11 @@ void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, con
   });
 }
 
-using CarriedTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
-
-std::vector<Carried> make_carried(const std::vector<CarriedTuple>& tuples) {
-  std::vector<Carried> arrays;
-  for (const auto& [from, to, size] : tuples) arrays.push_back({from, to, size});
-  return arrays;
-}
-
-bool carry_cells(Engine& self, Engine& to, const std::vector<CarriedTuple>& registers,
-                 const std::vector<CarriedTuple>& counters, std::size_t most) {
+bool carry_cells(Engine& self, Engine& to, const std::vector<Carried>& registers,
+                 const std::vector<Carried>& counters, std::size_t most) {
   const auto from_state = self.control();
   const auto to_state = to.control();
-  return from_state->cells.carry(to_state->cells, make_carried(registers), make_carried(counters), most);
+  return from_state->cells.carry(to_state->cells, registers, counters, most);
 }
 
 /// Of pairs of entries; those that have gone are left out.
@@ -181,37 +161,6 @@ void carry_direct_counters(Engine& self, std::uint32_t table, Engine& to, std::u
       made.entry(to_handles[i]).counter = old.entry(handles[i]).counter;
     }
   }
-}
-
-/// [(words, negative)].
-nb::list to_python(const std::vector<NotedValue>& values) {
-  nb::list list;
-  for (const NotedValue& value : values) list.append(nb::make_tuple(value.words, value.negative));
-  return list;
-}
-
-/// Of each packet: [(kind, what, values)].
-nb::list take_traces(Engine& engine) {
-  nb::list packets;
-  for (const PacketTrace& packet : engine.take_traces()) {
-    nb::list events;
-    for (const TraceEvent& event : packet) {
-      events.append(
-          nb::make_tuple(static_cast<std::uint32_t>(event.kind), event.what, to_python(event.values)));
-    }
-    packets.append(events);
-  }
-  return packets;
-}
-
-/// [(message, [(words, negative)])], and the number of messages that found no room.
-nb::tuple take_log(Engine& engine) {
-  const auto [records, lost] = engine.control()->messages.take();
-  nb::list list;
-  for (const LogRecord& record : records) {
-    list.append(nb::make_tuple(record.message, to_python(record.values)));
-  }
-  return nb::make_tuple(list, lost);
 }
 
 /// How a value of a plan is packed. A number: its format (as in Python's struct); a list: [how its items
@@ -273,60 +222,43 @@ void bind_engine(nb::module_& parent) {
       .def(
           "__init__",
           [](Engine* self, const nb::bytes& plan) {
-            const Bytes bytes = as_bytes(plan);
+            const Bytes bytes = view(plan);
             const nb::gil_scoped_release unlocked;  // registers may be large
             new (self) Engine(bytes);
           },
           "plan"_a)
-      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0,
-           "backlog"_a = std::pair<std::uint32_t, std::uint64_t>())
+      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0, "backlog"_a = OutputBacklog{})
       .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
       .def(
           "insert",
-          [](Engine& self, std::uint32_t table, Words value, Words mask,
-             const std::vector<RangeTuple>& ranges, std::int64_t priority, std::uint32_t action,
-             Words parameters) {
-            Match match = make_match(std::move(value), std::move(mask), ranges, priority);
-            return self.control()->insert(table, std::move(match), action, std::move(parameters));
+          [](Engine& self, std::uint32_t table, Words value, Words mask, std::vector<KeyRange> ranges,
+             std::int64_t priority, std::uint32_t action, Words parameters) {
+            return self.control()->insert(table,
+                                          {std::move(value), std::move(mask), std::move(ranges), priority},
+                                          action, std::move(parameters));
           },
           "table"_a, "value"_a, "mask"_a, "ranges"_a, "priority"_a, "action"_a, "parameters"_a)
-      .def(
-          "modify",
-          [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint32_t action,
-             Words parameters) {
-            self.control()->table(table).modify(handle, action, std::move(parameters));
-          },
-          "table"_a, "handle"_a, "action"_a, "parameters"_a)
-      .def(
-          "remove",
-          [](Engine& self, std::uint32_t table, std::uint64_t handle) {
-            self.control()->table(table).remove(handle);
-          },
-          "table"_a, "handle"_a)
-      .def(
-          "set_default",
-          [](Engine& self, std::uint32_t table, std::uint32_t action, Words parameters) {
-            self.control()->table(table).set_default(action, std::move(parameters));
-          },
-          "table"_a, "action"_a, "parameters"_a)
+      .def("modify", on_table(&Table::modify), "table"_a, "handle"_a, "action"_a, "parameters"_a)
+      .def("remove", on_table(&Table::remove), "table"_a, "handle"_a)
+      .def("set_default", on_table(&Table::set_default), "table"_a, "action"_a, "parameters"_a)
       .def("direct_counter",
            [](Engine& self, std::uint32_t table, std::uint64_t handle) {
-             return pair_of(self.control()->table(table).entry(handle).counter);
+             return self.control()->table(table).entry(handle).counter;
            })
       .def("set_direct_counter",
            [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t packets,
               std::uint64_t bytes) { self.control()->table(table).entry(handle).counter = {packets, bytes}; })
       .def("set_direct_meter",
-           [](Engine& self, std::uint32_t table, std::uint64_t handle, const RatePairs& rates) {
-             self.control()->set_direct_meter(table, handle, make_rates(rates));
+           [](Engine& self, std::uint32_t table, std::uint64_t handle, const std::vector<MeterRate>& rates) {
+             self.control()->set_direct_meter(table, handle, rates);
            })
       .def(
           "counters",
           [](Engine& self, std::uint32_t counter, std::uint64_t first, std::uint64_t count) {
-            std::vector<Count> values;
+            std::vector<CounterValue> values;
             in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
               for (const std::uint64_t end = from + cells; from < end; ++from) {
-                values.push_back(pair_of(state.cells.counters.at(counter).at(from)));
+                values.push_back(state.cells.counters.at(counter).at(from));
               }
             });
             return values;
@@ -347,11 +279,10 @@ void bind_engine(nb::module_& parent) {
       .def(
           "set_meters",
           [](Engine& self, std::uint32_t meter, std::uint64_t first, std::uint64_t count,
-             const RatePairs& rates) {
-            const std::vector<MeterRate> made = make_rates(rates);
+             const std::vector<MeterRate>& rates) {
             in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
               for (const std::uint64_t end = from + cells; from < end; ++from) {
-                state.cells.set_meter(meter, from, made, state.now_us);
+                state.cells.set_meter(meter, from, rates, state.now_us);
               }
             });
           },
@@ -369,21 +300,14 @@ void bind_engine(nb::module_& parent) {
       .def("carry_direct_counters", &carry_direct_counters, "table"_a, "to"_a, "to_table"_a, "handles"_a,
            "to_handles"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_multicast",
-           [](Engine& self, std::uint32_t group, const ReplicaPairs& replicas) {
-             self.control()->replication.set_group(group, make_replicas(replicas));
+           [](Engine& self, std::uint32_t group, Replicas replicas) {
+             self.control()->replication.set_group(group, std::move(replicas));
            })
-      .def(
-          "set_clone_session",
-          [](Engine& self, std::uint32_t session, const ReplicaPairs& replicas, std::uint32_t packet_length) {
-            self.control()->replication.set_session(session, {make_replicas(replicas), packet_length});
-          })
-      .def("set_group",
-           [](Engine& self, std::uint32_t table, std::uint32_t group,
-              const std::vector<std::pair<std::uint32_t, Words>>& choices) {
-             std::vector<Choice> made;
-             for (const auto& [action, parameters] : choices) made.push_back({action, parameters});
-             self.control()->table(table).set_group(group, std::move(made));
+      .def("set_clone_session",
+           [](Engine& self, std::uint32_t session, Replicas replicas, std::uint32_t packet_length) {
+             self.control()->replication.set_session(session, {std::move(replicas), packet_length});
            })
+      .def("set_group", on_table(&Table::set_group))
       .def(
           "set_cpu_port", [](Engine& self, std::uint32_t port) { self.control()->cpu_port = port; }, "port"_a)
       .def("has_notices",
@@ -391,25 +315,15 @@ void bind_engine(nb::module_& parent) {
              const auto state = self.control();
              return !state->digests.empty() || !state->packets.empty();
            })
-      .def("take_packets", [](Engine& self) { return to_python(self.control()->packets.take()); })
-      .def("take_digests", [](Engine& self) { return to_python(self.control()->digests.take()); })
-      .def(
-          "set_idle_timeout",
-          [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t timeout_us,
-             std::uint64_t now_us) {
-            self.control()->table(table).set_idle_timeout(handle, timeout_us, now_us);
-          },
-          "table"_a, "handle"_a, "timeout_us"_a, "now_us"_a)
+      .def("take_packets", [](Engine& self) { return list_of(self.control()->packets.take()); })
+      .def("take_digests", [](Engine& self) { return list_of(self.control()->digests.take()); })
+      .def("set_idle_timeout", on_table(&Table::set_idle_timeout), "table"_a, "handle"_a, "timeout_us"_a,
+           "now_us"_a)
       .def("last_hit_us",
            [](Engine& self, std::uint32_t table, std::uint64_t handle) {
              return self.control()->table(table).entry(handle).last_hit_us;
            })
-      .def(
-          "expired",
-          [](Engine& self, std::uint32_t table, std::uint64_t now_us) {
-            return self.control()->table(table).expired(now_us);
-          },
-          "table"_a, "now_us"_a)
+      .def("expired", on_table(&Table::expired), "table"_a, "now_us"_a)
       .def(
           "set_start", [](Engine& self, std::uint64_t now_us) { self.control()->start_us = now_us; },
           "now_us"_a, "Programs' timestamps count from here")
@@ -419,27 +333,23 @@ void bind_engine(nb::module_& parent) {
           "seed", [](Engine& self, std::uint64_t seed) { self.control()->random.seed(seed); }, "seed"_a)
       .def(
           "set_logging", [](Engine& self, bool on) { self.control()->messages.enabled = on; }, "on"_a)
-      .def("take_log", &take_log)
+      .def(
+          "take_log", [](Engine& self) { return self.control()->messages.take(); },
+          "[(message, [(words, negative)])], and the number of messages that found no room")
       .def("freeze", &Engine::freeze, nb::call_guard<nb::gil_scoped_release>())
       .def("thaw", &Engine::thaw)
       .def(
           "start_trace",
           [](Engine& self, const nb::bytes& plan, std::optional<std::uint16_t> port, std::uint32_t packets) {
-            self.start_trace(as_bytes(plan), port, packets);
+            self.start_trace(view(plan), port, packets);
           },
           "plan"_a, "port"_a.none(), "packets"_a)
-      .def("take_traces", &take_traces)
+      .def("take_traces", &Engine::take_traces, "Of each packet: [(kind, what, [(words, negative)])]")
       .def("stop_trace", &Engine::stop_trace)
       .def("tracing", &Engine::tracing)
       .def("statistics", [](Engine& self) {
-        const Statistics s = self.control()->statistics;
-        nb::dict result;
-        result["received"] = s.received;
-        result["emitted"] = s.emitted;
-        result["dropped"] = s.dropped;
-        result["aborted"] = s.aborted;
-        result["unnoticed"] = s.unnoticed;
-        return result;
+        const Statistics counts = self.control()->statistics;
+        return RAILWEAVE_DICT(counts, received, emitted, dropped, aborted, unnoticed);
       });
 }
 

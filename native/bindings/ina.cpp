@@ -2,6 +2,7 @@
 // railweave._native.ina: the in-network endpoint and its parts, for tests, models and tools.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "bindings/values.hpp"
 #include "ina/endpoint.hpp"
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
@@ -25,8 +27,6 @@ using namespace nb::literals;
 
 namespace railweave {
 namespace {
-
-Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
 
 /// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
 DType carried_dtype(const ConstArray& array) {
@@ -40,10 +40,10 @@ DType carried_dtype(const ConstArray& array) {
 }
 
 /// The endpoint, and the arrays that it works on for as long as it does.
-class PyEndpoint {
+class PyEndpoint : public ina::Endpoint {
  public:
   explicit PyEndpoint(const ina::EndpointOptions& options)
-      : endpoint_(options), world_size_(options.world_size) {}
+      : Endpoint(options), world_size_(options.world_size) {}
 
   void start(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
              std::optional<std::uint64_t> count) {
@@ -57,7 +57,7 @@ class PyEndpoint {
                   Collective collective, std::uint16_t root, int rank, std::uint64_t whole,
                   std::size_t offset, std::size_t count) {
     const std::size_t skipped = offset * input.itemsize();
-    endpoint_.start({.id = op_index,
+    Endpoint::start({.id = op_index,
                      .call = {.op_index = op_index,
                               .collective = collective,
                               .dtype = carried_dtype(input),
@@ -75,21 +75,20 @@ class PyEndpoint {
 
   /// What was held for its slices may go.
   void halt() {
-    endpoint_.halt();
+    Endpoint::halt();
     held_.clear();
   }
 
-  void receive(const nb::bytes& datagram, Time now) { endpoint_.receive(view(datagram), now); }
+  void receive(const nb::bytes& datagram, Time now) { Endpoint::receive(view(datagram), now); }
 
   std::optional<nb::bytes> transmit(Time now) {
-    const Bytes datagram = endpoint_.transmit(now);
-    if (datagram.empty()) return std::nullopt;
-    return nb::bytes(datagram.data(), datagram.size());
+    const Bytes datagram = Endpoint::transmit(now);
+    return datagram.empty() ? std::nullopt : std::optional(to_python(datagram));
   }
 
   /// None, the op index of a slice that is done, what stands still, or what failed.
   nb::object poll() {
-    const auto event = endpoint_.poll();
+    const auto event = Endpoint::poll();
     if (!event) return nb::none();
     if (const auto* failure = std::get_if<Failure>(&*event)) {
       static constexpr const char* kKinds[] = {"peer_lost", "mismatch", "rail_down", "internal"};
@@ -105,36 +104,21 @@ class PyEndpoint {
   nb::dict stats() const {
     static constexpr const char* kRefused[] = {"short",  "version", "kind",   "group", "child",
                                                "length", "slot",    "unsent", "op",    "mark"};
-    const ina::EndpointStats& stats = endpoint_.stats();
+    const ina::EndpointStats& stats = Endpoint::stats();
     nb::dict refused;
     for (std::size_t i = 0; i < ina::kRefusals; ++i) refused[kRefused[i]] = stats.refused[i];
-    nb::dict all;
-    all["contributions"] = stats.contributions;
-    all["retransmissions"] = stats.retransmissions;
-    all["early_retransmissions"] = stats.early_retransmissions;
-    all["timeouts"] = stats.timeouts;
-    all["results"] = stats.results;
-    all["duplicates"] = stats.duplicates;
-    all["spurious"] = stats.spurious;
-    all["stale"] = stats.stale;
-    all["moves"] = stats.moves;
-    all["stalls"] = stats.stalls;
-    all["probes_sent"] = stats.probes_sent;
-    all["probes_answered"] = stats.probes_answered;
-    all["nonfinite_chunks"] = stats.nonfinite_chunks;
-    all["error_bound"] = stats.error_bound;
+    nb::dict all = RAILWEAVE_DICT(stats, contributions, retransmissions, early_retransmissions, timeouts,
+                                  results, duplicates, spurious, stale, moves, stalls, probes_sent,
+                                  probes_answered, nonfinite_chunks, error_bound);
     all["refused"] = refused;
-    all["in_flight"] = endpoint_.in_flight();
-    all["window"] = endpoint_.window().size();
-    all["rtt_ns"] = endpoint_.window().smoothed_rtt();
-    all["rto_ns"] = endpoint_.window().rto();
+    all["in_flight"] = in_flight();
+    all["window"] = window().size();
+    all["rtt_ns"] = window().smoothed_rtt();
+    all["rto_ns"] = window().rto();
     return all;
   }
 
-  ina::Endpoint& endpoint() { return endpoint_; }
-
  private:
-  ina::Endpoint endpoint_;
   int world_size_;
   std::multimap<std::uint32_t, std::pair<ConstArray, Array>> held_;
 };
@@ -167,32 +151,12 @@ void bind_constants(nb::module_& m) {
 
 void bind_header(nb::module_& m) {
   nb::class_<ina::Header>(m, "Header")
-      .def(
-          "__init__",
-          [](ina::Header* self, int version, int kind, int op, std::uint16_t group, std::uint8_t child,
-             std::uint8_t flags, std::uint16_t slot, std::uint32_t round, std::uint32_t mark) {
-            new (self) ina::Header{static_cast<std::uint8_t>(version),
-                                   static_cast<std::uint8_t>(kind),
-                                   static_cast<std::uint8_t>(op),
-                                   group,
-                                   child,
-                                   flags,
-                                   slot,
-                                   round,
-                                   mark};
-          },
-          nb::kw_only(), "version"_a = ina::kVersion, "kind"_a = 0, "op"_a = 0, "group"_a = 0, "child"_a = 0,
-          "flags"_a = 0, "slot"_a = 0, "round"_a = 0, "mark"_a = 0)
-      .def_rw("version", &ina::Header::version)
-      .def_rw("kind", &ina::Header::kind)
-      .def_rw("op", &ina::Header::op)
-      .def_rw("group", &ina::Header::group)
-      .def_rw("child", &ina::Header::child)
-      .def_rw("flags", &ina::Header::flags)
-      .def_rw("slot", &ina::Header::slot)
-      .def_rw("round", &ina::Header::round)
-      .def_rw("mark", &ina::Header::mark)
-      .def("__eq__", [](const ina::Header& a, const ina::Header& b) { return a == b; })
+      .def(nb::init<std::uint8_t, std::uint8_t, std::uint8_t, std::uint16_t, std::uint8_t, std::uint8_t,
+                    std::uint16_t, std::uint32_t, std::uint32_t>(),
+           nb::kw_only(), "version"_a = ina::kVersion, "kind"_a = 0, "op"_a = 0, "group"_a = 0, "child"_a = 0,
+           "flags"_a = 0, "slot"_a = 0, "round"_a = 0, "mark"_a = 0)
+      .def(RAILWEAVE_RW(ina::Header, version, kind, op, group, child, flags, slot, round, mark))
+      .def(nb::self == nb::self)
       .def("encode",
            [](const ina::Header& header) {
              return filled(ina::kHeaderBytes, [&](std::byte* to) { encode(header, to); });
@@ -302,42 +266,31 @@ void bind_endpoint(nb::module_& m) {
       .def("receive", &PyEndpoint::receive, "datagram"_a, "now"_a)
       .def("transmit", &PyEndpoint::transmit, "now"_a, "The next datagram to send now, or None.")
       .def(
-          "deadline",
-          [](PyEndpoint& self) -> std::optional<Time> {
-            const Time at = self.endpoint().deadline();
-            return at == kNever ? std::nullopt : std::optional(at);
-          },
+          "deadline", [](PyEndpoint& self) { return or_none(self.deadline()); },
           "When `expire` wants to be called, or None.")
-      .def(
-          "expire", [](PyEndpoint& self, Time now) { self.endpoint().expire(now); }, "now"_a)
+      .def("expire", &PyEndpoint::expire, "now"_a)
       .def("poll", &PyEndpoint::poll,
            "None, the op index of a slice that is done, (kind, message) of a failure, or (\"stalled\", "
            "whether "
            "the first switch answers, whether the root does).")
       .def("halt", &PyEndpoint::halt, "Drop all slices, and send and take nothing until `restart`.")
-      .def(
-          "next_chunk", [](PyEndpoint& self) { return self.endpoint().next_chunk(); },
-          "Beyond all chunks that were sent, over all groups.")
-      .def(
-          "restart",
-          [](PyEndpoint& self, std::uint64_t base, Time now) { self.endpoint().restart(base, now); },
-          "base"_a, "now"_a, "Go on at the greatest next chunk of all ranks.")
-      .def(
-          "pause", [](PyEndpoint& self, Time now) { return self.endpoint().pause(now); }, "now"_a,
-          "Send and take nothing until `resume`; the lowest chunk without a result.")
+      .def("next_chunk", &PyEndpoint::next_chunk, "Beyond all chunks that were sent, over all groups.")
+      .def("restart", &PyEndpoint::restart, "base"_a, "now"_a,
+           "Go on at the greatest next chunk of all ranks.")
+      .def("pause", &PyEndpoint::pause, "now"_a,
+           "Send and take nothing until `resume`; the lowest chunk without a result.")
       .def(
           "resume",
           [](PyEndpoint& self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, std::uint64_t resume_from, Time now) {
-            self.endpoint().resume({.group = group, .child = child, .slots = slots, .lanes = lanes},
-                                   resume_from, now);
+            self.resume({.group = group, .child = child, .slots = slots, .lanes = lanes}, resume_from, now);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "resume_from"_a, "now"_a,
           "Go on in another group, from the least position of all ranks.")
-      .def("abort", [](PyEndpoint& self) { self.endpoint().abort(); })
-      .def_prop_ro("group", [](PyEndpoint& self) { return self.endpoint().group(); })
-      .def_prop_ro("position", [](PyEndpoint& self) { return self.endpoint().position(); })
-      .def_prop_ro("idle", [](PyEndpoint& self) { return self.endpoint().idle(); })
+      .def("abort", &PyEndpoint::abort)
+      .def_prop_ro("group", &PyEndpoint::group)
+      .def_prop_ro("position", &PyEndpoint::position)
+      .def_prop_ro("idle", &PyEndpoint::idle)
       .def("stats", &PyEndpoint::stats);
 }
 

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/values.hpp"
 #include "load/generator.hpp"
 
 namespace nb = nanobind;
@@ -29,17 +30,9 @@ nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, s
   Outcome outcome;
   {
     const nb::gil_scoped_release release;
-    const auto nanoseconds = [](double s) { return static_cast<Duration>(s * kSecond); };
     outcome = Generator(group, fds, segments).run(nanoseconds(warm_up_s), nanoseconds(seconds));
   }
-  nb::dict result;
-  result["right"] = outcome.right;
-  result["wrong"] = outcome.wrong;
-  result["again"] = outcome.again;
-  result["strangers"] = outcome.strangers;
-  result["repeated"] = outcome.repeated;
-  result["seconds"] = outcome.seconds;
-  return result;
+  return RAILWEAVE_DICT(outcome, right, wrong, again, strangers, repeated, seconds);
 }
 
 }  // namespace

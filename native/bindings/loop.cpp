@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/values.hpp"
 #include "loop/shared_loop.hpp"
 
 namespace nb = nanobind;
@@ -83,7 +84,7 @@ class Counter final : private SharedLoop::Client {
     const nb::gil_scoped_acquire acquire;
     task();
   }
-  static Time after(double seconds) { return EventLoop::now() + static_cast<Duration>(seconds * kSecond); }
+  static Time after(double seconds) { return EventLoop::now() + nanoseconds(seconds); }
 
   void before_turn() override {
     const std::lock_guard lock(mutex_);
@@ -112,10 +113,7 @@ class Counter final : private SharedLoop::Client {
 
 void bind_loop(nb::module_& m) {
   nb::module_ sub = m.def_submodule("loop", "The event loop that threads share, for tests");
-  nb::enum_<Outcome>(sub, "Outcome")
-      .value("DONE", Outcome::kDone)
-      .value("TIMEOUT", Outcome::kTimeout)
-      .value("INTERRUPTED", Outcome::kInterrupted);
+  RAILWEAVE_ENUM(sub, Outcome, kDone, kTimeout, kInterrupted);
   nb::class_<Counter>(sub, "Counter", "A number that threads wait for on a shared loop")
       .def(nb::init<Task>(), "on_failure"_a, "`on_failure` is called when a turn has thrown")
       .def("run", &Counter::run, "task"_a, Release(), "Run on the loop")

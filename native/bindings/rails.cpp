@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "bindings/agent_values.hpp"
 #include "rails/datagram_socket.hpp"
 #include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
@@ -33,9 +34,6 @@ using namespace nb::literals;
 
 namespace railweave {
 namespace {
-
-using Addresses = std::vector<std::pair<std::string, std::uint16_t>>;
-using RdmaMembers = std::vector<std::tuple<std::string, std::string, std::vector<std::uint32_t>>>;
 
 /// Connections that do not beat: what a test sees does not depend on how long it takes.
 constexpr Liveness kNoBeats{.timeout = 0, .interval = 0};
@@ -51,7 +49,7 @@ class RankRails final {
 
   std::uint16_t open_tcp(std::size_t rank, std::string address, std::uint16_t port, double beat_s,
                          std::string interface, bool neighbours_only) {
-    const auto beat = static_cast<Duration>(beat_s * kSecond);
+    const auto beat = nanoseconds(beat_s);
     auto transport = std::make_unique<TcpTransport>(
         loop_,
         TcpTransportOptions{.local = {.address = std::move(address), .interface = std::move(interface)},
@@ -100,16 +98,14 @@ class RankRails final {
     hosts_.at(rank).ina->attach(groups);
   }
 
-  void introduce(std::size_t rank, std::uint64_t token, const Addresses& members) {
-    hosts_.at(rank).tcp->introduce(token, static_cast<int>(rank), sockets(members));
+  void introduce(std::size_t rank, std::uint64_t token, const std::vector<SocketAddress>& members) {
+    hosts_.at(rank).tcp->introduce(token, static_cast<int>(rank), members);
   }
-  void connect_tcp(std::size_t rank, std::uint64_t token, const Addresses& members) {
-    hosts_.at(rank).tcp->connect(token, static_cast<int>(rank), sockets(members), EventLoop::now());
+  void connect_tcp(std::size_t rank, std::uint64_t token, const std::vector<SocketAddress>& members) {
+    hosts_.at(rank).tcp->connect(token, static_cast<int>(rank), members, EventLoop::now());
   }
-  void connect_rdma(std::size_t rank, const RdmaMembers& members) {
-    std::vector<RdmaMember> native;
-    for (const auto& [address, mac, queue_pairs] : members) native.push_back({address, mac, queue_pairs});
-    hosts_.at(rank).rdma->connect(native, EventLoop::now());
+  void connect_rdma(std::size_t rank, const std::vector<RdmaMember>& members) {
+    hosts_.at(rank).rdma->connect(members, EventLoop::now());
   }
 
   void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output,
@@ -151,7 +147,7 @@ class RankRails final {
 
   void turn(double longest_s) {
     const nb::gil_scoped_release release;
-    loop_.run_once(EventLoop::now() + static_cast<Duration>(longest_s * kSecond));
+    loop_.run_once(EventLoop::now() + nanoseconds(longest_s));
   }
 
   std::vector<std::uint64_t> done(std::size_t rank) const { return hosts_.at(rank).done; }
@@ -198,11 +194,6 @@ class RankRails final {
     loop_.add_timed(*rail);
     hosts_[rank].rail = std::move(rail);
   }
-  static std::vector<SocketAddress> sockets(const Addresses& members) {
-    std::vector<SocketAddress> all;
-    for (const auto& [address, port] : members) all.push_back({.address = address, .port = port});
-    return all;
-  }
 
   const int world_size_;
   EventLoop loop_;
@@ -210,24 +201,15 @@ class RankRails final {
 };
 
 /// What the in-network rail sends and receives with.
-class Datagrams {
- public:
-  explicit Datagrams(std::string address) : socket_({.address = std::move(address), .interface = {}}, 0) {}
+struct Datagrams : DatagramSocket {
+  explicit Datagrams(std::string address)
+      : DatagramSocket({.address = std::move(address), .interface = {}}, 0) {}
 
-  void set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
-    socket_.set_remotes(addresses, port);
-  }
-  void set_super_packets(std::size_t size, std::size_t most) { socket_.set_super_packets(size, most); }
   std::size_t send(const std::vector<nb::bytes>& datagrams) {
     std::vector<Bytes> views;
-    for (const nb::bytes& each : datagrams)
-      views.emplace_back(reinterpret_cast<const std::byte*>(each.data()), each.size());
-    return socket_.send(views);
+    for (const nb::bytes& each : datagrams) views.push_back(view(each));
+    return DatagramSocket::send(views);
   }
-  const DatagramCounts& counts() const { return socket_.counts(); }
-
- private:
-  DatagramSocket socket_;
 };
 
 /// A reader whose messages go to memory of its own.
@@ -235,18 +217,17 @@ class StreamReader {
  public:
   /// Stops at a message until `place`.
   nb::list feed(const nb::bytes& bytes) {
-    const auto* from = reinterpret_cast<const std::byte*>(bytes.data());
     nb::list events;
-    for (std::size_t fed = 0; fed < bytes.size();) {
+    for (Bytes rest = view(bytes); !rest.empty();) {
       std::size_t size = 0;
       for (const MutableBytes room : reader_.room()) {
-        const std::size_t part = std::min(room.size(), bytes.size() - fed - size);
-        std::copy_n(from + fed + size, part, room.begin());
+        const std::size_t part = std::min(room.size(), rest.size() - size);
+        std::copy_n(rest.begin() + size, part, room.begin());
         size += part;
       }
       if (size == 0) throw std::length_error("a message waits for its place");
       reader_.filled(size);
-      fed += size;
+      rest = rest.subspan(size);
       take(events);
     }
     return events;
@@ -272,7 +253,7 @@ class StreamReader {
         return;
       }
       if (std::holds_alternative<TcpReader::MessageEnds>(*event)) {
-        events.append(nb::make_tuple("ends", nb::bytes(message_.data(), message_.size())));
+        events.append(nb::make_tuple("ends", to_python(message_)));
       } else if (const auto* heartbeat = std::get_if<TcpReader::Heartbeat>(&*event)) {
         events.append(nb::make_tuple("heartbeat", describe(heartbeat->awaited)));
       } else if (const auto* failed = std::get_if<TcpReader::PeerFailed>(&*event)) {
@@ -336,9 +317,7 @@ void bind_rails(nb::module_& m) {
            "Take or throw away the message that begins; what follows")
       .def("discard", &StreamReader::discard, "Throw away the rest of the message that comes in");
   nb::class_<DatagramCounts>(sub, "DatagramCounts")
-      .def_ro("datagrams_sent", &DatagramCounts::datagrams_sent)
-      .def_ro("dropped", &DatagramCounts::dropped)
-      .def_ro("segmentation_refused", &DatagramCounts::segmentation_refused);
+      .def(RAILWEAVE_RO(DatagramCounts, datagrams_sent, dropped, segmentation_refused));
   nb::class_<Datagrams>(sub, "Datagrams", "A UDP socket as the in-network rail has it, on a port of its own")
       .def(nb::init<std::string>(), "address"_a)
       .def("set_remotes", &Datagrams::set_remotes, "addresses"_a, "port"_a)

@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "bindings/values.hpp"
 #include "recovery/channel.hpp"
 #include "recovery/coordinator.hpp"
 #include "recovery/datagram.hpp"
@@ -29,50 +30,14 @@ using namespace nb::literals;
 namespace railweave::recovery {
 namespace {
 
-Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
-
-std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }
-
 void bind_enums(nb::module_& m) {
-  nb::enum_<State>(m, "State")
-      .value("UP", State::kUp)
-      .value("DOWN", State::kDown)
-      .value("RECOVERING", State::kRecovering);
-  nb::enum_<ChannelState>(m, "ChannelState")
-      .value("UP", ChannelState::kUp)
-      .value("HALTING", ChannelState::kHalting)
-      .value("HALTED", ChannelState::kHalted)
-      .value("RESTARTING", ChannelState::kRestarting)
-      .value("PASSED", ChannelState::kPassed)
-      .value("FAILED", ChannelState::kFailed);
-  nb::enum_<ChannelInput>(m, "ChannelInput")
-      .value("EXCLUDE", ChannelInput::kExclude)
-      .value("HALT", ChannelInput::kHalt)
-      .value("HALTED", ChannelInput::kHalted)
-      .value("RESTART", ChannelInput::kRestart)
-      .value("PASSED", ChannelInput::kPassed)
-      .value("FAILED", ChannelInput::kFailed)
-      .value("ADMIT", ChannelInput::kAdmit);
-  nb::enum_<Round>(m, "Round")
-      .value("NONE", Round::kNone)
-      .value("PREPARING", Round::kPreparing)
-      .value("PREPARED", Round::kPrepared);
-  nb::enum_<RoundInput>(m, "RoundInput")
-      .value("PREPARE", RoundInput::kPrepare)
-      .value("PREPARED", RoundInput::kPrepared)
-      .value("COMMIT", RoundInput::kCommit);
-  nb::enum_<Phase>(m, "Phase")
-      .value("UP", Phase::kUp)
-      .value("DOWN", Phase::kDown)
-      .value("TRYING", Phase::kTrying)
-      .value("PASSED", Phase::kPassed);
-  nb::enum_<PhaseInput>(m, "PhaseInput")
-      .value("OUT", PhaseInput::kOut)
-      .value("TRY", PhaseInput::kTry)
-      .value("PASS", PhaseInput::kPass)
-      .value("FAIL", PhaseInput::kFail)
-      .value("INTERRUPT", PhaseInput::kInterrupt)
-      .value("ADMIT", PhaseInput::kAdmit);
+  RAILWEAVE_ENUM(m, State, kUp, kDown, kRecovering);
+  RAILWEAVE_ENUM(m, ChannelState, kUp, kHalting, kHalted, kRestarting, kPassed, kFailed);
+  RAILWEAVE_ENUM(m, ChannelInput, kExclude, kHalt, kHalted, kRestart, kPassed, kFailed, kAdmit);
+  RAILWEAVE_ENUM(m, Round, kNone, kPreparing, kPrepared);
+  RAILWEAVE_ENUM(m, RoundInput, kPrepare, kPrepared, kCommit);
+  RAILWEAVE_ENUM(m, Phase, kUp, kDown, kTrying, kPassed);
+  RAILWEAVE_ENUM(m, PhaseInput, kOut, kTry, kPass, kFail, kInterrupt, kAdmit);
   m.def("next_channel_state", &next_channel_state, "state"_a, "input"_a, "None: not allowed in that state.");
   m.def("next_round_state", &next_round_state, "state"_a, "input"_a, "None: not allowed in that state.");
   m.def("next_phase", &next_phase, "phase"_a, "input"_a, "None: not allowed in that phase.");
@@ -91,147 +56,70 @@ void bind_options(nb::module_& m) {
                                .peer_timeout = peer_timeout};
           },
           nb::kw_only(), "rank"_a, "world_size"_a, "rails"_a, "token"_a = 0, "peer_timeout"_a = 5 * kSecond)
-      .def_rw("heartbeat", &Options::heartbeat)
-      .def_rw("least_silence", &Options::least_silence)
-      .def_rw("most_silence", &Options::most_silence)
-      .def_rw("most_leeway", &Options::most_leeway)
-      .def_rw("memory", &Options::memory)
-      .def_rw("settling", &Options::settling)
-      .def_rw("hold", &Options::hold)
-      .def_rw("most_hold", &Options::most_hold)
-      .def_rw("health", &Options::health)
-      .def_rw("trial", &Options::trial)
-      .def_rw("peer_timeout", &Options::peer_timeout);
+      .def(RAILWEAVE_RW(Options, heartbeat, least_silence, most_silence, most_leeway, memory, settling, hold,
+                        most_hold, health, trial, peer_timeout));
 }
 
 void bind_events(nb::module_& m) {
   nb::class_<Position>(m, "Position")
-      .def(
-          "__init__",
-          [](Position* self, std::uint32_t submitted, std::vector<std::uint32_t> main,
-             std::vector<std::uint32_t> repair) {
-            new (self) Position{.submitted = submitted, .main = std::move(main), .repair = std::move(repair)};
-          },
-          "submitted"_a, "main"_a, "repair"_a)
-      .def_rw("submitted", &Position::submitted)
-      .def_rw("main", &Position::main)
-      .def_rw("repair", &Position::repair);
+      .def(nb::init<std::uint32_t, std::vector<std::uint32_t>, std::vector<std::uint32_t>>(), "submitted"_a,
+           "main"_a, "repair"_a)
+      .def(RAILWEAVE_RW(Position, submitted, main, repair));
   nb::class_<Reach>(m, "Reach")
       .def(nb::init<>())
-      .def_rw("done", &Reach::done)
-      .def_rw("rank", &Reach::rank)
-      .def_rw("least", &Reach::least)
+      .def(RAILWEAVE_RW(Reach, done, rank, least))
       .def(nb::self == nb::self);
-  nb::class_<Prepare>(m, "Prepare")
-      .def_ro("epoch", &Prepare::epoch)
-      .def_ro("attempt", &Prepare::attempt)
-      .def_ro("alive", &Prepare::alive);
+  nb::class_<Prepare>(m, "Prepare").def(RAILWEAVE_RO(Prepare, epoch, attempt, alive));
   nb::class_<Commit>(m, "Commit")
       .def(nb::init<>())
-      .def_rw("epoch", &Commit::epoch)
-      .def_rw("alive", &Commit::alive)
-      .def_rw("boundary", &Commit::boundary)
-      .def_rw("main", &Commit::main)
-      .def_rw("repair", &Commit::repair)
+      .def(RAILWEAVE_RW(Commit, epoch, alive, boundary, main, repair))
       .def(nb::self == nb::self);
-  nb::class_<Restart>(m, "Restart")
-      .def_ro("rail", &Restart::rail)
-      .def_ro("incarnation", &Restart::incarnation)
-      .def_ro("bases", &Restart::bases);
-  nb::class_<Halt>(m, "Halt").def_ro("rail", &Halt::rail).def_ro("incarnation", &Halt::incarnation);
-  nb::class_<PeerLost>(m, "PeerLost").def_ro("rank", &PeerLost::rank).def_ro("reason", &PeerLost::reason);
+  nb::class_<Restart>(m, "Restart").def(RAILWEAVE_RO(Restart, rail, incarnation, bases));
+  nb::class_<Halt>(m, "Halt").def(RAILWEAVE_RO(Halt, rail, incarnation));
+  nb::class_<PeerLost>(m, "PeerLost").def(RAILWEAVE_RO(PeerLost, rank, reason));
   nb::class_<AllCompleted>(m, "AllCompleted").def_ro("op", &AllCompleted::op);
   nb::class_<AllSubmitted>(m, "AllSubmitted").def_ro("op", &AllSubmitted::op);
-  nb::class_<RailChanged>(m, "RailChanged")
-      .def_ro("rail", &RailChanged::rail)
-      .def_ro("state", &RailChanged::state)
-      .def_ro("reason", &RailChanged::reason);
+  nb::class_<RailChanged>(m, "RailChanged").def(RAILWEAVE_RO(RailChanged, rail, state, reason));
 }
 
 void bind_states(nb::module_& m) {
   nb::class_<ChannelStatus>(m, "ChannelStatus")
       .def(nb::init<>())
-      .def_rw("state", &ChannelStatus::state)
-      .def_rw("incarnation", &ChannelStatus::incarnation)
-      .def_rw("unfit", &ChannelStatus::unfit)
-      .def_rw("broken", &ChannelStatus::broken)
-      .def_rw("reason", &ChannelStatus::reason)
-      .def_rw("next_chunks", &ChannelStatus::next_chunks);
+      .def(RAILWEAVE_RW(ChannelStatus, state, incarnation, unfit, broken, reason, next_chunks));
   nb::class_<Prepared>(m, "Prepared")
-      .def(
-          "__init__",
-          [](Prepared* self, std::uint32_t attempt, Position position) {
-            new (self) Prepared{.attempt = attempt, .position = std::move(position)};
-          },
-          "attempt"_a, "position"_a)
-      .def_rw("attempt", &Prepared::attempt)
-      .def_rw("position", &Prepared::position);
+      .def(nb::init<std::uint32_t, Position>(), "attempt"_a, "position"_a)
+      .def(RAILWEAVE_RW(Prepared, attempt, position));
   nb::class_<Status>(m, "Status")
       .def(nb::init<>())
-      .def_rw("epoch", &Status::epoch)
-      .def_rw("channels", &Status::channels)
+      .def(RAILWEAVE_RW(Status, epoch, channels))
       .def_rw("prepared", &Status::prepared, nb::arg().none());
   nb::class_<ChannelDecision>(m, "ChannelDecision")
       .def(nb::init<>())
-      .def_rw("incarnation", &ChannelDecision::incarnation)
-      .def_rw("active", &ChannelDecision::active)
-      .def_rw("reason", &ChannelDecision::reason)
-      .def_rw("bases", &ChannelDecision::bases);
+      .def(RAILWEAVE_RW(ChannelDecision, incarnation, active, reason, bases));
   nb::class_<PrepareRequest>(m, "PrepareRequest")
-      .def(
-          "__init__",
-          [](PrepareRequest* self, std::uint32_t attempt, RailSet alive) {
-            new (self) PrepareRequest{.attempt = attempt, .alive = alive};
-          },
-          "attempt"_a, "alive"_a)
-      .def_rw("attempt", &PrepareRequest::attempt)
-      .def_rw("alive", &PrepareRequest::alive);
+      .def(nb::init<std::uint32_t, RailSet>(), "attempt"_a, "alive"_a)
+      .def(RAILWEAVE_RW(PrepareRequest, attempt, alive));
   nb::class_<Decision>(m, "Decision")
       .def(nb::init<>())
-      .def_rw("committed", &Decision::committed)
-      .def_rw("channels", &Decision::channels)
+      .def(RAILWEAVE_RW(Decision, committed, channels))
       .def_rw("prepare", &Decision::prepare, nb::arg().none());
 }
 
 void bind_datagrams(nb::module_& m) {
   nb::class_<Standing>(m, "Standing")
-      .def(
-          "__init__",
-          [](Standing* self, std::uint32_t completed, std::uint32_t submitted, std::uint32_t tick) {
-            new (self) Standing{.completed = completed, .submitted = submitted, .tick = tick};
-          },
-          "completed"_a, "submitted"_a, "tick"_a)
-      .def_rw("completed", &Standing::completed)
-      .def_rw("submitted", &Standing::submitted)
-      .def_rw("tick", &Standing::tick);
+      .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t>(), "completed"_a, "submitted"_a, "tick"_a)
+      .def(RAILWEAVE_RW(Standing, completed, submitted, tick));
   nb::class_<Heartbeat>(m, "Heartbeat")
       .def(nb::init<>())
-      .def_rw("tick", &Heartbeat::tick)
-      .def_rw("first", &Heartbeat::first)
-      .def_rw("standings", &Heartbeat::standings);
-  nb::class_<Stamp>(m, "Stamp")
-      .def(nb::init<>())
-      .def_rw("serial", &Stamp::serial)
-      .def_rw("seen", &Stamp::seen)
-      .def_rw("answer", &Stamp::answer);
-  nb::class_<Stamped>(m, "Stamped")
-      .def(nb::init<>())
-      .def_rw("stamp", &Stamped::stamp)
-      .def_rw("state", &Stamped::state);
-  nb::class_<Goodbye>(m, "Goodbye")
-      .def(nb::init<>())
-      .def_rw("rank", &Goodbye::rank)
-      .def_rw("dead", &Goodbye::dead)
-      .def_rw("reason", &Goodbye::reason);
+      .def(RAILWEAVE_RW(Heartbeat, tick, first, standings));
+  nb::class_<Stamp>(m, "Stamp").def(nb::init<>()).def(RAILWEAVE_RW(Stamp, serial, seen, answer));
+  nb::class_<Stamped>(m, "Stamped").def(nb::init<>()).def(RAILWEAVE_RW(Stamped, stamp, state));
+  nb::class_<Goodbye>(m, "Goodbye").def(nb::init<>()).def(RAILWEAVE_RW(Goodbye, rank, dead, reason));
   nb::class_<Datagram>(m, "Datagram")
       .def(nb::init<>())
-      .def_rw("sender", &Datagram::sender)
-      .def_rw("rail", &Datagram::rail)
-      .def_rw("body", &Datagram::body)
+      .def(RAILWEAVE_RW(Datagram, sender, rail, body))
       .def(nb::self == nb::self);
-  nb::enum_<Refusal>(m, "Refusal")
-      .value("STRANGER", Refusal::kStranger)
-      .value("MALFORMED", Refusal::kMalformed);
+  RAILWEAVE_ENUM(m, Refusal, kStranger, kMalformed);
   m.attr("MAX_DATAGRAM") = kMaxDatagram;
   m.attr("MAX_REASON") = kMaxReason;
   m.attr("WINDOW") = kWindow;
@@ -240,7 +128,7 @@ void bind_datagrams(nb::module_& m) {
       [](const Datagram& datagram, std::uint64_t token, int world_size, std::size_t rails) {
         std::vector<std::byte> bytes;
         encode(datagram, {.token = token, .world_size = world_size, .rails = rails}, bytes);
-        return nb::bytes(bytes.data(), bytes.size());
+        return to_python(bytes);
       },
       "datagram"_a, "token"_a, "world_size"_a, "rails"_a,
       "Lists must be as long as world size and rails say.");
@@ -294,20 +182,12 @@ using Sent = std::tuple<std::size_t, int, nb::bytes>;
 std::optional<Sent> transmit(Recovery& recovery, Time now) {
   const auto outgoing = recovery.transmit(now);
   if (!outgoing) return std::nullopt;
-  return Sent(outgoing->rail, outgoing->rank, nb::bytes(outgoing->bytes.data(), outgoing->bytes.size()));
+  return Sent(outgoing->rail, outgoing->rank, to_python(outgoing->bytes));
 }
 
 nb::dict counts(const Recovery& recovery) {
-  const Stats& stats = recovery.stats();
-  nb::dict all;
-  all["sent"] = stats.sent;
-  all["received"] = stats.received;
-  all["strangers"] = stats.strangers;
-  all["malformed"] = stats.malformed;
-  all["suspicions"] = stats.suspicions;
-  all["rounds"] = stats.rounds;
-  all["violations"] = stats.violations;
-  return all;
+  return RAILWEAVE_DICT(recovery.stats(), sent, received, strangers, malformed, suspicions, rounds,
+                        violations);
 }
 
 void bind_machine(nb::module_& m) {

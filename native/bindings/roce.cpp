@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/values.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/rdma_endpoint.hpp"
 #include "roce/crc32.hpp"
@@ -25,69 +26,60 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+RAILWEAVE_TUPLE(railweave::roce::Reth, address, rkey, length)
+RAILWEAVE_TUPLE(railweave::roce::Aeth, kind, value, msn)
+
 namespace railweave::roce {
 namespace {
 
 using Array = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-Bytes view(const nb::bytes& bytes) { return {static_cast<const std::byte*>(bytes.data()), bytes.size()}; }
+using railweave::view;
 MutableBytes view(const Array& array) { return {reinterpret_cast<std::byte*>(array.data()), array.size()}; }
-nb::bytes copy(Bytes bytes) { return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()); }
 
 nb::dict describe(const Packet& packet) {
-  nb::dict out;
-  out["opcode"] = nb::cast(packet.opcode);
-  out["solicited"] = packet.solicited;
-  out["ack_request"] = packet.ack_request;
-  out["partition"] = packet.partition;
-  out["qpn"] = packet.qpn;
-  out["psn"] = packet.psn;
+  nb::dict out = RAILWEAVE_DICT(packet, opcode, solicited, ack_request, partition, qpn, psn);
   const OpcodeShape shape = packet.shape();
-  if (shape.reth) out["reth"] = nb::make_tuple(packet.reth.address, packet.reth.rkey, packet.reth.length);
-  if (shape.aeth)
-    out["aeth"] = nb::make_tuple(static_cast<int>(packet.aeth.kind), packet.aeth.value, packet.aeth.msn);
+  if (shape.reth) out["reth"] = packet.reth;
+  if (shape.aeth) out["aeth"] = packet.aeth;
   if (shape.immediate) out["immediate"] = packet.immediate;
-  out["payload"] = copy(packet.payload);
+  out["payload"] = to_python(packet.payload);
   return out;
 }
 
 nb::bytes build(Opcode opcode, std::uint32_t qpn, std::uint32_t psn, nb::bytes payload, bool ack_request,
-                bool solicited, std::uint16_t partition,
-                std::tuple<std::uint64_t, std::uint32_t, std::uint32_t> reth,
-                std::tuple<int, int, std::uint32_t> aeth, std::uint32_t immediate) {
-  Packet packet;
-  packet.opcode = opcode;
-  packet.qpn = qpn;
-  packet.psn = psn;
-  packet.payload = view(payload);
-  packet.ack_request = ack_request;
-  packet.solicited = solicited;
-  packet.partition = partition;
-  packet.reth = {std::get<0>(reth), std::get<1>(reth), std::get<2>(reth)};
-  packet.aeth = {static_cast<AckKind>(std::get<0>(aeth)), static_cast<std::uint8_t>(std::get<1>(aeth)),
-                 std::get<2>(aeth)};
-  packet.immediate = immediate;
+                bool solicited, std::uint16_t partition, const Reth& reth, const Aeth& aeth,
+                std::uint32_t immediate) {
+  const Packet packet{.opcode = opcode,
+                      .solicited = solicited,
+                      .ack_request = ack_request,
+                      .partition = partition,
+                      .qpn = qpn,
+                      .psn = psn,
+                      .reth = reth,
+                      .aeth = aeth,
+                      .immediate = immediate,
+                      .payload = view(payload)};
   std::vector<std::byte> out(written_size(packet));
   write(packet, out);
-  return copy(out);
+  return to_python(out);
 }
 
 std::optional<nb::dict> parse_bytes(const nb::bytes& transport) {
   const auto packet = parse(view(transport));
-  if (!packet) return std::nullopt;
-  return describe(*packet);
+  return packet ? std::optional(describe(*packet)) : std::nullopt;
 }
 
 nb::bytes seal_bytes(const Path& path, std::uint16_t ip_id, const nb::bytes& transport) {
   std::vector<std::byte> frame(kFrameHeaderSize + transport.size() + kIcrcSize);
   std::memcpy(&frame[kFrameHeaderSize], transport.data(), transport.size());
   seal(path, ip_id, frame, transport.size());
-  return copy(frame);
+  return to_python(frame);
 }
 
 nb::tuple open_bytes(const nb::bytes& frame) {
   const OpenedFrame opened = open_frame(view(frame));
-  return nb::make_tuple(opened.fault, opened.source, opened.destination, copy(opened.transport));
+  return nb::make_tuple(opened.fault, opened.source, opened.destination, to_python(opened.transport));
 }
 
 MacAddress mac_of(const nb::bytes& bytes) {
@@ -99,44 +91,18 @@ MacAddress mac_of(const nb::bytes& bytes) {
 
 void bind_codec(nb::module_& m) {
   nb::enum_<Opcode>(m, "Opcode", nb::is_arithmetic())
-      .value("SEND_FIRST", Opcode::kSendFirst)
-      .value("SEND_MIDDLE", Opcode::kSendMiddle)
-      .value("SEND_LAST", Opcode::kSendLast)
-      .value("SEND_LAST_IMMEDIATE", Opcode::kSendLastImmediate)
-      .value("SEND_ONLY", Opcode::kSendOnly)
-      .value("SEND_ONLY_IMMEDIATE", Opcode::kSendOnlyImmediate)
-      .value("WRITE_FIRST", Opcode::kWriteFirst)
-      .value("WRITE_MIDDLE", Opcode::kWriteMiddle)
-      .value("WRITE_LAST", Opcode::kWriteLast)
-      .value("WRITE_LAST_IMMEDIATE", Opcode::kWriteLastImmediate)
-      .value("WRITE_ONLY", Opcode::kWriteOnly)
-      .value("WRITE_ONLY_IMMEDIATE", Opcode::kWriteOnlyImmediate)
-      .value("READ_REQUEST", Opcode::kReadRequest)
-      .value("READ_RESPONSE_FIRST", Opcode::kReadResponseFirst)
-      .value("READ_RESPONSE_MIDDLE", Opcode::kReadResponseMiddle)
-      .value("READ_RESPONSE_LAST", Opcode::kReadResponseLast)
-      .value("READ_RESPONSE_ONLY", Opcode::kReadResponseOnly)
-      .value("ACKNOWLEDGE", Opcode::kAcknowledge);
-  nb::enum_<Operation>(m, "Operation")
-      .value("SEND", Operation::kSend)
-      .value("WRITE", Operation::kWrite)
-      .value("READ", Operation::kReadRequest)
-      .value("READ_RESPONSE", Operation::kReadResponse)
-      .value("ACKNOWLEDGE", Operation::kAcknowledge);
-  nb::enum_<Inside>(m, "Inside")
-      .value("NOTHING", Inside::kNothing)
-      .value("SEND", Inside::kSend)
-      .value("WRITE", Inside::kWrite);
-  nb::enum_<FrameFault>(m, "FrameFault")
-      .value("NONE", FrameFault::kNone)
-      .value("NOT_ROCE", FrameFault::kNotRoce)
-      .value("MALFORMED", FrameFault::kMalformed)
-      .value("BAD_ICRC", FrameFault::kBadIcrc);
+      RAILWEAVE_VALUES(Opcode, kSendFirst, kSendMiddle, kSendLast, kSendLastImmediate, kSendOnly,
+                       kSendOnlyImmediate, kWriteFirst, kWriteMiddle, kWriteLast, kWriteLastImmediate,
+                       kWriteOnly, kWriteOnlyImmediate, kReadRequest, kReadResponseFirst, kReadResponseMiddle,
+                       kReadResponseLast, kReadResponseOnly, kAcknowledge);
+  RAILWEAVE_ENUM(m, Operation, kSend, kWrite, kReadResponse, kAcknowledge)
+      .value("READ", Operation::kReadRequest);
+  RAILWEAVE_ENUM(m, Inside, kNothing, kSend, kWrite);
+  RAILWEAVE_ENUM(m, FrameFault, kNone, kNotRoce, kMalformed, kBadIcrc);
   m.attr("UDP_PORT") = kUdpPort;
   m.def("build", &build, "opcode"_a, "qpn"_a, "psn"_a, "payload"_a = nb::bytes("", 0), nb::kw_only(),
-        "ack_request"_a = false, "solicited"_a = false, "partition"_a = kDefaultPartition,
-        "reth"_a = std::make_tuple(std::uint64_t{0}, 0u, 0u), "aeth"_a = std::make_tuple(0, 0, 0u),
-        "immediate"_a = 0u, "A transport packet, BTH to padding.");
+        "ack_request"_a = false, "solicited"_a = false, "partition"_a = kDefaultPartition, "reth"_a = Reth{},
+        "aeth"_a = Aeth{}, "immediate"_a = 0u, "A transport packet, BTH to padding.");
   m.def("parse", &parse_bytes, "transport"_a,
         "The fields of a transport packet, or None if it is malformed.");
   m.def("legal", &legal, "inside"_a, "operation"_a, "starts"_a,
@@ -164,56 +130,25 @@ void bind_frame(nb::module_& m) {
 }
 
 void bind_work(nb::module_& m) {
-  nb::enum_<CompletionKind>(m, "CompletionKind")
-      .value("SEND", CompletionKind::kSend)
-      .value("WRITE", CompletionKind::kWrite)
-      .value("READ", CompletionKind::kRead)
-      .value("RECEIVE", CompletionKind::kReceive)
-      .value("RECEIVE_WRITE", CompletionKind::kReceiveWrite);
-  nb::enum_<Status>(m, "Status")
-      .value("SUCCESS", Status::kSuccess)
-      .value("FLUSHED", Status::kFlushed)
-      .value("RETRIES_EXCEEDED", Status::kRetriesExceeded)
-      .value("RNR_RETRIES_EXCEEDED", Status::kRnrRetriesExceeded)
-      .value("REMOTE_ACCESS_ERROR", Status::kRemoteAccessError)
-      .value("REMOTE_INVALID_REQUEST", Status::kRemoteInvalidRequest)
-      .value("REMOTE_OPERATIONAL_ERROR", Status::kRemoteOperationalError)
-      .value("BAD_RESPONSE", Status::kBadResponse);
+  RAILWEAVE_ENUM(m, CompletionKind, kSend, kWrite, kRead, kReceive, kReceiveWrite);
+  RAILWEAVE_ENUM(m, Status, kSuccess, kFlushed, kRetriesExceeded, kRnrRetriesExceeded, kRemoteAccessError,
+                 kRemoteInvalidRequest, kRemoteOperationalError, kBadResponse);
   nb::class_<Completion>(m, "Completion")
-      .def_ro("id", &Completion::id)
-      .def_ro("kind", &Completion::kind)
-      .def_ro("status", &Completion::status)
-      .def_ro("byte_count", &Completion::byte_count)
-      .def_ro("immediate", &Completion::immediate);
+      .def(RAILWEAVE_RO(Completion, id, kind, status, byte_count, immediate));
   nb::class_<QueuePairStats>(m, "QueuePairStats")
-      .def_ro("packets_sent", &QueuePairStats::packets_sent)
-      .def_ro("packets_received", &QueuePairStats::packets_received)
-      .def_ro("retransmissions", &QueuePairStats::retransmissions)
-      .def_ro("timeouts", &QueuePairStats::timeouts)
-      .def_ro("naks_sent", &QueuePairStats::naks_sent)
-      .def_ro("naks_received", &QueuePairStats::naks_received)
-      .def_ro("duplicates", &QueuePairStats::duplicates)
-      .def_ro("out_of_order", &QueuePairStats::out_of_order)
-      .def_ro("refused", &QueuePairStats::refused);
+      .def(RAILWEAVE_RO(QueuePairStats, packets_sent, packets_received, retransmissions, timeouts, naks_sent,
+                        naks_received, duplicates, out_of_order, refused));
   const QueuePairOptions defaults;
   nb::class_<QueuePairOptions>(m, "QueuePairOptions")
-      .def(
-          "__init__",
-          [](QueuePairOptions* self, std::uint32_t qpn, std::uint32_t peer_qpn, std::uint32_t send_psn,
-             std::uint32_t receive_psn, std::size_t path_mtu, std::int64_t window, std::int64_t min_window,
-             Duration first_timeout, Duration min_timeout, Duration max_timeout, int retries, int rnr_retries,
-             std::uint8_t rnr_timer, int max_reads) {
-            new (self) QueuePairOptions{qpn,     peer_qpn,    send_psn,      receive_psn, path_mtu,
-                                        window,  min_window,  first_timeout, min_timeout, max_timeout,
-                                        retries, rnr_retries, rnr_timer,     max_reads};
-          },
-          "qpn"_a, "peer_qpn"_a, "send_psn"_a = 0, "receive_psn"_a = 0, nb::kw_only(),
-          "path_mtu"_a = defaults.path_mtu, "window"_a = defaults.window,
-          "min_window"_a = defaults.min_window, "first_timeout"_a = defaults.first_timeout,
-          "min_timeout"_a = defaults.min_timeout, "max_timeout"_a = defaults.max_timeout,
-          "retries"_a = defaults.retries, "rnr_retries"_a = defaults.rnr_retries,
-          "rnr_timer"_a = defaults.rnr_timer, "max_reads"_a = defaults.max_reads,
-          "Times in nanoseconds, windows in packets.")
+      .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::size_t, std::int64_t,
+                    std::int64_t, Duration, Duration, Duration, int, int, std::uint8_t, int>(),
+           "qpn"_a, "peer_qpn"_a, "send_psn"_a = 0, "receive_psn"_a = 0, nb::kw_only(),
+           "path_mtu"_a = defaults.path_mtu, "window"_a = defaults.window,
+           "min_window"_a = defaults.min_window, "first_timeout"_a = defaults.first_timeout,
+           "min_timeout"_a = defaults.min_timeout, "max_timeout"_a = defaults.max_timeout,
+           "retries"_a = defaults.retries, "rnr_retries"_a = defaults.rnr_retries,
+           "rnr_timer"_a = defaults.rnr_timer, "max_reads"_a = defaults.max_reads,
+           "Times in nanoseconds, windows in packets.")
       .def_ro("path_mtu", &QueuePairOptions::path_mtu);
 }
 
@@ -253,18 +188,13 @@ void bind_queue_pair(nb::module_& m) {
           "transport"_a, "now"_a)
       .def(
           "transmit",
-          [](QueuePair& self, Time now) -> std::optional<nb::bytes> {
+          [](QueuePair& self, Time now) {
             std::vector<std::byte> buffer(self.options().path_mtu + kMaxOverhead);
             const std::size_t size = self.transmit(buffer, now);
-            if (size == 0) return std::nullopt;
-            return copy({buffer.data(), size});
+            return size == 0 ? std::nullopt : std::optional(to_python({buffer.data(), size}));
           },
           "now"_a, "The next packet to send, or None.")
-      .def_prop_ro("deadline",
-                   [](const QueuePair& self) -> std::optional<Time> {
-                     const Time deadline = self.deadline();
-                     return deadline == kNever ? std::nullopt : std::optional(deadline);
-                   })
+      .def_prop_ro("deadline", [](const QueuePair& self) { return or_none(self.deadline()); })
       .def("expire", &QueuePair::expire, "now"_a)
       .def("poll", &QueuePair::poll)
       .def_prop_ro("failed", &QueuePair::failed)
@@ -291,12 +221,8 @@ void step(RdmaEndpoint& self, Duration timeout) {
 
 void bind_endpoint(nb::module_& m) {
   nb::class_<RdmaEndpointStats>(m, "EndpointStats")
-      .def_ro("frames_sent", &RdmaEndpointStats::frames_sent)
-      .def_ro("bytes_sent", &RdmaEndpointStats::bytes_sent)
-      .def_ro("frames_received", &RdmaEndpointStats::frames_received)
-      .def_ro("bytes_received", &RdmaEndpointStats::bytes_received)
-      .def_ro("refused", &RdmaEndpointStats::refused)
-      .def_ro("strangers", &RdmaEndpointStats::strangers);
+      .def(RAILWEAVE_RO(RdmaEndpointStats, frames_sent, bytes_sent, frames_received, bytes_received, refused,
+                        strangers));
   nb::class_<RdmaEndpoint>(m, "Endpoint",
                            "Queue pairs on an interface, with their socket; addresses as integers.")
       .def(
@@ -321,7 +247,8 @@ void bind_endpoint(nb::module_& m) {
             return self.memory().add(view(buffer), static_cast<std::uint8_t>(access));
           },
           "buffer"_a, "access"_a, nb::keep_alive<1, 2>(), "Registers a buffer for all queue pairs; its rkey.")
-      .def_prop_ro("mac", [](const RdmaEndpoint& self) { return copy(std::as_bytes(std::span(self.mac()))); })
+      .def_prop_ro("mac",
+                   [](const RdmaEndpoint& self) { return to_python(std::as_bytes(std::span(self.mac()))); })
       .def("step", &step, "timeout_ns"_a, "Send, wait for something to happen, handle it.")
       .def_prop_ro("stats", &RdmaEndpoint::stats, nb::rv_policy::copy);
 }

@@ -116,7 +116,10 @@ class Engine:
 
     def set_logging(self, on: bool) -> None: ...
 
-    def take_log(self) -> tuple: ...
+    def take_log(self) -> tuple[list[tuple[int, list[tuple[list[int], bool]]]], int]:
+        """
+        [(message, [(words, negative)])], and the number of messages that found no room
+        """
 
     def freeze(self) -> None: ...
 
@@ -124,7 +127,8 @@ class Engine:
 
     def start_trace(self, plan: bytes, port: int | None, packets: int) -> None: ...
 
-    def take_traces(self) -> list: ...
+    def take_traces(self) -> list[list[tuple[int, int, list[tuple[list[int], bool]]]]]:
+        """Of each packet: [(kind, what, [(words, negative)])]"""
 
     def stop_trace(self) -> bool: ...
 

@@ -26,7 +26,7 @@ class SwitchPorts:
     def impair(self, port: int, out: bool, impairment: object | None) -> None:
         """Impairs a port in one direction; None: not any more"""
 
-    def impairment_counts(self, port: int, out: bool) -> object: ...
+    def impairment_counts(self, port: int, out: bool) -> dict | None: ...
 
     def capture(self, port: int, out: bool, path: str) -> None:
         """Writes what passes to a pcap file; an empty path ends it"""
@@ -47,10 +47,10 @@ class ImpairedLink:
 
     def push(self, packet: bytes, now: int) -> None: ...
 
-    def pop(self, now: int) -> object:
+    def pop(self, now: int) -> bytes | None:
         """The next packet that is due, or None"""
 
-    def deadline(self) -> object:
+    def deadline(self) -> int | None:
         """When there will be one, or None"""
 
     def backlog(self, now: int) -> tuple[int, int]:
@@ -60,7 +60,7 @@ class ImpairedLink:
 
     def counts(self) -> dict: ...
 
-def cut(frame: bytes, offload: bytes) -> object:
+def cut(frame: bytes, offload: bytes) -> list | None:
     """
     The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood
     """

@@ -49,11 +49,11 @@ class Operation(enum.Enum):
 
     WRITE = 1
 
-    READ = 2
-
     READ_RESPONSE = 3
 
     ACKNOWLEDGE = 4
+
+    READ = 2
 
 class Inside(enum.Enum):
     NOTHING = 0
