@@ -12,7 +12,7 @@ import typer
 
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import parse_impairments
-from railweave.switch.inspect.commands import COMMANDS, EPILOGS
+from railweave.switch.inspect.commands import COMMANDS
 from railweave.switch.options import (
     DROP_PORT,
     MAX_SUPER_PACKET_BYTES,
@@ -26,8 +26,8 @@ from railweave.switch.targets import TARGETS
 _MODULES = {"embedded": "daemon", "bmv2": "bmv2"}
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-for _command in COMMANDS:
-    app.command(_command.__name__, epilog=EPILOGS[_command.__name__])(_command)
+for _command, _example in COMMANDS:
+    app.command(_command.__name__, epilog=_example)(_command)
 
 _EXAMPLES = """
 Examples:

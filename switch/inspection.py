@@ -19,6 +19,8 @@ from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
+_Context = grpc.aio.ServicerContext[Any, Any]
+
 MAX_TRACED = 100_000
 _POLL_S = 0.02
 _LINKS_S = 0.1  # how late a group may notice that a link is down
@@ -57,9 +59,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         return Extra(name, lambda server: add(self, server))
 
     async def GetPorts(  # noqa: N802 - gRPC's name
-        self,
-        request: switch_pb2.GetPortsRequest,
-        context: grpc.aio.ServicerContext[switch_pb2.GetPortsRequest, switch_pb2.GetPortsResponse],
+        self, request: switch_pb2.GetPortsRequest, context: _Context
     ) -> switch_pb2.GetPortsResponse:
         """Counters of the ports and of the program."""
         answer = switch_pb2.GetPortsResponse(time_ns=time.monotonic_ns())
@@ -81,11 +81,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         return answer
 
     async def SetImpairments(  # noqa: N802 - gRPC's name
-        self,
-        request: switch_pb2.SetImpairmentsRequest,
-        context: grpc.aio.ServicerContext[
-            switch_pb2.SetImpairmentsRequest, switch_pb2.SetImpairmentsResponse
-        ],
+        self, request: switch_pb2.SetImpairmentsRequest, context: _Context
     ) -> switch_pb2.SetImpairmentsResponse:
         """Change links; nothing is changed if part of it is wrong."""
         numbers = [port.port for port in self._ports.counters()]
@@ -101,9 +97,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         return switch_pb2.SetImpairmentsResponse()
 
     async def Trace(  # noqa: N802 - gRPC's name
-        self,
-        request: switch_pb2.TraceRequest,
-        context: grpc.aio.ServicerContext[switch_pb2.TraceRequest, switch_pb2.TracedPacket],
+        self, request: switch_pb2.TraceRequest, context: _Context
     ) -> AsyncIterator[switch_pb2.TracedPacket]:
         """Follow packets until enough have been seen, or the client cancels."""
         pipeline = self._pipeline

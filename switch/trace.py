@@ -150,11 +150,11 @@ class Reader:
         for kind, what, values in recorded:
             name = TRACE_KINDS[kind]
             if name == "note":
-                yield self._note(self._notes[what], [_int(*value) for value in values])
+                yield self._note(self._notes[what], [number_of(*value) for value in values])
             elif name == "lookup":
                 yield self._lookup(self._tables[what], [words for words, _ in values])
             else:
-                yield self._traffic(name, what, [_int(*value) for value in values])
+                yield self._traffic(name, what, [number_of(*value) for value in values])
 
     @staticmethod
     def _note(note: Note, values: Sequence[int]) -> Event:
@@ -195,11 +195,11 @@ class Reader:
         return Event(kind, "", {name: value for name, value in shown.items() if value is not None})
 
 
-def _int(words: Words, negative: bool) -> int:
+def number_of(words: Words, negative: bool = False) -> int:
+    """The number that 64-bit words hold, least significant first, in two's complement if `negative`."""
     value = sum(word << (64 * place) for place, word in enumerate(words))
     return value - (1 << (64 * len(words))) if negative else value
 
 
 def _key_value(part: KeyField, words: Words) -> int:
-    whole = sum(word << (64 * place) for place, word in enumerate(words[part.word :]))
-    return (whole >> part.shift) & ((1 << part.bitwidth) - 1)
+    return (number_of(words[part.word :]) >> part.shift) & ((1 << part.bitwidth) - 1)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from finsy.proto import p4d, p4i, p4r
@@ -13,6 +13,7 @@ from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 
 Row = dict[str, Any]
+RATES = ("cir", "cburst", "pir", "pburst")
 _AT_ONCE = 4096  # most cells named singly in a request; for more, the whole array is read
 
 
@@ -30,12 +31,12 @@ def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> 
     name = one.preamble.alias or one.preamble.name
     chosen = names.span(indexes, one.size, f"{kind} {name}")
     whole = len(chosen) > _AT_ONCE or len(chosen) == one.size
-    patterns = [_PATTERNS[kind](one.preamble.id, None if whole else index) for index in chosen]
+    patterns = [_pattern(kind, one.preamble.id, None if whole else index) for index in chosen]
     found: dict[int, Any] = {}
     try:
         for entity in client.read(patterns[:1] if whole else patterns):
-            index, value = _VALUES[kind](entity)
-            found[index] = value
+            entry = getattr(entity, f"{kind}_entry")
+            found[entry.index.index] = _value(kind, entry)
     except Unsupported as error:
         raise SwitchError(
             f"this switch's P4Runtime server reads no {kind}s ({error}); BMv2's reads no registers"
@@ -50,12 +51,8 @@ def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> 
 
 
 def _objects(p4info: p4i.P4Info, kind: str) -> Sequence[Any]:
-    every: dict[str, Sequence[Any]] = {
-        "register": p4info.registers,
-        "counter": p4info.counters,
-        "meter": p4info.meters,
-    }
-    return every[kind]
+    objects: Sequence[Any] = getattr(p4info, f"{kind}s")
+    return objects
 
 
 def _unit(one: p4i.Register | p4i.Counter | p4i.Meter) -> str:
@@ -69,42 +66,22 @@ def _unit(one: p4i.Register | p4i.Counter | p4i.Meter) -> str:
     return p4i.MeterSpec.Unit.Name(one.spec.unit).lower() + "/s"
 
 
-def _register(number: int, index: int | None) -> p4r.Entity:
-    entity = p4r.Entity(register_entry=p4r.RegisterEntry(register_id=number))
+def _pattern(kind: str, number: int, index: int | None) -> p4r.Entity:
+    entity = p4r.Entity()
+    entry = getattr(entity, f"{kind}_entry")
+    setattr(entry, f"{kind}_id", number)
     if index is not None:
-        entity.register_entry.index.index = index
+        entry.index.index = index
     return entity
 
 
-def _counter(number: int, index: int | None) -> p4r.Entity:
-    entity = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number))
-    if index is not None:
-        entity.counter_entry.index.index = index
-    return entity
-
-
-def _meter(number: int, index: int | None) -> p4r.Entity:
-    entity = p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=number))
-    if index is not None:
-        entity.meter_entry.index.index = index
-    return entity
-
-
-def _register_value(entity: p4r.Entity) -> tuple[int, int]:
-    entry = entity.register_entry
-    return entry.index.index, plain(entry.data)
-
-
-def _counter_value(entity: p4r.Entity) -> tuple[int, Row]:
-    entry = entity.counter_entry
-    return entry.index.index, {"packets": entry.data.packet_count, "bytes": entry.data.byte_count}
-
-
-def _meter_value(entity: p4r.Entity) -> tuple[int, Row | None]:
-    entry = entity.meter_entry
-    if not entry.HasField("config"):
-        return entry.index.index, None
-    return entry.index.index, {name: getattr(entry.config, name) for name in RATES}
+def _value(kind: str, entry: Any) -> Any:
+    """A cell as it is shown."""
+    if kind == "register":
+        return plain(entry.data)
+    if kind == "counter":
+        return {"packets": entry.data.packet_count, "bytes": entry.data.byte_count}
+    return {name: getattr(entry.config, name) for name in RATES} if entry.HasField("config") else None
 
 
 def plain(data: p4d.P4Data) -> int:
@@ -123,16 +100,3 @@ def runs(values: Iterable[int], first: int) -> list[tuple[int, int, int]]:
         else:
             found.append((index, index, value))
     return found
-
-
-RATES = ("cir", "cburst", "pir", "pburst")
-_PATTERNS: dict[str, Callable[[int, int | None], p4r.Entity]] = {
-    "register": _register,
-    "counter": _counter,
-    "meter": _meter,
-}
-_VALUES: dict[str, Callable[[p4r.Entity], tuple[int, Any]]] = {
-    "register": _register_value,
-    "counter": _counter_value,
-    "meter": _meter_value,
-}

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -22,141 +24,153 @@ if TYPE_CHECKING:
 
 _PLAIN_WIDTH = 160  # of tables in files and pipes
 
-Grpc = Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")]
-DeviceId = Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")]
-TlsCa = Annotated[Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")]
-TlsCert = Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")]
-TlsKey = Annotated[Path | None, typer.Option(help="The client's own key (PEM).")]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Write JSON to this file; - is stdout.", dir_okay=False)
 ]
 Indexes = Annotated[str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells; default: all.")]
 
-EPILOGS = {
-    "stats": "Example: railweave switch stats --interval 5",
-    "tables": "Example: railweave switch tables routes --json routes.json",
-    "registers": "Example: railweave switch registers seen 0:64",
-    "counters": "Example: railweave switch counters arrivals",
-    "meters": "Example: railweave switch meters rates 2",
-    "groups": "Example: railweave switch groups --grpc 127.0.0.1:9560 --device-id 2",
-    "impair": "Example: railweave switch impair 1/in:loss=0.01 '*:delay=2ms' --clear 2/in",
-    "trace": "Example: railweave switch trace --port 1 --count 3",
-}
+COMMANDS: list[tuple[Callable[..., None], str]] = []  # with their epilogs
 
 
+@contextlib.contextmanager
+def _switch(
+    *,
+    grpc: Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
+) -> Iterator[SwitchClient]:
+    """A client; an error ends the command with one line on stderr."""
+    # Imported only now: gRPC is slow to import, and --help needs none.
+    from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
+
+    try:
+        with SwitchClient(grpc, device_id, tls_ca, Tls.of(tls_cert, tls_key, None)) as client:
+            yield client
+    except SwitchError as error:
+        typer.echo(f"railweave switch: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+    hints = get_type_hints(function, None, {"SwitchClient": object}, include_extras=True)
+    return [p.replace(annotation=hints[name]) for name, p in signature(function).parameters.items()]
+
+
+def _command(example: str, without: str = "") -> Callable[[Callable[..., None]], None]:
+    """A command with the options of `_switch` (but `without`) in place of its first parameter, a client."""
+
+    def add(command: Callable[..., None]) -> None:
+        connection = [parameter for parameter in _parameters(_switch) if parameter.name != without]
+        parameters = [*_parameters(command)[1:], *connection]
+        parameters.sort(key=lambda parameter: parameter.name == "json_file")
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            with _switch(**{option.name: given.pop(option.name) for option in connection}) as client:
+                command(client, **given)
+
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        COMMANDS.append((run, f"Example: railweave switch {example}"))
+
+    return add
+
+
+@_command("stats --interval 5")
 def stats(
+    client: SwitchClient,
     *,
     interval: Annotated[
         float, typer.Option(min=0, max=3600, help="Seconds over which rates are measured; 0 for none.")
     ] = 1.0,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show counters and rates of ports, and packets per table and action."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        from railweave.switch.inspect import text  # noqa: PLC0415
-        from railweave.switch.inspect.stats import stats as read  # noqa: PLC0415
+    from railweave.switch.inspect import text  # noqa: PLC0415
+    from railweave.switch.inspect.stats import stats as read  # noqa: PLC0415
 
-        result = read(client, interval)
-        _show(result, json_file, lambda console: text.print_stats(console, result))
+    result = read(client, interval)
+    _show(result, json_file, lambda console: text.print_stats(console, result))
 
 
+@_command("tables routes --json routes.json")
 def tables(
+    client: SwitchClient,
     *,
     table: Annotated[str | None, typer.Argument(help="A table's name; default: a summary of all.")] = None,
     entries: Annotated[bool, typer.Option("--entries", help="Show the entries of all tables.")] = False,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show tables: entries by name with match fields, actions, counters, meters and idle times."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        from railweave.switch.inspect import tables as reader  # noqa: PLC0415
-        from railweave.switch.inspect import text  # noqa: PLC0415
+    from railweave.switch.inspect import tables as reader  # noqa: PLC0415
+    from railweave.switch.inspect import text  # noqa: PLC0415
 
-        rows = reader.tables(client, table)
-        shown = entries or table is not None
-        _show({"tables": rows}, json_file, lambda console: text.print_tables(console, rows, entries=shown))
+    rows = reader.tables(client, table)
+    shown = entries or table is not None
+    _show({"tables": rows}, json_file, lambda console: text.print_tables(console, rows, entries=shown))
 
 
+@_command("registers seen 0:64")
 def registers(
+    client: SwitchClient,
     *,
     register: Annotated[
         str | None, typer.Argument(help="A register's name; default: list all registers.")
     ] = None,
     indexes: Indexes = None,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show values of a register by name and index."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        _array(client, "register", register, indexes, json_file)
+    _array(client, "register", register, indexes, json_file)
 
 
+@_command("counters arrivals")
 def counters(
+    client: SwitchClient,
     *,
     counter: Annotated[
         str | None, typer.Argument(help="A counter's name; default: list all counters.")
     ] = None,
     indexes: Indexes = None,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show the non-zero cells of an indirect counter."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        _array(client, "counter", counter, indexes, json_file)
+    _array(client, "counter", counter, indexes, json_file)
 
 
+@_command("meters rates 2")
 def meters(
+    client: SwitchClient,
     *,
     meter: Annotated[str | None, typer.Argument(help="A meter's name; default: list all meters.")] = None,
     indexes: Indexes = None,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show the configured cells of an indirect meter; `tables` shows direct meters."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        _array(client, "meter", meter, indexes, json_file)
+    _array(client, "meter", meter, indexes, json_file)
 
 
+@_command("groups --grpc 127.0.0.1:9560 --device-id 2")
 def groups(
+    client: SwitchClient,
     *,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show multicast groups, clone sessions, and members and groups of action profiles."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        from railweave.switch.inspect import text  # noqa: PLC0415
-        from railweave.switch.inspect.groups import groups as read  # noqa: PLC0415
+    from railweave.switch.inspect import text  # noqa: PLC0415
+    from railweave.switch.inspect.groups import groups as read  # noqa: PLC0415
 
-        result = read(client)
-        _show(result, json_file, lambda console: text.print_groups(console, result))
+    result = read(client)
+    _show(result, json_file, lambda console: text.print_groups(console, result))
 
 
+@_command("impair 1/in:loss=0.01 '*:delay=2ms' --clear 2/in", without="device_id")
 def impair(
+    client: SwitchClient,
     *,
     links: Annotated[
         list[str] | None,
@@ -169,84 +183,45 @@ def impair(
         list[str] | None,
         typer.Option(metavar="PORT[/in|/out|/both]", help="A link whose impairment to remove."),
     ] = None,
-    grpc: Grpc = "127.0.0.1:9559",
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
 ) -> None:
     """Impair links of a running switch, or remove impairments; `stats` counts the affected packets."""
-    with _switch(grpc, 1, tls_ca, tls_cert, tls_key) as client:
-        from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
+    from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
 
-        if not links and not clear:
-            raise SwitchError("name links, such as 1/in:loss=0.01, or --clear 1/in")
-        try:
-            client.impair(links or [], clear or [])
-        except Unsupported:
-            raise SwitchError("only the embedded switch can impair links") from None
+    if not links and not clear:
+        raise SwitchError("name links, such as 1/in:loss=0.01, or --clear 1/in")
+    try:
+        client.impair(links or [], clear or [])
+    except Unsupported:
+        raise SwitchError("only the embedded switch can impair links") from None
 
 
+@_command("trace --port 1 --count 3")
 def trace(
+    client: SwitchClient,
     *,
     port: Annotated[int | None, typer.Option(min=0, help="Only packets that arrive on this port.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of packets to trace.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for them.")] = 10.0,
-    grpc: Grpc = "127.0.0.1:9559",
-    device_id: DeviceId = 1,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Follow the next packets through parser, tables and actions."""
-    with _switch(grpc, device_id, tls_ca, tls_cert, tls_key) as client:
-        from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
-        from railweave.switch.trace import render  # noqa: PLC0415
+    from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
+    from railweave.switch.trace import render  # noqa: PLC0415
 
-        console = _console(json_file)
-        traces: list[dict[str, Any]] = []
-        try:
-            for one in client.trace(port, count, timeout):
-                traces.append(one)
-                console.print(render(one), markup=False, soft_wrap=True)
-                console.print()
-        except Unsupported:
-            raise SwitchError(
-                "only the embedded switch traces packets; BMv2 does with --log-console"
-            ) from None
-        if len(traces) < count:
-            console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
-        _write({"traces": traces}, json_file)
-        if len(traces) < count:
-            raise typer.Exit(1)
-
-
-COMMANDS: tuple[Callable[..., None], ...] = (
-    stats,
-    tables,
-    registers,
-    counters,
-    meters,
-    groups,
-    trace,
-    impair,
-)
-
-
-@contextlib.contextmanager
-def _switch(
-    grpc: str, device_id: int, ca: Path | None, certificate: Path | None, key: Path | None
-) -> Iterator[SwitchClient]:
-    """A client; an error ends the command with one line on stderr."""
-    # Imported only now: gRPC is slow to import, and --help needs none.
-    from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
-
+    console = _console(json_file)
+    traces: list[dict[str, Any]] = []
     try:
-        with SwitchClient(grpc, device_id, ca, Tls.of(certificate, key, None)) as client:
-            yield client
-    except SwitchError as error:
-        typer.echo(f"railweave switch: {error}", err=True)
-        raise typer.Exit(1) from None
+        for one in client.trace(port, count, timeout):
+            traces.append(one)
+            console.print(render(one), markup=False, soft_wrap=True)
+            console.print()
+    except Unsupported:
+        raise SwitchError("only the embedded switch traces packets; BMv2 does with --log-console") from None
+    if len(traces) < count:
+        console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
+    _write({"traces": traces}, json_file)
+    if len(traces) < count:
+        raise typer.Exit(1)
 
 
 def _array(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
@@ -30,7 +30,7 @@ class DirectEntries:
 
     def write_counter(self, kind: _Kind, message: p4r.DirectCounterEntry) -> None:
         """MODIFY the counter of an existing entry; without data nothing changes."""
-        require(kind == p4r.Update.MODIFY, "a direct counter comes and goes with its entry: only MODIFY")
+        _require_modify(kind, "counter")
         table = self._schema.tables[message.table_entry.table_id]
         self._direct.require_counter(table)
         handle = self._handle(table, message.table_entry)
@@ -39,7 +39,7 @@ class DirectEntries:
 
     def write_meter(self, kind: _Kind, message: p4r.DirectMeterEntry) -> None:
         """MODIFY the meter of an existing entry; without a config it turns green."""
-        require(kind == p4r.Update.MODIFY, "a direct meter comes and goes with its entry: only MODIFY")
+        _require_modify(kind, "meter")
         table = self._schema.tables[message.table_entry.table_id]
         meter = self._direct.meter_of(table)
         if message.HasField("counter_data"):
@@ -52,13 +52,12 @@ class DirectEntries:
         """Counters of the entries that fit the pattern; None for one that does not."""
         if pattern.table_entry.table_id:
             self._direct.require_counter(self._schema.tables[pattern.table_entry.table_id])
-        for found in self._entries(pattern.table_entry):
-            table, entry, handle = found or (None, None, 0)
-            if table is None or not self._schema.has_direct_counter(table):
-                yield None
-            else:
-                data = self._direct.count(table, handle)
-                yield p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry, data=data))
+        for found in self._entries(pattern.table_entry, self._schema.has_direct_counter):
+            yield found and p4r.Entity(
+                direct_counter_entry=p4r.DirectCounterEntry(
+                    table_entry=found[1], data=self._direct.count(found[0], found[2])
+                )
+            )
 
     def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
         """Configurations of the meters of the entries that fit the pattern; None for one that does not."""
@@ -66,19 +65,21 @@ class DirectEntries:
             self._direct.meter_of(self._schema.tables[pattern.table_entry.table_id])
         if pattern.HasField("counter_data"):
             raise meters.no_colours()
-        for found in self._entries(pattern.table_entry):
-            table, entry, handle = found or (None, None, 0)
-            if table is None or self._schema.direct_meter(table) is None:
+        for found in self._entries(pattern.table_entry, self._schema.direct_meter):
+            if found is None:
                 yield None
-            else:
-                message = p4r.DirectMeterEntry(table_entry=entry)
-                config = self._pipeline.tables.direct_meter(table.preamble.name, handle)
-                if config is not None:
-                    message.config.CopyFrom(meters.encode(config))
-                yield p4r.Entity(direct_meter_entry=message)
+                continue
+            table, entry, handle = found
+            config = self._pipeline.tables.direct_meter(table.preamble.name, handle)
+            message = p4r.DirectMeterEntry(
+                table_entry=entry, config=None if config is None else meters.encode(config)
+            )
+            yield p4r.Entity(direct_meter_entry=message)
 
-    def _entries(self, pattern: p4r.TableEntry) -> Iterator[tuple[p4i.Table, p4r.TableEntry, int] | None]:
-        """Entries that fit, by their keys; NOT_FOUND if one is named in full that is not there."""
+    def _entries(
+        self, pattern: p4r.TableEntry, has: Callable[[p4i.Table], object]
+    ) -> Iterator[tuple[p4i.Table, p4r.TableEntry, int] | None]:
+        """Entries that fit, by their keys, where the table `has` it; NOT_FOUND if a full key names none."""
         if pattern.is_default_action:
             raise default_has_none()
         if pattern.table_id and pattern.match:
@@ -87,7 +88,7 @@ class DirectEntries:
         chosen = [self._schema.tables[pattern.table_id]] if pattern.table_id else self._schema.tables.values()
         for table in chosen:
             for found in self._tables.select(table, pattern):
-                if found is None or found[1] is None:
+                if found is None or found[1] is None or not has(table):
                     yield None
                 else:
                     message, handle = found[0], found[1]
@@ -100,3 +101,7 @@ class DirectEntries:
         if entry.is_default_action:
             raise default_has_none()
         return self._tables.find(table, self._tables.key(table, entry), entry.priority)
+
+
+def _require_modify(kind: _Kind, what: str) -> None:
+    require(kind == p4r.Update.MODIFY, f"a direct {what} comes and goes with its entry: only MODIFY")

@@ -21,7 +21,7 @@ _MAX_SESSION = (1 << 15) - 1  # BMv2 keeps the upper half of 16 bits for itself
 
 _Entry = p4r.PacketReplicationEngineEntry
 _Kind: TypeAlias = "p4r.Update.Type.ValueType"
-_T = TypeVar("_T")
+_T = TypeVar("_T", p4r.MulticastGroupEntry, p4r.CloneSessionEntry)
 
 
 class Replication:
@@ -43,9 +43,13 @@ class Replication:
         """INSERT, MODIFY (replaces all replicas) or DELETE a group or session."""
         match message.WhichOneof("type"):
             case "multicast_group_entry":
-                self._write_group(kind, message.multicast_group_entry)
+                group = message.multicast_group_entry
+                self._write(
+                    kind, "multicast group", self._groups, _MAX_GROUP, group.multicast_group_id, group
+                )
             case "clone_session_entry":
-                self._write_session(kind, message.clone_session_entry)
+                session = message.clone_session_entry
+                self._write(kind, "clone session", self._sessions, _MAX_SESSION, session.session_id, session)
             case other:
                 raise invalid(f"a multicast group or clone session is expected, not {other}")
 
@@ -53,38 +57,32 @@ class Replication:
         """One group or session, or all of a kind (id 0), or everything."""
         kind = pattern.WhichOneof("type")
         if kind in ("multicast_group_entry", None):
-            wanted = _wanted(
-                "multicast group", self._groups, pattern.multicast_group_entry.multicast_group_id
-            )
-            yield from (_entity(_Entry(multicast_group_entry=group)) for group in wanted)
+            number = pattern.multicast_group_entry.multicast_group_id
+            for group in _wanted("multicast group", self._groups, number):
+                yield _entity(_Entry(multicast_group_entry=group))
         if kind in ("clone_session_entry", None):
-            sessions = _wanted("clone session", self._sessions, pattern.clone_session_entry.session_id)
-            yield from (_entity(_Entry(clone_session_entry=session)) for session in sessions)
+            for session in _wanted("clone session", self._sessions, pattern.clone_session_entry.session_id):
+                yield _entity(_Entry(clone_session_entry=session))
 
-    def _write_group(self, kind: _Kind, message: p4r.MulticastGroupEntry) -> None:
-        group = message.multicast_group_id
-        require(0 < group <= _MAX_GROUP, f"multicast groups are 1…{_MAX_GROUP}, not {group}")
-        require_fits(kind, f"multicast group {group}", exists=group in self._groups)
-        if kind == p4r.Update.DELETE:
-            self._pipeline.replication.set_group(group, [])
-            del self._groups[group]
-            return
-        self._pipeline.replication.set_group(group, _replicas(message.replicas))
-        self._groups[group] = copy.deepcopy(message)
-
-    def _write_session(self, kind: _Kind, message: p4r.CloneSessionEntry) -> None:
-        session = message.session_id
-        require(0 < session <= _MAX_SESSION, f"clone sessions are 1…{_MAX_SESSION}, not {session}")
-        require_fits(kind, f"clone session {session}", exists=session in self._sessions)
-        if kind == p4r.Update.DELETE:
-            self._pipeline.replication.set_session(session, [])
-            del self._sessions[session]
-            return
-        length = message.packet_length_bytes
-        require(0 <= length <= _MAX_LENGTH, f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}")
-        replicas = _replicas(message.replicas)
-        self._pipeline.replication.set_session(session, replicas, length)
-        self._sessions[session] = copy.deepcopy(message)
+    def _write(
+        self, kind: _Kind, what: str, known: dict[int, _T], most: int, number: int, message: _T
+    ) -> None:
+        require(0 < number <= most, f"{what}s are 1…{most}, not {number}")
+        require_fits(kind, f"{what} {number}", exists=number in known)
+        deleted = kind == p4r.Update.DELETE
+        replicas = [] if deleted else _replicas(message.replicas)
+        if isinstance(message, p4r.MulticastGroupEntry):
+            self._pipeline.replication.set_group(number, replicas)
+        else:
+            length = 0 if deleted else message.packet_length_bytes
+            require(
+                0 <= length <= _MAX_LENGTH, f"a clone is cut to 0 (not) … {_MAX_LENGTH} bytes, not {length}"
+            )
+            self._pipeline.replication.set_session(number, replicas, length)
+        if deleted:
+            del known[number]
+        else:
+            known[number] = copy.deepcopy(message)
 
 
 def _wanted(what: str, known: dict[int, _T], number: int) -> list[_T]:

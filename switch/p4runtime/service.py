@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
@@ -21,6 +22,8 @@ from railweave.switch.p4runtime.stream import Overrun, Stream, Streams
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
+_Context = grpc.aio.ServicerContext[Any, Any]
+
 API_VERSION = "1.4.1"
 MAX_STREAMS = 256  # open at once, with or without a role
 MAX_READS = 64  # in progress at once
@@ -31,10 +34,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     """P4Runtime for one device."""
 
     def __init__(
-        self,
-        device_id: int,
-        commit: Callable[[Pipeline], None],
-        cpu_port: int | None = None,
+        self, device_id: int, commit: Callable[[Pipeline], None], cpu_port: int | None = None
     ) -> None:
         """`commit` is told every pipeline that packets shall go through from then on.
 
@@ -71,9 +71,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._notifier.watch(device)
 
     async def Capabilities(  # noqa: N802 - gRPC's name
-        self,
-        request: p4r.CapabilitiesRequest,
-        context: grpc.aio.ServicerContext[p4r.CapabilitiesRequest, p4r.CapabilitiesResponse],
+        self, request: p4r.CapabilitiesRequest, context: _Context
     ) -> p4r.CapabilitiesResponse:
         """Say which version of the specification is served."""
         if request.device_id:
@@ -81,11 +79,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
-        self,
-        request: p4r.SetForwardingPipelineConfigRequest,
-        context: grpc.aio.ServicerContext[
-            p4r.SetForwardingPipelineConfigRequest, p4r.SetForwardingPipelineConfigResponse
-        ],
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: _Context
     ) -> p4r.SetForwardingPipelineConfigResponse:
         """Verify, save or commit a program."""
         self._check_device(request.device_id)
@@ -94,20 +88,14 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
-        self,
-        request: p4r.GetForwardingPipelineConfigRequest,
-        context: grpc.aio.ServicerContext[
-            p4r.GetForwardingPipelineConfigRequest, p4r.GetForwardingPipelineConfigResponse
-        ],
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Give the committed program back."""
         self._check_device(request.device_id)
         return self._config.get(request.response_type)
 
     async def Write(  # noqa: N802 - gRPC's name
-        self,
-        request: p4r.WriteRequest,
-        context: grpc.aio.ServicerContext[p4r.WriteRequest, p4r.WriteResponse],
+        self, request: p4r.WriteRequest, context: _Context
     ) -> p4r.WriteResponse:
         """Carry out a batch of updates; what failed stands in the status of the RPC."""
         self._check_device(request.device_id)
@@ -121,7 +109,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.WriteResponse()
 
     async def Read(  # noqa: N802 - gRPC's name
-        self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext[p4r.ReadRequest, p4r.ReadResponse]
+        self, request: p4r.ReadRequest, context: _Context
     ) -> AsyncGenerator[p4r.ReadResponse, None]:
         """Stream everything that fits any of the request's patterns, in messages of bounded size."""
         self._check_device(request.device_id)
@@ -150,9 +138,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             self._open_reads -= 1
 
     async def StreamChannel(  # noqa: N802 - gRPC's name
-        self,
-        request_iterator: AsyncIterator[p4r.StreamMessageRequest],
-        context: grpc.aio.ServicerContext[p4r.StreamMessageRequest, p4r.StreamMessageResponse],
+        self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: _Context
     ) -> AsyncGenerator[p4r.StreamMessageResponse, None]:
         """Serve one controller until it leaves."""
         if self._open_streams >= MAX_STREAMS:

@@ -24,6 +24,7 @@ from railweave.switch.pipeline.traces import Traces
 from railweave.switch.pipeline.value_sets import ValueSets
 from railweave.switch.pipeline.values import Digest
 from railweave.switch.program import Program
+from railweave.switch.trace import number_of
 
 
 class Log(NamedTuple):
@@ -156,10 +157,7 @@ class Pipeline:
         """The program's messages since the last call."""
         records, lost = self.native.take_log()
         texts = self.program.messages
-        messages = [fill(texts[number], [_value(*value) for value in values]) for number, values in records]
+        messages = [
+            fill(texts[number], [number_of(*value) for value in values]) for number, values in records
+        ]
         return Log(messages, lost)
-
-
-def _value(words: list[int], negative: bool) -> int:
-    value = sum(word << (64 * position) for position, word in enumerate(words))
-    return value - (1 << (64 * len(words))) if negative else value
