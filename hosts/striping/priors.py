@@ -25,8 +25,10 @@ class StripedRail:
     share: float = 0.0  # of large tensors, where shares are fixed
 
 
-def prior_lines(rails: Sequence[StripedRail], hosts: int, collective: str) -> dict[int, Line]:
-    """Return the cost of each rail, by index.
+def prior_lines(
+    rails: Sequence[StripedRail], hosts: int, collective: str, ina_lanes: int = 1
+) -> dict[int, Line]:
+    """Return the cost of each rail, by index; an ina rail sends `ina_lanes` lanes for 4 bytes of the tensor.
 
     A ring takes 2(n-1) steps one after the other for an allreduce, n-1 for its halves; an aggregating switch
     takes one up and one down, whatever n is.
@@ -37,5 +39,6 @@ def prior_lines(rails: Sequence[StripedRail], hosts: int, collective: str) -> di
     for rail in rails:
         rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
         steps = 2 if rail.kind == "ina" else (2 if collective == "all_reduce" else 1) * (hosts - 1)
-        lines[rail.index] = Line(steps * STEP_S, limit_bps(rail.kind, rate_bps, hosts, collective=which) / 8)
+        limit = limit_bps(rail.kind, rate_bps, hosts, collective=which)
+        lines[rail.index] = Line(steps * STEP_S, limit / (8 * ina_lanes if rail.kind == "ina" else 8))
     return lines

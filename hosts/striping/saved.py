@@ -18,7 +18,7 @@ from railweave.hosts.errors import InvalidOption
 from railweave.hosts.options import RAIL_KINDS
 from railweave.hosts.striping.costs import Fit, Line, RailCost
 from railweave.hosts.striping.priors import StripedRail
-from railweave.hosts.striping.table import CostKey, CostTable
+from railweave.hosts.striping.table import NUMBERS, CostKey, CostTable
 
 FORMAT, VERSION = "railweave costs", 1
 LARGEST_FILE = 16 << 20  # bytes
@@ -155,7 +155,7 @@ def _cost(value: object, at: str, rails: Sequence[str]) -> tuple[object, ...]:
     cost = _fields(value, at, fields)
     _one_of(cost["rail"], f"{at}.rail", rails)
     _one_of(cost["collective"], f"{at}.collective", sorted(COLLECTIVE_NAMES.values()))
-    _one_of(cost["numbers"], f"{at}.numbers", ("float", "int"))
+    _one_of(cost["numbers"], f"{at}.numbers", tuple(NUMBERS))
     size_class = _whole(cost["size_class"], f"{at}.size_class", 1, LARGEST_CLASS)
     if size_class & (size_class - 1):
         raise _Bad(f"{at}.size_class is {size_class}: expected a power of two")

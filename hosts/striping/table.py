@@ -15,12 +15,24 @@ SMALL_BYTES = 64 << 10  # calls up to this size tell little of bandwidth
 UNMEASURED = 2.0  # times what links and other classes promise, a rail may take
 LIKE = 2  # classes of size between calls of which one tells how long the other takes on one rail
 
-INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64})
+# What costs alike, by the lanes that an in-network rail sends for 4 bytes of it.
+NUMBERS = {"int": 1, "int8": 4, "float": 1, "half": 2}
+_NUMBERS_OF = {
+    DType.INT8: "int8",
+    DType.UINT8: "int8",
+    DType.INT32: "int",
+    DType.INT64: "int",
+    DType.FLOAT16: "half",
+    DType.BFLOAT16: "half",
+}
 
 
 def numbers_of(collective: Collective, dtype: DType) -> str:
-    """Return what costs alike: a switch that adds floats needs a second exchange for their exponents."""
-    return "int" if dtype in INTEGERS or collective not in REDUCING else "float"
+    """Return one of NUMBERS: a switch that adds floats needs a second exchange for their exponents.
+
+    What is not reduced passes as it lies in memory.
+    """
+    return _NUMBERS_OF.get(dtype, "float") if collective in REDUCING else "int"
 
 
 @dataclass(frozen=True, order=True)
@@ -28,7 +40,7 @@ class CostKey:
     """A class of calls as far as costs are concerned."""
 
     collective: str
-    numbers: str  # int or float
+    numbers: str  # of NUMBERS
     size_class: int  # bytes of the whole tensor: calls up to this size, and larger than half of it
 
 
@@ -41,7 +53,7 @@ class CostTable:
         self._hosts = hosts
         self._rates_known = all(rail.rate_bps > 0 for rail in rails)
         self._costs: dict[CostKey, dict[int, RailCost]] = {}
-        self._priors: dict[str, dict[int, Line]] = {}
+        self._priors: dict[tuple[str, int], dict[int, Line]] = {}
         self._loaded: set[tuple[CostKey, int]] = set()  # and not measured since
         self._nearest_of: dict[tuple[CostKey, int], CostKey | None] = {}  # while no further class is known
 
@@ -116,7 +128,7 @@ class CostTable:
 
     def latency_s(self, key: CostKey, rail: int) -> float:
         """Return the least time of smaller calls on a rail, less what their bytes take; else the prior's."""
-        prior = self._prior(key.collective, rail)
+        prior = self._prior(key, rail)
         smaller = [
             cost.latency_s(prior)
             for of, cost in self._known(rail)
@@ -134,22 +146,22 @@ class CostTable:
         if alone:
             _, _, of, line = min(alone)
             return self._scaled(line, of, key, rail).time_s(size)
-        return size / self._prior(key.collective, rail).rate if self._rates_known else 0.0
+        return size / self._prior(key, rail).rate if self._rates_known else 0.0
 
     def _estimate(self, key: CostKey, rail: int) -> Line:
         """Return what follows from the nearest class that is known, else the prior."""
         nearest = self._nearest(key, rail)
         if nearest is None:
-            return self._prior(key.collective, rail)
+            return self._prior(key, rail)
         of, cost = nearest
-        line, prior = cost.part(), self._prior(of.collective, rail)
+        line, prior = cost.part(), self._prior(of, rail)
         if _says_nothing_of_rate(of, key):
             line = Line(cost.latency_s(prior), prior.rate)
         return self._scaled(line, of, key, rail)
 
     def _scaled(self, line: Line, of: CostKey, key: CostKey, rail: int) -> Line:
-        """Return the cost of another collective: a rail is taken to keep as much of what its link allows."""
-        its, prior = self._prior(of.collective, rail), self._prior(key.collective, rail)
+        """Return the cost of other calls: a rail is taken to keep as much of what its link allows."""
+        its, prior = self._prior(of, rail), self._prior(key, rail)
         return Line(line.a_s * prior.a_s / its.a_s, line.rate * prior.rate / its.rate)
 
     def _nearest(self, key: CostKey, rail: int) -> tuple[CostKey, RailCost] | None:
@@ -166,10 +178,11 @@ class CostTable:
     def _known(self, rail: int) -> list[tuple[CostKey, RailCost]]:
         return [(of, costs[rail]) for of, costs in self._costs.items() if rail in costs and costs[rail].known]
 
-    def _prior(self, collective: str, rail: int) -> Line:
-        if collective not in self._priors:
-            self._priors[collective] = prior_lines(self._rails, self._hosts, collective)
-        return self._priors[collective][rail]
+    def _prior(self, key: CostKey, rail: int) -> Line:
+        of = (key.collective, NUMBERS[key.numbers])
+        if of not in self._priors:
+            self._priors[of] = prior_lines(self._rails, self._hosts, *of)
+        return self._priors[of][rail]
 
 
 def _distance(one: CostKey, other: CostKey) -> int:

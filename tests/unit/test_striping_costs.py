@@ -140,9 +140,22 @@ def test_latency_is_what_the_bytes_of_smaller_calls_do_not_take() -> None:
     rate = prior_lines([StripedRail("a", 0, "tcp", 10**8)], 4, "all_reduce")[0].rate
     table.observe(CostKey("all_reduce", "float", MIB // 2), 0, MIB // 2, 0.002 + MIB // 2 / rate, alone=False)
     assert table.latency_s(KEY, 0) == pytest.approx(0.002)
-    assert numbers_of(Collective.ALL_REDUCE, DType.BFLOAT16) == "float"
-    assert numbers_of(Collective.ALL_REDUCE, DType.INT8) == "int"
+
+
+def test_a_switch_that_sums_takes_a_lane_for_each_small_number() -> None:
+    assert numbers_of(Collective.ALL_REDUCE, DType.BFLOAT16) == "half"
+    assert numbers_of(Collective.ALL_REDUCE, DType.FLOAT64) == "float"
+    assert numbers_of(Collective.REDUCE_SCATTER, DType.UINT8) == "int8"
     assert numbers_of(Collective.BROADCAST, DType.BFLOAT16) == "int"
+    rails = [StripedRail("a", 0, "tcp", 10**8), StripedRail("b", 1, "ina", 10**8)]
+    table = CostTable(rails, hosts=4)
+    for rail in (0, 1):
+        table.observe(CostKey("all_reduce", "float", MIB), rail, MIB, 0.1, alone=True)
+    times = [table.single_s(CostKey("all_reduce", "half", MIB), rail, MIB) for rail in (0, 1)]
+    assert times == pytest.approx([0.1, 0.2], rel=0.01)
+    unknown = CostTable(rails, hosts=4)
+    rates = [unknown.part(CostKey("all_reduce", numbers, MIB), 1).rate for numbers in ("int", "half", "int8")]
+    assert rates == [rates[0], rates[0] / 2, rates[0] / 4]
 
 
 def test_a_ring_is_taken_to_grow_slower_with_hosts_and_a_switch_not() -> None:
