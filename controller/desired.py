@@ -71,28 +71,17 @@ def aggregation(
 
 
 def _contributor(
-    group: Aggregation,
-    node: Node,
-    contributor: Contributor,
-    slots: SlotRange,
-    addresses: Mapping[str, Endpoint],
+    group: Aggregation, node: Node, one: Contributor, slots: SlotRange, addresses: Mapping[str, Endpoint]
 ) -> set[Entry]:
     """Let a contributor in, and address its copy of the result."""
-    if contributor.rank is None:
-        source, to = addresses[node.switch], addresses[contributor.switch or ""]
+    if one.rank is None:
+        source, to = addresses[node.switch], addresses[one.switch or ""]
     else:
-        source, to = endpoint(group.virtual_ip), group.hosts[contributor.rank]
+        source, to = endpoint(group.virtual_ip), group.hosts[one.rank]
+    children, is_root = len(node.contributors), node.parent is None
     return {
-        tables.members(
-            group.group,
-            contributor.port,
-            contributor.child,
-            to.ip,
-            slots,
-            children=len(node.contributors),
-            is_root=node.parent is None,
-        ),
-        tables.replicas(group.group, contributor.child, source, to),
+        tables.members(group.group, one.port, one.child, to.ip, slots, children, is_root=is_root),
+        tables.replicas(group.group, one.child, source, to),
     }
 
 

@@ -165,7 +165,7 @@ class ManagedSwitch:
     async def _cells(self, group: int) -> dict[int, int]:
         """The group's part of the counter of outcomes, by outcome's number."""
         first = self.slots.taken[group].first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
-        cells = await self.link.cells("group_packets", range(first, first + len(OUTCOMES)))
+        cells = await self.link.counter("group_packets", range(first, first + len(OUTCOMES)))
         return {index - first: packets for index, packets in cells.items()}
 
     async def _retire(self, actual: SwitchState) -> None:

@@ -17,11 +17,13 @@ from prometheus_client.registry import Collector
 from railweave.controller import telemetry
 from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups
+from railweave.controller.jobs import Group
 from railweave.v1 import controller_pb2 as pb
 
 SCRAPE_S = 8.0  # Prometheus gives up after 10 s by default
 
 TREE = ("job", "rail", "tree", "group")
+SWITCH = ("plane", "switch")
 
 
 class ControllerCollector(Collector):
@@ -45,41 +47,34 @@ class ControllerCollector(Collector):
         switches = self._groups.fabric.switches()
         running = self._groups.running()
         found = await asyncio.gather(*(telemetry.of_switch(switch, running) for switch in switches))
-        up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=("plane", "switch"))
+        up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=SWITCH)
         for switch in found:
             up.add_metric((switch.plane, switch.name), not switch.problem)
         alive = [switch for switch in found if not switch.problem]
-        return [up, *_of_switches(alive), *_of_groups(alive), *self._of_jobs()]
+        return [up, *_of_switches(alive), *_of_groups(alive), *_of_jobs(running)]
 
-    def _of_jobs(self) -> Iterator[Metric]:
-        ranks = GaugeMetricFamily("railweave_job_ranks", "World size.", labels=("job",))
-        refused = GaugeMetricFamily(
-            "railweave_rail_refused", "Rails that got no tree.", labels=("job", "rail", "reason")
-        )
-        moves = CounterMetricFamily(
-            "railweave_tree_moves", "To other places.", labels=("job", "rail", "tree")
-        )
-        paused = GaugeMetricFamily(
-            "railweave_tree_paused", "Trees that hold still.", labels=("job", "rail", "tree")
-        )
-        for group in self._groups.running():
-            ranks.add_metric((group.job,), group.size)
-            for rail, reason in group.refusals.items():
-                refused.add_metric((group.job, rail, reason), 1)
-            for tree in group.trees:
-                labels = (group.job, tree.rail, str(tree.index))
-                moves.add_metric(labels, tree.moves)
-                paused.add_metric(labels, tree.pause is not None)
-        yield from (ranks, refused, moves, paused)
+
+def _of_jobs(groups: Iterable[Group]) -> Iterator[Metric]:
+    ranks = GaugeMetricFamily("railweave_job_ranks", "World size.", labels=("job",))
+    reason = (*TREE[:2], "reason")
+    refused = GaugeMetricFamily("railweave_rail_refused", "Rails that got no tree.", labels=reason)
+    moves = CounterMetricFamily("railweave_tree_moves", "To other places.", labels=TREE[:3])
+    paused = GaugeMetricFamily("railweave_tree_paused", "Trees that hold still.", labels=TREE[:3])
+    for group in groups:
+        ranks.add_metric((group.job,), group.size)
+        for rail, why in group.refusals.items():
+            refused.add_metric((group.job, rail, why), 1)
+        for tree in group.trees:
+            labels = (group.job, tree.rail, str(tree.index))
+            moves.add_metric(labels, tree.moves)
+            paused.add_metric(labels, tree.pause is not None)
+    yield from (ranks, refused, moves, paused)
 
 
 def _of_switches(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
-    slots = GaugeMetricFamily("railweave_switch_slots", "Slots, by use.", labels=("plane", "switch", "use"))
-    packets = CounterMetricFamily(
-        "railweave_switch_packets",
-        "Packets for the switch, by what became of them.",
-        labels=("plane", "switch", "decision"),
-    )
+    slots = GaugeMetricFamily("railweave_switch_slots", "Slots, by use.", labels=(*SWITCH, "use"))
+    about = "Packets for the switch, by what became of them."
+    packets = CounterMetricFamily("railweave_switch_packets", about, labels=(*SWITCH, "decision"))
     for switch in counters:
         slots.add_metric((switch.plane, switch.name, "used"), switch.slots_used)
         slots.add_metric((switch.plane, switch.name, "free"), switch.slots - switch.slots_used)
@@ -89,13 +84,10 @@ def _of_switches(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
 
 
 def _of_groups(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
-    labels = (*TREE, "plane", "switch")
+    labels = (*TREE, *SWITCH)
     slots = GaugeMetricFamily("railweave_group_slots", "Slots of a group in a switch.", labels=labels)
-    packets = CounterMetricFamily(
-        "railweave_group_packets",
-        "Packets of a group's members in a switch, by what became of them.",
-        labels=(*labels, "outcome"),
-    )
+    about = "Packets of a group's members in a switch, by what became of them."
+    packets = CounterMetricFamily("railweave_group_packets", about, labels=(*labels, "outcome"))
     for switch in counters:
         for group in switch.groups:
             where = (group.job, group.rail, str(group.tree), str(group.group), switch.plane, switch.name)

@@ -36,12 +36,11 @@ class JoinRequest:
 def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinRequest:
     """Check a JoinGroupRequest; InvalidRequest names what was given and what was expected."""
     identity(message.job, message.rank, message.size)
-    if not (math.isfinite(message.deadline_s) and 0 < message.deadline_s <= MAX_DEADLINE_S):
-        raise InvalidRequest(
-            f"deadline_s is {message.deadline_s}; expected more than 0, up to {MAX_DEADLINE_S:g}"
-        )
+    wait_s = message.deadline_s
+    if not (math.isfinite(wait_s) and 0 < wait_s <= MAX_DEADLINE_S):
+        raise InvalidRequest(f"deadline_s is {wait_s}; expected more than 0, up to {MAX_DEADLINE_S:g}")
     rails = rail_offers(message.rails, message.size, topology)
-    return JoinRequest(message.job, message.rank, message.size, rails, message.deadline_s)
+    return JoinRequest(message.job, message.rank, message.size, rails, wait_s)
 
 
 def identity(job: str, rank: int, size: int) -> None:
@@ -83,36 +82,32 @@ def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
     if not 1 <= rail.port <= 65535:
         raise InvalidRequest(f"{where}: port {rail.port}: expected 1 to 65535")
     if rail.control_port > 65535:
-        raise InvalidRequest(
-            f"{where}: control port {rail.control_port}: expected 1 to 65535, or 0 for no recovery"
-        )
+        expected = "1 to 65535, or 0 for no recovery"
+        raise InvalidRequest(f"{where}: control port {rail.control_port}: expected {expected}")
     pairs = rail.queue_pairs
     if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
-        raise InvalidRequest(
-            f"{where}: {len(pairs)} queue pairs; expected none or {size}, each up to {MAX_QUEUE_PAIR}"
-        )
+        expected = f"none or {size}, each up to {MAX_QUEUE_PAIR}"
+        raise InvalidRequest(f"{where}: {len(pairs)} queue pairs; expected {expected}")
 
 
 def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
-    network = IPv4Network(plane.network)
+    network, mac = IPv4Network(plane.network), rail.mac.lower()
+    if IPv4Address(ip_number(rail.address, where)) not in network:
+        raise InvalidRequest(f"{where}: address {rail.address} is not on plane {plane.name!r} ({network})")
+    if mac and not MAC.fullmatch(mac):
+        expected = "the form 02:00:00:01:00:0a"
+        raise InvalidRequest(f"{where}: {rail.mac[:64]!r} is no MAC address; expected {expected}")
+    if rail.kind == "ina" and mac != (known := nic(rail, plane).mac).lower():
+        given = rail.mac or "missing"
+        raise InvalidRequest(f"{where}: MAC {given}; {rail.address} has {known} in the topology")
+
+
+def ip_number(text: str, where: str) -> int:
+    """An IPv4 address as an integer; InvalidRequest if it is none."""
     try:
-        inside = IPv4Address(rail.address) in network
+        return int(IPv4Address(text))
     except AddressValueError:
-        raise InvalidRequest(f"{where}: {rail.address[:64]!r} is no IPv4 address") from None
-    if not inside:
-        raise InvalidRequest(
-            f"{where}: address {rail.address} is not on plane {plane.name!r} ({plane.network})"
-        )
-    if rail.mac and not MAC.fullmatch(rail.mac.lower()):
-        raise InvalidRequest(
-            f"{where}: {rail.mac[:64]!r} is no MAC address; expected the form 02:00:00:01:00:0a"
-        )
-    if rail.kind == "ina":
-        known = nic(rail, plane)
-        if rail.mac.lower() != known.mac.lower():
-            raise InvalidRequest(
-                f"{where}: MAC {rail.mac or 'missing'}; {rail.address} has {known.mac} in the topology"
-            )
+        raise InvalidRequest(f"{where}: {text[:64]!r} is no IPv4 address") from None
 
 
 def nic(rail: pb.RailOffer, plane: Plane) -> Nic:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from ipaddress import AddressValueError, IPv4Address
 
 from railweave.controller import requests
 from railweave.controller.errors import AlreadyJoined, InvalidRequest
@@ -88,10 +87,5 @@ def _claim(group: pb.InaGroup, kind: Callable[[str], str | None], paused: frozen
         raise InvalidRequest(f"{group.rail[:64]!r} is claimed to be an ina rail, but not offered as one")
     if group.slots < MIN_SLOTS or group.slots & (group.slots - 1) or not 0 < group.group <= MAX_GROUP:
         raise InvalidRequest(f"group {group.group} of {group.slots} slots: no controller gives such a one")
-    try:
-        address = int(IPv4Address(group.virtual_address))
-    except AddressValueError:
-        raise InvalidRequest(
-            f"rail {group.rail!r}: {group.virtual_address[:64]!r} is no IPv4 address"
-        ) from None
+    address = requests.ip_number(group.virtual_address, f"rail {group.rail!r}")
     return Claim(group.rail, group.tree, group.slots, group.group, address, group.group in paused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -49,18 +50,13 @@ class ControllerService(pb_grpc.ControllerServicer):
 
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
         """Wait until all ranks of the job are in."""
-        try:
+        async with _errors(context):
             return await self._groups.join(join_request(request, self._fabric.topology))
-        except RequestError as error:
-            await _abort(context, error)
-            raise
 
     async def LeaveGroup(self, request: pb.LeaveGroupRequest, context: Context) -> pb.LeaveGroupResponse:
         """End a rank's membership."""
-        try:
+        async with _errors(context):
             self._groups.leave(request.lease)
-        except RequestError as error:
-            await _abort(context, error)
         return pb.LeaveGroupResponse()
 
     async def Watch(
@@ -68,13 +64,11 @@ class ControllerService(pb_grpc.ControllerServicer):
     ) -> AsyncIterator[pb.Event]:
         """Renew a lease with every heartbeat, and stream what happens to its group."""
         stream = object()
-        try:
-            lease = self._attach(await anext(request_iterator), stream)
-        except StopAsyncIteration:
+        first = await anext(request_iterator, None)
+        if first is None:
             return
-        except RequestError as error:
-            await _abort(context, error)
-            raise
+        async with _errors(context):
+            lease = self._attach(first, stream)
         events = lease.events
         renewal = asyncio.create_task(self._renew(lease, stream, request_iterator), name="renew lease")
         try:
@@ -113,20 +107,16 @@ class ControllerService(pb_grpc.ControllerServicer):
         self, request: pb.ReportPositionRequest, context: Context
     ) -> pb.ReportPositionResponse:
         """Take a rank's answer to GroupPaused."""
-        try:
+        async with _errors(context):
             lease = self._groups.lease(request.lease)
             self._groups.moves.position(lease, request.group, request.position)
-        except RequestError as error:
-            await _abort(context, error)
         return pb.ReportPositionResponse()
 
     async def ReportStall(self, request: pb.ReportStallRequest, context: Context) -> pb.ReportStallResponse:
         """Take a rank's report that its path is dead."""
-        try:
+        async with _errors(context):
             lease = self._groups.lease(request.lease)
             self._groups.moves.stall(lease, request.group, request.first_switch_ok, request.root_ok)
-        except RequestError as error:
-            await _abort(context, error)
         return pb.ReportStallResponse()
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
@@ -137,28 +127,25 @@ class ControllerService(pb_grpc.ControllerServicer):
         self, request: pb.SwitchCountersRequest, context: Context
     ) -> pb.SwitchCountersResponse:
         """Read the switches' own counters."""
-        try:
+        async with _errors(context):
             return await telemetry.switch_counters(self._fabric, self._groups.running(), request.plane)
-        except RequestError as error:
-            await _abort(context, error)
-            raise
 
     async def SetLoss(self, request: pb.SetLossRequest, context: Context) -> pb.SetLossResponse:
         """Have switches drop frames."""
-        try:
+        direction = request.direction or "both"
+        async with _errors(context):
             await self._fabric.set_loss(
-                request.plane,
-                request.switch_name,
-                request.port,
-                request.direction or "both",
-                request.probability,
+                request.plane, request.switch_name, request.port, direction, request.probability
             )
-        except RequestError as error:
-            await _abort(context, error)
-        except Refused as refused:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))
         return pb.SetLossResponse()
 
 
-async def _abort(context: Context, error: RequestError) -> None:
-    await context.abort(STATUS[type(error)], str(error))
+@asynccontextmanager
+async def _errors(context: Context) -> AsyncIterator[None]:
+    """End the RPC with the status of what is raised."""
+    try:
+        yield
+    except RequestError as error:
+        await context.abort(STATUS[type(error)], str(error))
+    except Refused as refused:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
@@ -166,13 +166,8 @@ class SwitchLink:
         entities = await self._read(wildcard)
         return [(e, e.counter_data.packet_count if e.counter_data else 0) for e in entities]
 
-    async def counter(self, name: str) -> dict[int, int]:
-        """Packets by index of an indirect counter; indices at 0 are left out."""
-        entities = await self._read(fy.P4CounterEntry(name))
-        return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
-
-    async def cells(self, name: str, indices: range) -> dict[int, int]:
-        """Packets in some cells of an indirect counter; those at 0 are left out."""
+    async def counter(self, name: str, indices: Iterable[int | None] = (None,)) -> dict[int, int]:
+        """Packets by index of an indirect counter, or of some of its cells; those at 0 are left out."""
         entities = await self._read([fy.P4CounterEntry(name, index=index) for index in indices])
         return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
 

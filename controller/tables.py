@@ -45,44 +45,16 @@ def multicast_id(group: int) -> int:
 
 
 def members(
-    group: int,
-    port: int,
-    child: int,
-    source: int,
-    slots: SlotRange,
-    children: int,
-    is_root: bool,
+    group: int, port: int, child: int, source: int, slots: SlotRange, children: int, is_root: bool
 ) -> Entry:
     """Lets one contributor's packets in: index `child` of `children`, from `source`, through `port`."""
-    return _members(
-        group,
-        port,
-        child,
-        source,
-        "contributor",
-        child_bit=1 << child,
-        all_children=(1 << children) - 1,
-        slot_base=slots.first_number,
-        slot_mask=slots.mask,
-        start=slots.start,
-        is_root=int(is_root),
-        mcast_group=multicast_id(group),
-    )
+    bits = {"child_bit": 1 << child, "all_children": (1 << children) - 1, "is_root": int(is_root)}
+    return _members(group, port, child, source, "contributor", **bits, **_placed(group, slots))
 
 
 def members_parent(group: int, port: int, child: int, source: int, slots: SlotRange) -> Entry:
     """Lets the parent's results in; `child` is this switch's index at the parent."""
-    return _members(
-        group,
-        port,
-        child,
-        source,
-        "parent",
-        slot_base=slots.first_number,
-        slot_mask=slots.mask,
-        start=slots.start,
-        mcast_group=multicast_id(group),
-    )
+    return _members(group, port, child, source, "parent", **_placed(group, slots))
 
 
 def members_serials(known: Serials, last_group: int) -> Entry:
@@ -91,20 +63,9 @@ def members_serials(known: Serials, last_group: int) -> Entry:
     It matches no packet. It holds the serial number from which a range of slots may be used again, and the
     last group number assigned; a restarted controller reads it back.
     """
-    return _members(
-        NO_GROUP,
-        0,
-        0,
-        known.base,
-        "contributor",
-        child_bit=0,
-        all_children=known.size,
-        slot_base=0,
-        slot_mask=0,
-        start=known.start,
-        is_root=0,
-        mcast_group=last_group,
-    )
+    unused = dict.fromkeys(("child_bit", "slot_base", "slot_mask", "is_root"), 0)
+    noted = {"all_children": known.size, "start": known.start, "mcast_group": last_group}
+    return _members(NO_GROUP, 0, 0, known.base, "contributor", **unused, **noted)
 
 
 def read_members_serials(entry: Entry) -> tuple[Serials, int] | None:
@@ -129,6 +90,11 @@ def read_members(entry: Entry) -> tuple[int, SlotRange] | None:
 def _members(group: int, port: int, child: int, source: int, action: str, **params: int) -> Entry:
     match = {"group": group, "ingress_port": port, "child": child, "source": source}
     return Entry("members", fields(match), action, fields(params))
+
+
+def _placed(group: int, slots: SlotRange) -> dict[str, int]:
+    of_slots = {"slot_base": slots.first_number, "slot_mask": slots.mask, "start": slots.start}
+    return {**of_slots, "mcast_group": multicast_id(group)}
 
 
 def uplinks(group: int, port: int, child: int, me: Endpoint, parent: Endpoint) -> Entry:
