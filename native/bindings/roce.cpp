@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "bindings/values.hpp"
@@ -20,7 +19,6 @@
 #include "roce/frame.hpp"
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"
-#include "roce/psn.hpp"
 #include "roce/queue_pair.hpp"
 
 namespace nb = nanobind;

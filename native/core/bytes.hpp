@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores in network order, at any alignment.
+// Loads and stores at any alignment: in the host's order, which is little-endian, and in the network's.
 #pragma once
 
 #include <bit>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace railweave {
 
@@ -16,9 +17,20 @@ using MutableBytes = std::span<std::byte>;
 static_assert(std::endian::native == std::endian::little, "the codecs swap bytes from little-endian hosts");
 
 template <typename T>
-T load_be(const std::byte* from) {
+T load_le(const std::byte* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <typename T>
+void store_le(std::byte* to, std::type_identity_t<T> value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+template <typename T>
+T load_be(const std::byte* from) {
+  const T value = load_le<T>(from);
   if constexpr (sizeof(T) == 1) return value;
   if constexpr (sizeof(T) == 2) return static_cast<T>(__builtin_bswap16(static_cast<std::uint16_t>(value)));
   if constexpr (sizeof(T) == 4) return static_cast<T>(__builtin_bswap32(static_cast<std::uint32_t>(value)));
@@ -30,7 +42,7 @@ void store_be(std::byte* to, T value) {
   if constexpr (sizeof(T) == 2) value = static_cast<T>(__builtin_bswap16(static_cast<std::uint16_t>(value)));
   if constexpr (sizeof(T) == 4) value = static_cast<T>(__builtin_bswap32(static_cast<std::uint32_t>(value)));
   if constexpr (sizeof(T) == 8) value = static_cast<T>(__builtin_bswap64(static_cast<std::uint64_t>(value)));
-  std::memcpy(to, &value, sizeof value);
+  store_le<T>(to, value);
 }
 
 /// A message's fields, one after the other; both return where the last one ends.

@@ -17,8 +17,18 @@ struct SentBytes {
   std::uint64_t control = 0;     // what ranks agree by, and probes
 
   std::uint64_t sum() const { return payload + resends + recovery + heartbeats + control; }
-  SentBytes& operator+=(const SentBytes& other);
-  SentBytes& operator-=(const SentBytes& other);  // of counts that only grow an earlier state
+  SentBytes& operator+=(const SentBytes& other) { return add(other, 1); }
+  SentBytes& operator-=(const SentBytes& other) {
+    return add(other, -1);
+  }  // of growing counts an earlier state
+
+ private:
+  SentBytes& add(const SentBytes& other, int sign) {
+    for (auto count : {&SentBytes::payload, &SentBytes::resends, &SentBytes::recovery, &SentBytes::heartbeats,
+                       &SentBytes::control})
+      this->*count += static_cast<std::uint64_t>(sign) * (other.*count);
+    return *this;
+  }
 };
 
 /// Counts since the rail was opened.
@@ -31,31 +41,12 @@ struct RailStats {
   std::uint64_t bytes_received = 0;
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_received = 0;
-  std::uint64_t retransmissions = 0;  // packets sent again
-  std::uint64_t duplicates = 0;       // packets received that brought nothing new
-  std::uint64_t malformed = 0;        // packets refused: short, of another version, from a stranger
-  std::uint64_t send_drops = 0;       // packets that this host's kernel would not send
-  std::uint64_t segmentation_refused =
-      0;              // super-packets that it would not cut, sent packet by packet instead
-  Duration busy = 0;  // time with a slice in progress
+  std::uint64_t retransmissions = 0;       // packets sent again
+  std::uint64_t duplicates = 0;            // packets received that brought nothing new
+  std::uint64_t malformed = 0;             // packets refused: short, of another version, from a stranger
+  std::uint64_t send_drops = 0;            // packets that this host's kernel would not send
+  std::uint64_t segmentation_refused = 0;  // super-packets that it would not cut: sent packet by packet
+  Duration busy = 0;                       // time with a slice in progress
 };
-
-inline SentBytes& SentBytes::operator+=(const SentBytes& other) {
-  payload += other.payload;
-  resends += other.resends;
-  recovery += other.recovery;
-  heartbeats += other.heartbeats;
-  control += other.control;
-  return *this;
-}
-
-inline SentBytes& SentBytes::operator-=(const SentBytes& other) {
-  payload -= other.payload;
-  resends -= other.resends;
-  recovery -= other.recovery;
-  heartbeats -= other.heartbeats;
-  control -= other.control;
-  return *this;
-}
 
 }  // namespace railweave

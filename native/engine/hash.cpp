@@ -90,11 +90,6 @@ std::uint32_t hash_ex(Bytes input) {
 std::uint64_t xxh64(Bytes input) {
   constexpr std::uint64_t kP1 = 0x9e3779b185ebca87, kP2 = 0xc2b2ae3d27d4eb4f, kP3 = 0x165667b19e3779f9,
                           kP4 = 0x85ebca77c2b2ae63, kP5 = 0x27d4eb2f165667c5;
-  const auto load64 = [](const std::byte* at) {
-    std::uint64_t value;
-    __builtin_memcpy(&value, at, 8);
-    return value;
-  };
   const auto round = [](std::uint64_t sum, std::uint64_t input) {
     return std::rotl(sum + input * kP2, 31) * kP1;
   };
@@ -105,7 +100,7 @@ std::uint64_t xxh64(Bytes input) {
     std::uint64_t sums[] = {kP1 + kP2, kP2, 0, std::uint64_t{0} - kP1};
     for (; left >= 32; left -= 32) {
       for (auto& sum : sums) {
-        sum = round(sum, load64(at));
+        sum = round(sum, load_le<std::uint64_t>(at));
         at += 8;
       }
     }
@@ -113,11 +108,10 @@ std::uint64_t xxh64(Bytes input) {
     for (const auto sum : sums) hash = (hash ^ round(0, sum)) * kP1 + kP4;
   }
   hash += input.size();
-  for (; left >= 8; left -= 8, at += 8) hash = std::rotl(hash ^ round(0, load64(at)), 27) * kP1 + kP4;
+  for (; left >= 8; left -= 8, at += 8)
+    hash = std::rotl(hash ^ round(0, load_le<std::uint64_t>(at)), 27) * kP1 + kP4;
   if (left >= 4) {
-    std::uint32_t word;
-    __builtin_memcpy(&word, at, 4);
-    hash = std::rotl(hash ^ (word * kP1), 23) * kP2 + kP3;
+    hash = std::rotl(hash ^ (load_le<std::uint32_t>(at) * kP1), 23) * kP2 + kP3;
     left -= 4;
     at += 4;
   }

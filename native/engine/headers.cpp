@@ -11,14 +11,11 @@ namespace railweave::engine {
 namespace {
 
 std::uint32_t load32(const Packet& packet, std::uint32_t offset) {
-  std::uint32_t value;
-  std::memcpy(&value, &packet.phv[offset], sizeof value);
-  return value;
+  return load_le<std::uint32_t>(&packet.phv[offset]);
 }
 
 void store32(Packet& packet, std::uint32_t offset, std::uint64_t value) {
-  const auto narrow = static_cast<std::uint32_t>(value);
-  std::memcpy(&packet.phv[offset], &narrow, sizeof narrow);
+  store_le<std::uint32_t>(&packet.phv[offset], static_cast<std::uint32_t>(value));
 }
 
 /// Copies `count` bits between byte strings, most significant first.

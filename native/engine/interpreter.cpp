@@ -11,19 +11,6 @@
 namespace railweave::engine {
 namespace {
 
-template <typename T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-template <typename T>
-void store(std::byte* at, std::uint64_t value) {
-  const T narrow = static_cast<T>(value);
-  std::memcpy(at, &narrow, sizeof narrow);
-}
-
 std::uint64_t low_bits(std::uint64_t width) { return ~0ull >> (64 - width); }
 
 std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
@@ -82,31 +69,20 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
   };
   const auto extract = [&packet](const HeaderPlan& header) { return extract_fixed(packet, header); };
 
-#define BINARY(name, expression)                       \
-  OP(name) {                                           \
-    const std::uint64_t a = r[in->a], b = r[in->b];    \
-    r[in->d] = static_cast<std::uint64_t>(expression); \
-    NEXT;                                              \
+#define DO(name, ...) \
+  OP(name) {          \
+    __VA_ARGS__;      \
+    NEXT;             \
   }
-#define VECTOR(name, operation)                                                                     \
-  OP(name) {                                                                                        \
-    vectors::apply(vectors::Binary::operation, vector(in->d), vector(in->a), vector(in->b), in->c); \
-    NEXT;                                                                                           \
-  }
-#define COMPARE(name, condition)                    \
-  OP(name) {                                        \
-    const std::uint64_t a = r[in->d], b = r[in->a]; \
-    if (condition) JUMP(in->b);                     \
-    NEXT;                                           \
-  }
-// Instructions that fuse.cpp found side by side: the second still stands behind the first.
-#define FUSED(name, first, second) \
-  OP(name) {                       \
-    first;                         \
-    ++in;                          \
-    second;                        \
-    NEXT;                          \
-  }
+#define LOAD(name, value) DO(name, r[in->d] = (value))
+#define BINARY(name, expression) \
+  DO(name, const std::uint64_t a = r[in->a], b = r[in->b]; r[in->d] = static_cast<std::uint64_t>(expression))
+#define VECTOR(name, operation) \
+  DO(name, vectors::operation(vector(in->d), vector(in->a), vector(in->b), in->c))
+#define COMPARE(name, condition) \
+  DO(name, const std::uint64_t a = r[in->d], b = r[in->a]; if (condition) JUMP(in->b))
+// Instructions that machine.cpp found side by side: the second still stands behind the first.
+#define FUSED(name, first, second) DO(name, first; ++in; second)
 // The second uses what the first has loaded, without a way through memory.
 #define FUSED_LOAD(name, value, second) FUSED(name, const std::uint64_t a = r[in->d] = (value), second)
 // `in` is left one short of the target, for NEXT to step over.
@@ -143,18 +119,9 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     GO(back);
     NEXT;
   }
-  OP(JMP) {
-    JUMP(in->a);
-    NEXT;
-  }
-  OP(JZ) {
-    if (r[in->d] == 0) JUMP(in->a);
-    NEXT;
-  }
-  OP(JNZ) {
-    if (r[in->d] != 0) JUMP(in->a);
-    NEXT;
-  }
+  DO(JMP, JUMP(in->a))
+  DO(JZ, if (r[in->d] == 0) JUMP(in->a))
+  DO(JNZ, if (r[in->d] != 0) JUMP(in->a))
   COMPARE(JEQ, a == b)
   COMPARE(JNE, a != b)
   COMPARE(JLTU, a < b)
@@ -166,10 +133,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     JUMP(in->a);
     NEXT;
   }
-  OP(EXIT) {
-    packet.exited = true;
-    NEXT;
-  }
+  DO(EXIT, packet.exited = true)
   OP(TABLE) {
     Table& table = *state_.tables[in->a];
     const TablePlan& shape = plan.tables[in->a];
@@ -181,7 +145,7 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
       if (shape.meter != kNone) {
         const auto color =
             state_.cells.execute_meter(shape.meter, hit->slot, packet.ingress_length, state_.now_us);
-        store<std::uint32_t>(phv + shape.meter_result.offset, color & low_bits(shape.meter_result.width));
+        store_le<std::uint32_t>(phv + shape.meter_result.offset, color & low_bits(shape.meter_result.width));
       }
     }
     const Entry& entry = hit ? *hit : table.fallback();
@@ -203,11 +167,6 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
 
 #define PARAMETER(i) (parameters ? parameters[i] : 0)
 #define BITS(i, x) ((load_be<std::uint64_t>(phv + (i)) >> ((x) & 0xff)) & low_bits((x) >> 8))
-#define LOAD(name, value) \
-  OP(name) {              \
-    r[in->d] = (value);   \
-    NEXT;                 \
-  }
   LOAD(MOV, r[in->a])
   LOAD(PARAM, PARAMETER(in->a))
   LOAD(LD_U8, static_cast<std::uint64_t>(phv[in->a]))
@@ -215,38 +174,20 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
   LOAD(LD_BE32, load_be<std::uint32_t>(phv + in->a))
   LOAD(LD_BE64, load_be<std::uint64_t>(phv + in->a))
   LOAD(LD_BITS, BITS(in->a, in->b))
-  LOAD(LD_N32, load<std::uint32_t>(phv + in->a))
-  LOAD(LD_N64, load<std::uint64_t>(phv + in->a))
-  OP(ST_U8) {
-    phv[in->a] = static_cast<std::byte>(r[in->d]);
-    NEXT;
-  }
-  OP(ST_BE16) {
-    store_be(phv + in->a, static_cast<std::uint16_t>(r[in->d]));
-    NEXT;
-  }
-  OP(ST_BE32) {
-    store_be(phv + in->a, static_cast<std::uint32_t>(r[in->d]));
-    NEXT;
-  }
-  OP(ST_BE64) {
-    store_be(phv + in->a, r[in->d]);
-    NEXT;
-  }
+  LOAD(LD_N32, load_le<std::uint32_t>(phv + in->a))
+  LOAD(LD_N64, load_le<std::uint64_t>(phv + in->a))
+  DO(ST_U8, phv[in->a] = static_cast<std::byte>(r[in->d]))
+  DO(ST_BE16, store_be(phv + in->a, static_cast<std::uint16_t>(r[in->d])))
+  DO(ST_BE32, store_be(phv + in->a, static_cast<std::uint32_t>(r[in->d])))
+  DO(ST_BE64, store_be(phv + in->a, r[in->d]))
   OP(ST_BITS) {
     const std::uint64_t mask = low_bits(in->b >> 8) << (in->b & 0xff);
     const std::uint64_t old = load_be<std::uint64_t>(phv + in->a);
     store_be(phv + in->a, (old & ~mask) | ((r[in->d] << (in->b & 0xff)) & mask));
     NEXT;
   }
-  OP(ST_N32) {
-    store<std::uint32_t>(phv + in->a, r[in->d]);
-    NEXT;
-  }
-  OP(ST_N64) {
-    store<std::uint64_t>(phv + in->a, r[in->d]);
-    NEXT;
-  }
+  DO(ST_N32, store_le<std::uint32_t>(phv + in->a, r[in->d]))
+  DO(ST_N64, store_le<std::uint64_t>(phv + in->a, r[in->d]))
   BINARY(ADD, a + b)
   BINARY(SUB, a - b)
   BINARY(MUL, a * b)
@@ -264,55 +205,19 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
   BINARY(LEU, a <= b)
   BINARY(LTS, as_signed(a) < as_signed(b))
   BINARY(LES, as_signed(a) <= as_signed(b))
-  OP(NOT) {
-    r[in->d] = ~r[in->a];
-    NEXT;
-  }
-  OP(LNOT) {
-    r[in->d] = r[in->a] == 0;
-    NEXT;
-  }
-  OP(BOOL) {
-    r[in->d] = r[in->a] != 0;
-    NEXT;
-  }
-  OP(SEXT) {
-    r[in->d] = sign_extend(r[in->a], in->b);
-    NEXT;
-  }
-  OP(USAT) {
-    r[in->d] = saturate_unsigned(r[in->a], in->b);
-    NEXT;
-  }
-  OP(SSAT) {
-    r[in->d] = saturate_signed(r[in->a], in->b);
-    NEXT;
-  }
-  OP(SELECT) {
-    r[in->d] = r[in->a] ? r[in->b] : r[in->c];
-    NEXT;
-  }
+  LOAD(NOT, ~r[in->a])
+  LOAD(LNOT, r[in->a] == 0)
+  LOAD(BOOL, r[in->a] != 0)
+  LOAD(SEXT, sign_extend(r[in->a], in->b))
+  LOAD(USAT, saturate_unsigned(r[in->a], in->b))
+  LOAD(SSAT, saturate_signed(r[in->a], in->b))
+  LOAD(SELECT, r[in->a] ? r[in->b] : r[in->c])
 #include "engine/ops_wide.inc"  // integers of more than 64 bits
-  OP(V_LD_BE) {
-    vectors::load_be(vector(in->d), phv + in->a, in->c);
-    NEXT;
-  }
-  OP(V_ST_BE) {
-    vectors::store_be(phv + in->a, vector(in->d), in->c);
-    NEXT;
-  }
-  OP(V_LD_N) {
-    std::memcpy(vector(in->d), phv + in->a, 4 * std::size_t{in->c});
-    NEXT;
-  }
-  OP(V_ST_N) {
-    std::memcpy(phv + in->a, vector(in->d), 4 * std::size_t{in->c});
-    NEXT;
-  }
-  OP(V_BCAST) {
-    vectors::broadcast(vector(in->d), static_cast<std::uint32_t>(r[in->a]), in->c);
-    NEXT;
-  }
+  DO(V_LD_BE, vectors::load_be(vector(in->d), phv + in->a, in->c))
+  DO(V_ST_BE, vectors::store_be(phv + in->a, vector(in->d), in->c))
+  DO(V_LD_N, std::memcpy(vector(in->d), phv + in->a, 4 * std::size_t{in->c}))
+  DO(V_ST_N, std::memcpy(phv + in->a, vector(in->d), 4 * std::size_t{in->c}))
+  DO(V_BCAST, vectors::broadcast(vector(in->d), static_cast<std::uint32_t>(r[in->a]), in->c))
   OP(V_LD_REG) OP(V_ST_REG) {
     const SlicePlan& slice = plan.slices[in->a];
     const BankPlan& bank = plan.banks[slice.bank];
@@ -330,79 +235,52 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     }
     NEXT;
   }
-  OP(V_MOV) {
-    std::memmove(vector(in->d), vector(in->a), 4 * std::size_t{in->c});
-    NEXT;
-  }
-  VECTOR(V_ADD, kAdd)
-  VECTOR(V_SUB, kSub)
-  VECTOR(V_MUL, kMul)
-  VECTOR(V_AND, kAnd)
-  VECTOR(V_OR, kOr)
-  VECTOR(V_XOR, kXor)
-  VECTOR(V_EQ, kEq)
-  VECTOR(V_LTU, kLtU)
-  VECTOR(V_LTS, kLtS)
-  VECTOR(V_MINU, kMinU)
-  VECTOR(V_MAXU, kMaxU)
-  VECTOR(V_MINS, kMinS)
-  VECTOR(V_MAXS, kMaxS)
-  VECTOR(V_ADDUS, kAddUS)
-  VECTOR(V_SUBUS, kSubUS)
-  VECTOR(V_ADDSS, kAddSS)
-  VECTOR(V_SUBSS, kSubSS)
-  OP(V_NOT) {
-    vectors::invert(vector(in->d), vector(in->a), in->c);
-    NEXT;
-  }
-  OP(V_SHL) {
-    vectors::shift_left(vector(in->d), vector(in->a), in->b & 31, in->c);
-    NEXT;
-  }
-  OP(V_SHR) {
-    vectors::shift_right(vector(in->d), vector(in->a), in->b & 31, in->c);
-    NEXT;
-  }
-  OP(V_SAR) {
-    vectors::shift_right_signed(vector(in->d), vector(in->a), in->b & 31, in->c);
-    NEXT;
-  }
-  OP(V_SELECT) {
-    vectors::select(vector(in->d), vector(in->a), vector(in->b), in->c);
-    NEXT;
-  }
-  OP(V_LAST) {
-    r[in->d] = in->c ? vector(in->a)[in->c - 1] : 0;
-    NEXT;
-  }
+  DO(V_MOV, std::memmove(vector(in->d), vector(in->a), 4 * std::size_t{in->c}))
+  VECTOR(V_ADD, add)
+  VECTOR(V_SUB, sub)
+  VECTOR(V_MUL, mul)
+  VECTOR(V_AND, bit_and)
+  VECTOR(V_OR, bit_or)
+  VECTOR(V_XOR, bit_xor)
+  VECTOR(V_EQ, equal)
+  VECTOR(V_LTU, less_unsigned)
+  VECTOR(V_LTS, less_signed)
+  VECTOR(V_MINU, min_unsigned)
+  VECTOR(V_MAXU, max_unsigned)
+  VECTOR(V_MINS, min_signed)
+  VECTOR(V_MAXS, max_signed)
+  VECTOR(V_ADDUS, add_sat_unsigned)
+  VECTOR(V_SUBUS, sub_sat_unsigned)
+  VECTOR(V_ADDSS, add_sat_signed)
+  VECTOR(V_SUBSS, sub_sat_signed)
+  DO(V_NOT, vectors::invert(vector(in->d), vector(in->a), in->c))
+  DO(V_SHL, vectors::shift_left(vector(in->d), vector(in->a), in->b & 31, in->c))
+  DO(V_SHR, vectors::shift_right(vector(in->d), vector(in->a), in->b & 31, in->c))
+  DO(V_SAR, vectors::shift_right_signed(vector(in->d), vector(in->a), in->b & 31, in->c))
+  DO(V_SELECT, vectors::select(vector(in->d), vector(in->a), vector(in->b), in->c))
+  LOAD(V_LAST, in->c ? vector(in->a)[in->c - 1] : 0)
 #include "engine/ops_headers.inc"   // headers and the parser
 #include "engine/ops_messages.inc"  // messages and assertions
-  FUSED_LOAD(LD_N32_JZ, load<std::uint32_t>(phv + in->a), if (a == 0) JUMP(in->a))
-  FUSED_LOAD(LD_N32_JEQ, load<std::uint32_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
-  FUSED_LOAD(LD_N32_JNE, load<std::uint32_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_N32_JZ, load_le<std::uint32_t>(phv + in->a), if (a == 0) JUMP(in->a))
+  FUSED_LOAD(LD_N32_JEQ, load_le<std::uint32_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
+  FUSED_LOAD(LD_N32_JNE, load_le<std::uint32_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_U8_JZ, static_cast<std::uint64_t>(phv[in->a]), if (a == 0) JUMP(in->a))
   FUSED_LOAD(LD_U8_JEQ, static_cast<std::uint64_t>(phv[in->a]), if (a == r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_BE16_JEQ, load_be<std::uint16_t>(phv + in->a), if (a == r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_BE16_JNE, load_be<std::uint16_t>(phv + in->a), if (a != r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_BITS_JEQ, BITS(in->a, in->b), if (a == r[in->a]) JUMP(in->b))
   FUSED_LOAD(LD_BITS_JNE, BITS(in->a, in->b), if (a != r[in->a]) JUMP(in->b))
-  FUSED_LOAD(LD_N32_KEY_SET, load<std::uint32_t>(phv + in->a), key[in->a] = a << (in->b - 1))
-  FUSED_LOAD(LD_N32_KEY, load<std::uint32_t>(phv + in->a), key[in->a] |= a << (in->b - 1))
-  FUSED_LOAD(LD_N32_ST_N32, load<std::uint32_t>(phv + in->a), store<std::uint32_t>(phv + in->a, a))
-  FUSED(LD_N32_LD_N32, r[in->d] = load<std::uint32_t>(phv + in->a),
-        r[in->d] = load<std::uint32_t>(phv + in->a))
-  FUSED(ST_N32_ST_N32, store<std::uint32_t>(phv + in->a, r[in->d]),
-        store<std::uint32_t>(phv + in->a, r[in->d]))
-  FUSED(ST_N32_JMP, store<std::uint32_t>(phv + in->a, r[in->d]), JUMP(in->a))
+  FUSED_LOAD(LD_N32_KEY_SET, load_le<std::uint32_t>(phv + in->a), key[in->a] = a << (in->b - 1))
+  FUSED_LOAD(LD_N32_KEY, load_le<std::uint32_t>(phv + in->a), key[in->a] |= a << (in->b - 1))
+  FUSED_LOAD(LD_N32_ST_N32, load_le<std::uint32_t>(phv + in->a), store_le<std::uint32_t>(phv + in->a, a))
+  FUSED(LD_N32_LD_N32, r[in->d] = load_le<std::uint32_t>(phv + in->a),
+        r[in->d] = load_le<std::uint32_t>(phv + in->a))
+  FUSED(ST_N32_ST_N32, store_le<std::uint32_t>(phv + in->a, r[in->d]),
+        store_le<std::uint32_t>(phv + in->a, r[in->d]))
+  FUSED(ST_N32_JMP, store_le<std::uint32_t>(phv + in->a, r[in->d]), JUMP(in->a))
   FUSED(PARAM_PARAM, r[in->d] = PARAMETER(in->a), r[in->d] = PARAMETER(in->a))
-  OP(KEY_SET) {
-    key[in->a] = r[in->d] << (in->b - 1);
-    NEXT;
-  }
-  OP(KEY) {
-    key[in->a] |= r[in->d] << (in->b - 1);
-    NEXT;
-  }
+  DO(KEY_SET, key[in->a] = r[in->d] << (in->b - 1))
+  DO(KEY, key[in->a] |= r[in->d] << (in->b - 1))
   OP(W_KEY) {
     for (std::size_t i = 0; i < (in->b + 63ull) / 64 && in->a + i < plan.key_words; ++i) {
       key[in->a + i] = i < limbs ? wide(in->d)[i] : 0;
@@ -464,31 +342,17 @@ bool Machine::run(Packet& packet, std::uint32_t pc) {
     r[in->d] = hash % (size ? size : 1) + r[in->b];
     NEXT;
   }
-  OP(CHECKSUM) {
-    r[in->d] = calculate(plan, plan.calculations[in->a], packet, input_);
-    NEXT;
-  }
-  OP(DIGEST) {
-    packet.learn_list = r[in->a] & 0xffff;
-    NEXT;
-  }
+  LOAD(CHECKSUM, calculate(plan, plan.calculations[in->a], packet, input_))
+  DO(DIGEST, packet.learn_list = r[in->a] & 0xffff)
   OP(CLONE) {
     packet.clone_session = (r[in->a] & 0xffff) | kCloneRequested;
     packet.clone_fields = r[in->b] & 0xffff;
     NEXT;
   }
-  OP(RESUBMIT) {
-    packet.resubmit_fields = r[in->a] & 0xffff;
-    NEXT;
-  }
-  OP(RECIRCULATE) {
-    packet.recirculate_fields = r[in->a] & 0xffff;
-    NEXT;
-  }
-  OP(TRUNCATE) {
-    packet.truncate = std::min<std::size_t>(packet.truncate, r[in->a]);
-    NEXT;
-  }
+  DO(RESUBMIT, packet.resubmit_fields = r[in->a] & 0xffff)
+  DO(RECIRCULATE, packet.recirculate_fields = r[in->a] & 0xffff)
+  DO(TRUNCATE, packet.truncate = std::min<std::size_t>(packet.truncate, r[in->a]))
+#undef DO
 #undef BINARY
 #undef COMPARE
 #undef VECTOR

@@ -62,7 +62,7 @@ namespace railweave::engine {
   X(HASH, "Rkrr") X(DIGEST, "-r--") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
   X(CHECKSUM, "Rk--")
 
-/// Pairs that the engine itself makes of instructions that stand side by side (fuse.hpp); no plan holds them.
+/// Pairs that the engine itself makes of instructions that stand side by side (machine.cpp); no plan holds them.
 #define RAILWEAVE_ENGINE_FUSED(X) \
   X(LD_N32_JZ) X(LD_N32_JEQ) X(LD_N32_JNE) X(LD_U8_JZ) X(LD_U8_JEQ) X(LD_BE16_JEQ) X(LD_BE16_JNE) \
   X(LD_BITS_JEQ) X(LD_BITS_JNE) X(LD_N32_KEY_SET) X(LD_N32_KEY) X(LD_N32_ST_N32) X(LD_N32_LD_N32) \

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -34,8 +36,11 @@ class Machine {
   Bytes sample(const Packet& packet, std::uint64_t learn_list);
 
   void trace(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values = {}) {
-    if (tracer_) [[unlikely]]
-      tracer_->note(kind, static_cast<std::uint32_t>(what), values);
+    if (!tracer_) [[likely]]
+      return;
+    std::vector<NotedValue> noted;
+    for (const std::uint64_t value : values) noted.push_back({{value}});
+    tracer_->note(kind, static_cast<std::uint32_t>(what), std::move(noted));
   }
 
  private:

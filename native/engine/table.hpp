@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <queue>
-#include <span>
 #include <unordered_map>
 #include <vector>
 

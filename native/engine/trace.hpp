@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,16 +21,8 @@ namespace railweave::engine {
   X("resubmit", kResubmit) X("recirculate", kRecirculate) X("clone", kClone) X("multicast", kMulticast) \
   X("digest", kDigest) X("egress", kEgress) X("dropped", kDropped) X("aborted", kAborted) \
   X("emitted", kEmitted)
-// clang-format on
-
-enum class TraceKind : std::uint32_t {
-#define X(name, enumerator) enumerator,
-  RAILWEAVE_TRACE_KINDS(X)
-#undef X
-};
 
 // Why a packet goes no further.
-// clang-format off
 #define RAILWEAVE_TRACE_REASONS(X) \
   X("egress_spec is the drop port after ingress", kIngressDrop) \
   X("egress_spec is the drop port after egress", kEgressDrop) \
@@ -44,11 +35,10 @@ enum class TraceKind : std::uint32_t {
   X("the parser, a control or the deparser took too many steps, or an assertion failed", kSteps)
 // clang-format on
 
-enum class Reason : std::uint32_t {
-#define X(text, enumerator) enumerator,
-  RAILWEAVE_TRACE_REASONS(X)
+#define X(name, enumerator) enumerator,
+enum class TraceKind : std::uint32_t { RAILWEAVE_TRACE_KINDS(X) };
+enum class Reason : std::uint32_t { RAILWEAVE_TRACE_REASONS(X) };
 #undef X
-};
 
 struct TraceEvent {
   TraceKind kind;
@@ -68,10 +58,16 @@ class Tracer {
   Tracer(std::optional<std::uint16_t> port, std::uint32_t packets) : port_(port), left_(packets) {}
 
   /// A packet comes in: whether it is to be recorded.
-  bool begin(std::uint16_t port);
+  bool begin(std::uint16_t port) {
+    if (left_ == 0 || port_.value_or(port) != port) return false;
+    --left_;
+    packets_.emplace_back();
+    return true;
+  }
   bool done() const { return left_ == 0; }
-  void note(TraceKind kind, std::uint32_t what, std::vector<NotedValue> values);
-  void note(TraceKind kind, std::uint32_t what, std::initializer_list<std::uint64_t> values);
+  void note(TraceKind kind, std::uint32_t what, std::vector<NotedValue> values) {
+    if (packets_.back().size() < kMaxTraceEvents) packets_.back().push_back({kind, what, std::move(values)});
+  }
   std::vector<PacketTrace> take() { return std::exchange(packets_, {}); }
 
  private:

@@ -7,32 +7,16 @@
 
 namespace railweave::engine::vectors {
 
-enum class Binary {
-  kAdd,
-  kSub,
-  kMul,
-  kAnd,
-  kOr,
-  kXor,
-  kEq,
-  kLtU,
-  kLtS,
-  kMinU,
-  kMaxU,
-  kMinS,
-  kMaxS,
-  kAddUS,
-  kSubUS,
-  kAddSS,
-  kSubSS
-};
+/// to = a op b, word by word; the three may be the same.
+using Binary = void(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, std::size_t n);
+Binary add, sub, mul, bit_and, bit_or, bit_xor, min_unsigned, max_unsigned, min_signed, max_signed;
+Binary add_sat_unsigned, sub_sat_unsigned, add_sat_signed, sub_sat_signed;
+Binary equal, less_unsigned, less_signed;  // 0 or all ones
 
 /// `n` words in network order, at any alignment, to native words and back.
 void load_be(std::uint32_t* to, const std::byte* from, std::size_t n);
 void store_be(std::byte* to, const std::uint32_t* from, std::size_t n);
 void broadcast(std::uint32_t* to, std::uint32_t value, std::size_t n);
-/// Comparisons give 0 or all ones.
-void apply(Binary op, std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, std::size_t n);
 /// to = condition ? a : to
 void select(std::uint32_t* to, const std::uint32_t* condition, const std::uint32_t* a, std::size_t n);
 void invert(std::uint32_t* to, const std::uint32_t* a, std::size_t n);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "roce/burst.hpp"
 
-#include <cstring>
-
 #include "core/segments.hpp"
 
 namespace railweave::roce {
@@ -16,9 +14,8 @@ bool Burst::takes(const Packet& packet) const {
 void Burst::append(const Packet& packet) {
   const MutableBytes to = frame_.subspan(size_);
   const std::size_t size = write(packet, to);
-  const std::uint32_t crc =
-      icrc(network_header(path_, static_cast<std::uint16_t>(first_id_ + count_), size), to.first(size));
-  std::memcpy(to.data() + size, &crc, kIcrcSize);
+  const auto id = static_cast<std::uint16_t>(first_id_ + count_);
+  store_le<std::uint32_t>(to.data() + size, icrc(network_header(path_, id, size), to.first(size)));
   if (count_++ == 0) segment_ = size + kIcrcSize;
   open_ = size + kIcrcSize == segment_;
   size_ += size + kIcrcSize;

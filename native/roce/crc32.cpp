@@ -2,7 +2,6 @@
 #include "roce/crc32.hpp"
 
 #include <array>
-#include <cstring>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -41,7 +40,7 @@ __attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i value, __m1
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-__attribute__((target("pclmul,sse4.1"))) inline __m128i load(const std::byte* from) {
+__attribute__((target("pclmul,sse4.1"))) inline __m128i load_block(const std::byte* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
@@ -57,19 +56,19 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_by_folding(std::ui
   const __m128i barrett = _mm_set_epi64x(0x01'f701'1641, 0x01'db71'0641);
   const __m128i mask = _mm_setr_epi32(~0, 0, ~0, 0);
 
-  __m128i x = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(state)));
+  __m128i x = _mm_xor_si128(load_block(at), _mm_cvtsi32_si128(static_cast<int>(state)));
   at += 16, size -= 16;
   if (size >= 48) {
-    __m128i x1 = load(at), x2 = load(at + 16), x3 = load(at + 32);
+    __m128i x1 = load_block(at), x2 = load_block(at + 16), x3 = load_block(at + 32);
     for (at += 48, size -= 48; size >= 64; at += 64, size -= 64) {
-      x = fold(x, by_512, load(at));
-      x1 = fold(x1, by_512, load(at + 16));
-      x2 = fold(x2, by_512, load(at + 32));
-      x3 = fold(x3, by_512, load(at + 48));
+      x = fold(x, by_512, load_block(at));
+      x1 = fold(x1, by_512, load_block(at + 16));
+      x2 = fold(x2, by_512, load_block(at + 32));
+      x3 = fold(x3, by_512, load_block(at + 48));
     }
     x = fold(fold(fold(x, by_128, x1), by_128, x2), by_128, x3);
   }
-  for (; size >= 16; at += 16, size -= 16) x = fold(x, by_128, load(at));
+  for (; size >= 16; at += 16, size -= 16) x = fold(x, by_128, load_block(at));
 
   x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, by_128, 0x10));
   x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, mask), by_64, 0x00));
@@ -87,9 +86,7 @@ std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes) {
   const std::byte* at = bytes.data();
   std::size_t size = bytes.size();
   for (; size >= 8; at += 8, size -= 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, sizeof word);
-    word ^= state;
+    const std::uint64_t word = load_le<std::uint64_t>(at) ^ state;
     state = 0;
     for (std::size_t i = 0; i < 8; ++i) state ^= kTable[7 - i][(word >> (8 * i)) & 0xff];
   }

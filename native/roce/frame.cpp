@@ -62,8 +62,7 @@ std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std:
   const NetworkHeader network = network_header(path, ip_id, transport_size);
   write_headers(path, network, frame);
   std::byte* transport = frame.data() + kFrameHeaderSize;
-  const std::uint32_t crc = icrc(network, {transport, transport_size});
-  std::memcpy(transport + transport_size, &crc, kIcrcSize);  // the one field that is little-endian
+  store_le<std::uint32_t>(transport + transport_size, icrc(network, {transport, transport_size}));
   return kFrameHeaderSize + transport_size + kIcrcSize;
 }
 
@@ -91,9 +90,9 @@ OpenedFrame open_frame(Bytes frame) {
   opened.destination = load_be<std::uint32_t>(ip + kIpv4Addresses + 4);
   std::memcpy(opened.source_mac.data(), frame.data() + 6, 6);
   opened.transport = frame.subspan(kFrameHeaderSize, udp_length - kUdpSize - kIcrcSize);
-  std::uint32_t received;
-  std::memcpy(&received, opened.transport.data() + opened.transport.size(), kIcrcSize);
-  if (received != icrc({ip, kIpv4Size + kUdpSize}, opened.transport)) return refuse(FrameFault::kBadIcrc);
+  const std::byte* received = opened.transport.data() + opened.transport.size();
+  if (load_le<std::uint32_t>(received) != icrc({ip, kIpv4Size + kUdpSize}, opened.transport))
+    return refuse(FrameFault::kBadIcrc);
   return opened;
 }
 

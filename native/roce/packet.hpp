@@ -18,6 +18,22 @@ inline constexpr std::size_t kBthSize = 12, kRethSize = 16, kAethSize = 4, kImme
 /// Most that headers and padding can add to a payload, before the ICRC.
 inline constexpr std::size_t kMaxOverhead = kBthSize + kRethSize + kImmediateSize + 3;
 
+// Packet sequence numbers. The wire carries 24 bits; the machines count in 64 bits that never wrap, and
+// what arrives is placed within half a circle (2^23) of a number that the machine knows.
+using Sequence = std::int64_t;
+
+inline constexpr std::uint32_t kPsnMask = 0xff'ffff;
+inline constexpr Sequence kPsnHalf = Sequence{1} << 23;
+
+constexpr std::uint32_t psn_of(Sequence sequence) { return static_cast<std::uint32_t>(sequence) & kPsnMask; }
+
+/// The sequence nearest to `reference` whose low 24 bits are `psn`; exactly half a circle away counts as
+/// behind.
+constexpr Sequence sequence_near(Sequence reference, std::uint32_t psn) {
+  const auto ahead = static_cast<Sequence>((psn - psn_of(reference)) & kPsnMask);
+  return reference + (ahead < kPsnHalf ? ahead : ahead - 2 * kPsnHalf);
+}
+
 enum class Opcode : std::uint8_t {
   kSendFirst = 0x00,
   kSendMiddle = 0x01,

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"
-#include "roce/psn.hpp"
 #include "roce/work.hpp"
 
 namespace railweave::roce {
