@@ -10,7 +10,6 @@
 
 #include <cstring>
 #include <limits>
-#include <tuple>
 
 #include "agent/recovery_driver.hpp"
 #include "bindings/agent_values.hpp"

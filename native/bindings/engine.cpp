@@ -9,9 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <ctime>
 #include <span>
-#include <string>
 #include <tuple>
 #include <utility>
 
@@ -74,24 +72,17 @@ nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std
   return list;
 }
 
-/// Nanoseconds of processor time of this thread: other processes on the machine do not count.
-double thread_nanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
 /// Processes the (port, packet) list `rounds` times; gives nanoseconds of processor time and packets emitted.
 std::pair<double, std::uint64_t> benchmark(Engine& engine,
                                            const std::vector<std::pair<std::uint16_t, nb::bytes>>& packets,
                                            std::uint32_t rounds) {
   Counter out;
   const auto guard = engine.traffic();
-  const double begin = thread_nanoseconds();
+  const Time begin = thread_time();
   for (std::uint32_t round = 0; round < rounds; ++round) {
     for (const auto& [port, packet] : packets) engine.process(port, view(packet), round, out);
   }
-  return {thread_nanoseconds() - begin, out.packets};
+  return {static_cast<double>(thread_time() - begin), out.packets};
 }
 
 inline constexpr std::uint64_t kCellsAtOnce = 4096;  // of an array; packets pass between two blocks

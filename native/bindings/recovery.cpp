@@ -12,8 +12,6 @@
 
 #include <optional>
 #include <tuple>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "bindings/values.hpp"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ina/fixed_point.hpp"
-#include "ina/half.hpp"
 #include "ina/lanes.hpp"
 
 namespace railweave::ina {

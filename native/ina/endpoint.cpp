@@ -5,7 +5,6 @@
 #include <bit>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 
 #include "collectives/label.hpp"
 #include "ina/fixed_point.hpp"

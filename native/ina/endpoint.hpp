@@ -27,7 +27,6 @@
 #include <deque>
 #include <optional>
 #include <variant>
-#include <vector>
 
 #include "core/bytes.hpp"
 #include "core/failure.hpp"

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "core/half.hpp"
 #include "core/simd.hpp"
 
 namespace railweave::ina {
@@ -16,6 +17,26 @@ constexpr std::int32_t kInfinity = 0x7f800000;
 /// Between IEEE's sign and magnitude and two's complement; its own inverse.
 [[gnu::always_inline]] inline std::int32_t flip_negative(std::int32_t bits) {
   return bits ^ (bits >> 31 & kMagnitude);
+}
+
+RAILWEAVE_SIMD
+void widen_float16(const std::byte* __restrict values, std::size_t count, std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i) store(floats, i, from_float16(load<std::uint16_t>(values, i)));
+}
+
+RAILWEAVE_SIMD
+void widen_bfloat16(const std::byte* __restrict values, std::size_t count, std::byte* __restrict floats) {
+  for (std::size_t i = 0; i < count; ++i) store(floats, i, from_bfloat16(load<std::uint16_t>(values, i)));
+}
+
+RAILWEAVE_SIMD
+void narrow_float16(const std::byte* __restrict floats, std::size_t count, std::byte* __restrict values) {
+  for (std::size_t i = 0; i < count; ++i) store(values, i, to_float16(load<float>(floats, i)));
+}
+
+RAILWEAVE_SIMD
+void narrow_bfloat16(const std::byte* __restrict floats, std::size_t count, std::byte* __restrict values) {
+  for (std::size_t i = 0; i < count; ++i) store(values, i, to_bfloat16(load<float>(floats, i)));
 }
 
 }  // namespace
@@ -63,6 +84,14 @@ void decode_ordered(const std::byte* __restrict lanes, std::size_t count, Order 
     const std::int32_t key = load_lane(lanes, i);
     store(floats, i, key == kNanKey ? kQuietNan : flip_negative(key ^ mask));
   }
+}
+
+void widen(DType half, const std::byte* values, std::size_t count, std::byte* floats) {
+  (half == DType::kFloat16 ? widen_float16 : widen_bfloat16)(values, count, floats);
+}
+
+void narrow(DType half, const std::byte* floats, std::size_t count, std::byte* values) {
+  (half == DType::kFloat16 ? narrow_float16 : narrow_bfloat16)(floats, count, values);
 }
 
 void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/collective.hpp"
+
 namespace railweave::ina {
 
 template <typename T>
@@ -42,6 +44,13 @@ void decode_integer_mean(const std::byte* lanes, std::size_t count, int world_si
 /// numpy.maximum and numpy.minimum; -0 is below +0.
 void encode_ordered(const std::byte* floats, std::size_t count, Order order, std::byte* lanes);
 void decode_ordered(const std::byte* lanes, std::size_t count, Order order, std::byte* floats);
+
+// float16 and bfloat16 take the ways of float32, which holds both.
+constexpr bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+/// Exactly, as float32.
+void widen(DType half, const std::byte* values, std::size_t count, std::byte* floats);
+/// Rounded half to even; Inf where that exceeds the type. NaN stay NaN.
+void narrow(DType half, const std::byte* floats, std::size_t count, std::byte* values);
 
 /// `value` in lanes `from` to `to`.
 void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value);

@@ -46,9 +46,19 @@ struct Header {
 constexpr std::size_t packet_bytes(std::size_t lanes) { return kHeaderBytes + lanes * kLaneBytes; }
 
 /// Writes kHeaderBytes to `to`.
-void encode(const Header& header, std::byte* to);
+inline void encode(const Header& header, std::byte* to) {
+  store_fields(to, static_cast<std::uint8_t>(header.version << 4 | (header.kind & 0xf)), header.op,
+               header.group, header.child, header.flags, header.slot, header.round, header.mark);
+}
 
 /// Reads kHeaderBytes from `from`; every byte pattern is a header, its owner judges the fields.
-Header decode(const std::byte* from);
+inline Header decode(const std::byte* from) {
+  Header header;
+  load_fields(from, header.kind, header.op, header.group, header.child, header.flags, header.slot,
+              header.round, header.mark);
+  header.version = header.kind >> 4;
+  header.kind &= 0xf;
+  return header;
+}
 
 }  // namespace railweave::ina

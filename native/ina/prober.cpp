@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ina/prober.hpp"
 
-#include <initializer_list>
-
 namespace railweave::ina {
 namespace {
 
