@@ -3,10 +3,10 @@
 // should be, a spoilt one, raw bytes, nothing; when time passes, and when the group restarts or moves.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <stdexcept>
 #include <vector>
 
+#include "fuzz/script.hpp"
 #include "ina/endpoint.hpp"
 
 namespace {
@@ -16,19 +16,6 @@ using namespace railweave::ina;
 
 constexpr std::uint32_t kLanes = 4;
 constexpr std::size_t kMaxElements = 200;
-
-/// Reads the input byte by byte; zeros when it is at its end.
-class Script {
- public:
-  Script(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  bool ended() const { return at_ >= size_; }
-  std::uint8_t next() { return ended() ? 0 : data_[at_++]; }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t at_ = 0;
-};
 
 struct Play {
   explicit Play(Script script)
@@ -148,6 +135,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   const EndpointStats& stats = play.endpoint.stats();
-  if (stats.results > stats.contributions) std::abort();
+  require(stats.results <= stats.contributions);
   return 0;
 }

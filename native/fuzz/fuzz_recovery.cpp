@@ -3,13 +3,13 @@
 // lost, doubled, spoilt, made up), what their agents do, and when time passes. Whatever comes, a machine
 // tells its agent only what the agent can follow.
 #include <array>
-#include <cstdlib>
 #include <deque>
 #include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "fuzz/script.hpp"
 #include "recovery/recovery.hpp"
 
 namespace {
@@ -21,23 +21,6 @@ constexpr int kRanks = 2;
 constexpr std::size_t kRails = 2;
 constexpr std::size_t kMostSent = 1000;  // by one machine in one turn
 constexpr std::size_t kMostKept = 64;
-
-/// Reads the input byte by byte; zeros when it is at its end.
-class Script {
- public:
-  Script(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  bool ended() const { return at_ >= size_; }
-  std::uint8_t next() { return ended() ? 0 : data_[at_++]; }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t at_ = 0;
-};
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 /// One rank: its machine, and what its agent may count on.
 struct Host {

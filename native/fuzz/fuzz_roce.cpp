@@ -3,12 +3,11 @@
 // super-packet to be cut, a control message of the RDMA rail, or a script of packets for a queue pair that
 // has requests of its own under way. Its buffers are blocks of the heap, so that the sanitizer sees a step
 // outside.
-#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "core/segments.hpp"
+#include "fuzz/script.hpp"
 #include "rails/rdma_message.hpp"
 #include "roce/frame.hpp"
 #include "roce/queue_pair.hpp"
@@ -21,15 +20,11 @@ using namespace railweave::roce;
 constexpr std::size_t kRegion = 3000;
 constexpr std::uint32_t kQpn = 0x222;
 
-void check(bool condition) {
-  if (!condition) std::abort();
-}
-
 void open_and_parse(Bytes frame) {
   const OpenedFrame opened = open_frame(frame);
   if (const auto packet = parse(opened.transport)) {
     std::vector<std::byte> again(written_size(*packet));
-    check(write(*packet, again) == again.size());
+    require(write(*packet, again) == again.size());
   }
 }
 
@@ -46,22 +41,6 @@ void cut_super_packet(Bytes input) {
 void read_control(Bytes message) {
   if (control_type(message) == ControlType::kClearToSend) decode_clear_to_send(message);
 }
-
-/// Takes bytes until there are no more; then zeros.
-class Script {
- public:
-  explicit Script(Bytes bytes) : bytes_(bytes) {}
-  bool done() const { return bytes_.empty(); }
-  std::uint8_t next() {
-    if (bytes_.empty()) return 0;
-    const auto byte = std::to_integer<std::uint8_t>(bytes_.front());
-    bytes_ = bytes_.subspan(1);
-    return byte;
-  }
-
- private:
-  Bytes bytes_;
-};
 
 struct Target {
   MemoryRegions memory;
@@ -114,7 +93,7 @@ void run(Script script) {
   const std::vector<std::byte> payload(2048, std::byte{0x99});
   std::vector<std::byte> buffer(1024 + kMaxOverhead);
   std::uint32_t expected = kPsnMask - 1;
-  for (Time now = 0; !script.done(); now += kMillisecond) {
+  for (Time now = 0; !script.ended(); now += kMillisecond) {
     const std::uint8_t action = script.next();
     if (action > 0xfa) target.memory.remove(target.read_key);
     if (action > 0xf4 && action <= 0xfa) target.memory.release_buffer(target.write_key);
@@ -124,7 +103,7 @@ void run(Script script) {
     for (int limit = 200; limit > 0; --limit) {
       const std::size_t size = target.queue_pair.transmit(buffer, now);
       if (size == 0) break;
-      check(size <= buffer.size() && parse(Bytes(buffer).first(size)).has_value());
+      require(size <= buffer.size() && parse(Bytes(buffer).first(size)).has_value());
     }
     while (target.queue_pair.poll()) continue;
   }
@@ -146,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_control(input);
       break;
     default:
-      run(Script(input));
+      run(Script(data + 1, size - 1));
   }
   return 0;
 }

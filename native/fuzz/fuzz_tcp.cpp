@@ -4,14 +4,13 @@
 // that the sanitizer sees a step outside.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "fuzz/script.hpp"
 #include "rails/tcp_reader.hpp"
 
 namespace {
@@ -19,10 +18,6 @@ namespace {
 using namespace railweave;
 
 constexpr std::size_t kLargest = 4096;  // larger messages are thrown away
-
-void check(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// What a stream was understood to say.
 struct Heard {
@@ -42,7 +37,7 @@ class Listener {
       std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(fed), size, room.begin());
       fed += size;
     }
-    check(fed > 0);
+    require(fed > 0);
     reader_.filled(fed);
     while (!malformed_) {
       const auto event = reader_.next();
@@ -57,8 +52,8 @@ class Listener {
  private:
   void take(const TcpReader::MessageBegins& message) {
     const auto again = reader_.next();  // until it is placed
-    check(again && std::holds_alternative<TcpReader::MessageBegins>(*again));
-    check(message.size > 0);
+    require(again && std::holds_alternative<TcpReader::MessageBegins>(*again));
+    require(message.size > 0);
     heard_.events.push_back("begins " + describe(message.label) + " " + std::to_string(message.size));
     kept_ = message.size <= kLargest;
     message_ = std::make_unique<std::vector<std::byte>>(kept_ ? message.size : 0);
@@ -103,6 +98,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::minstd_rand random(data[0]);
   const Heard whole = listen(stream, [] { return ~std::size_t{0}; });
   const Heard cut = listen(stream, [&] { return 1 + random() % (data[0] + 1u); });
-  check(whole == cut);
+  require(whole == cut);
   return 0;
 }
