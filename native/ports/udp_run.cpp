@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ports/udp_run.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "core/checksum.hpp"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "core/bytes.hpp"
 #include "core/headers.hpp"
