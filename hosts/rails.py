@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from railweave._native.agent import Agent
+from railweave._native.agent import Agent, Failure, FailureKind
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer
 from railweave.hosts.failures import raise_failure
@@ -134,7 +134,8 @@ def connect_rails(
         try:
             _connect_rail(agent, rail, members, left_s if needed else min(left_s, JOIN_S))
         except (OSError, RuntimeError, JoinTimeout) as error:
-            if needed:
+            if needed:  # ranks that miss none learn it from here
+                agent.fail(Failure(FailureKind.RAIL_DOWN, -1, str(error), rail.spec.name))
                 raise
             missing[rail.index] = str(error)
         raise_failure(agent.failure())

@@ -40,8 +40,7 @@ RecoveryDriver::~RecoveryDriver() {
 std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps) {
   if (rail != repairs_.size()) throw std::logic_error("control ports are opened rail by rail, once each");
   for (int attempt = 1;; ++attempt) {
-    auto transport =
-        std::make_unique<TcpTransport>(loop_, TcpTransportOptions{.local = at, .neighbours_only = true});
+    auto transport = std::make_unique<TcpTransport>(loop_, TcpTransportOptions{.local = at});
     const std::uint16_t port = transport->port();
     try {
       ControlSocket::Owner& owner = *this;

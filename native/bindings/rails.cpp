@@ -48,14 +48,13 @@ class RankRails final {
   }
 
   std::uint16_t open_tcp(std::size_t rank, std::string address, std::uint16_t port, double beat_s,
-                         std::string interface, bool neighbours_only) {
+                         std::string interface) {
     const auto beat = nanoseconds(beat_s);
     auto transport = std::make_unique<TcpTransport>(
         loop_,
         TcpTransportOptions{.local = {.address = std::move(address), .interface = std::move(interface)},
                             .port = port,
-                            .liveness = {.timeout = 4 * beat, .interval = beat},
-                            .neighbours_only = neighbours_only});
+                            .liveness = {.timeout = 4 * beat, .interval = beat}});
     hosts_.at(rank).tcp = transport.get();
     adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
     return hosts_[rank].tcp->port();
@@ -279,7 +278,7 @@ void bind_rails(nb::module_& m) {
   nb::class_<RankRails>(sub, "Rails", "One rail of each rank, all on one event loop")
       .def(nb::init<int>(), "world_size"_a)
       .def("open_tcp", &RankRails::open_tcp, "rank"_a, "address"_a, "port"_a = 0, "beat_s"_a = 0.0,
-           "interface"_a = "", "neighbours_only"_a = false, "Listen; the port")
+           "interface"_a = "", "Listen; the port")
       .def("open_rdma", &RankRails::open_rdma, "rank"_a, "interface"_a, "address"_a,
            "Open; (MAC, queue pair number for each rank)")
       .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "", "rate_bps"_a = 0,

@@ -24,7 +24,7 @@ struct AlgorithmOptions {
 std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate_bps);
 
 /// The ranks with which the algorithms above have this one exchange messages, whatever the call, in order: as
-/// many as the logarithm of their number, about twice.
+/// many as the logarithm of their number, about twice. Whatever one rank is lost, the others stay connected.
 std::vector<int> neighbours(int rank, int ranks);
 
 /// All ranks choose alike, given the same options. The transport outlives the machine.

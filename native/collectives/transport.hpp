@@ -65,7 +65,8 @@ class Transport {
   /// When `expire` wants to be called; kNever if not.
   virtual Time deadline() const { return kNever; }
   virtual void expire(Time) {}
-  /// Tells all peers, as well as the network allows, why this rank gives up; they fail with the same failure.
+  /// Tells the peers, as well as the network allows, why this rank gives up; they fail with the same failure,
+  /// and pass it on: not every rank need be a peer.
   virtual void announce(const Failure& failure, Time now) = 0;
   /// Lets go of all buffers posted. What is half received is thrown away; nothing completes any more.
   virtual void abort() = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/choose.hpp"
 #include "core/timing.hpp"
 
 namespace railweave {
@@ -36,23 +37,18 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
   if (show_until_ == kNever) show_label(*own, failure, now);
 }
 
-// One byte to and from everybody, under this rank's label: the transport finds labels that differ.
+// One byte to and from each peer, under this rank's label: the transport finds labels that differ. If all are
+// like this rank's, others have found it, and it comes round.
 void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Time now) {
   mismatch_ = failure;
   show_until_ = now + timing::kShowTime;
   rail_->abort();
-  const int ranks = control_->world_size();
-  unseen_ = ranks - 1;
   control_->begin(own, now);
-  for (int peer = 0; peer < ranks && !ended_; ++peer) {
-    if (peer == control_->rank()) continue;
+  for (const int peer : neighbours(control_->rank(), control_->world_size())) {
+    if (ended_) return;
     control_->post_receive(peer, in_, now);
     control_->post_send(peer, out_, now);
   }
-}
-
-void GuardedRail::received(int, Time now) {
-  if (--unseen_ == 0) failed(mismatch_, now);  // all alike after all: the rail's word stands
 }
 
 void GuardedRail::left(int peer, Time now) {
@@ -72,7 +68,7 @@ Time GuardedRail::deadline() const {
 void GuardedRail::expire(Time now) {
   if (rail_->deadline() <= now) rail_->expire(now);
   if (control_->deadline() <= now) control_->expire(now);
-  if (show_until_ <= now) failed(mismatch_, now);
+  if (show_until_ <= now) failed(mismatch_, now);  // all alike after all: the rail's word stands
   if (grace_until_ <= now) {
     const std::string message = "rank " + std::to_string(left_) + " has closed its communicator";
     failed({.kind = FailureKind::kPeerLost, .rank = left_, .message = message}, now);

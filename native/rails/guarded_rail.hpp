@@ -49,7 +49,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   }
   void rail_failed(const Failure& failure, Time now) override;
   void sent(int, Time) override {}
-  void received(int peer, Time now) override;
+  void received(int, Time) override {}
   void left(int peer, Time now) override;
   void failed(const Failure& failure, Time now) override;
   void show_label(const MessageLabel& own, const Failure& failure, Time now);
@@ -61,8 +61,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   std::size_t slices_ = 0;  // in progress
   Failure mismatch_{};      // what the rail has found, while the ranks show their labels
   Time show_until_ = kNever;
-  int unseen_ = 0;  // peers whose label has not come yet
-  int left_ = -1;   // the first peer that has said goodbye
+  int left_ = -1;  // the first peer that has said goodbye
   Time grace_until_ = kNever;
   std::array<std::byte, 1> out_{};
   std::array<std::byte, 1> in_{};

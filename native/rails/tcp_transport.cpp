@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -41,11 +40,6 @@ void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<So
             .incarnation = 0};
   members_ = members;
   peers_ = neighbours(rank, world_size());
-  if (!options_.neighbours_only) {
-    peers_.resize(members.size());
-    std::iota(peers_.begin(), peers_.end(), 0);
-    std::erase(peers_, rank);
-  }
   redials_.resize(members.size());
   parked_.resize(members.size());
   connections_.resize(members.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport over TCP: one connection per pair of ranks, or of neighbours, all on one interface.
+// Transport over TCP: one connection per pair of neighbours, all on one interface.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,13 @@ struct TcpTransportOptions {
   LocalInterface local;
   std::uint16_t port = 0;  // to listen on; 0: any free one
   Liveness liveness = {};
-  /// Join those peers alone with which the algorithms exchange messages: nobody else's end is noticed or
-  /// announced here.
-  bool neighbours_only = false;
   Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
 };
 
-/// Listens from the start. A rank dials all lower ranks and waits for all higher ones; connections that
-/// cannot say the job's token and their rank are closed and counted as malformed. If a peer goes, kSilent
-/// names it, and all connections are over, until they are halted and restarted.
+/// Listens from the start. A rank's peers are those ranks alone with which the algorithms exchange messages
+/// (`neighbours`): it dials the lower ones and waits for the higher ones; connections that cannot say the
+/// job's token and their rank are closed and counted as malformed. If a peer goes, kSilent names it, and all
+/// connections are over, until they are halted and restarted.
 ///
 /// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
 /// incarnation, whoever is behind is turned away and tries again. The first incarnation, that of `connect`,
@@ -48,7 +46,7 @@ class TcpTransport final : public Transport,
   void introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members);
   /// The same, and joins them as incarnation 0. A dial that fails: std::system_error.
   void connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members, Time now);
-  std::vector<int> missing() const;  // ranks to which there is no connection yet
+  std::vector<int> missing() const;  // peers to which there is no connection yet
 
   std::string_view kind() const override { return "tcp"; }
   int world_size() const override { return static_cast<int>(hello_.world_size); }
@@ -117,7 +115,7 @@ class TcpTransport final : public Transport,
   TransportListener* listener_ = nullptr;
   Hello hello_{};  // own; world size 0: not connected yet
   std::vector<SocketAddress> members_;
-  std::vector<int> peers_;  // those that this rank is connected with
+  std::vector<int> peers_;
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;                              // by rank
   std::vector<std::optional<Parked>> parked_;                // by rank

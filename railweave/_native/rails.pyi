@@ -13,7 +13,7 @@ class Rails:
 
     def __init__(self, world_size: int) -> None: ...
 
-    def open_tcp(self, rank: int, address: str, port: int = 0, beat_s: float = 0.0, interface: str = '', neighbours_only: bool = False) -> int:
+    def open_tcp(self, rank: int, address: str, port: int = 0, beat_s: float = 0.0, interface: str = '') -> int:
         """Listen; the port"""
 
     def open_rdma(self, rank: int, interface: str, address: str) -> tuple[str, list[int]]:

@@ -124,13 +124,10 @@ class World:
             assert all(failure.kind == FailureKind.SILENT for failure in self.rails.failures(rank))
 
 
-def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True, neighbours_only: bool = False) -> World:
+def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True) -> World:
     """Rails over loopback, as a job connects them, or as repair channels that are not connected yet."""
     world = World(ranks, Rails(ranks), seed)
-    members = [
-        ("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1", neighbours_only=neighbours_only))
-        for rank in range(ranks)
-    ]
+    members = [("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):
         join = world.rails.connect_tcp if connected else world.rails.introduce
         join(rank, TOKEN, members)

@@ -55,10 +55,10 @@ def test_ina_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) 
     halted_and_restarted(ina_world(seed), rounds=4)
 
 
-def ina_world(seed: int = 0) -> World:
-    world = World(3, Rails(3), seed, counts=(1, 100, 10_000))
-    members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(3)]
-    for rank in range(3):
+def ina_world(seed: int = 0, ranks: int = 3) -> World:
+    world = World(ranks, Rails(ranks), seed, counts=(1, 100, 10_000))
+    members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(ranks)]
+    for rank in range(ranks):
         world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
         world.rails.connect_tcp(rank, TOKEN, members)
     world.run(world.all_ready)
@@ -111,19 +111,28 @@ def test_channels_that_were_never_connected_join_once_per_epoch() -> None:
         assert world.rails.stats(rank).malformed == 0
 
 
-@pytest.mark.parametrize("ranks", [5, 11, 16])
-def test_channels_between_neighbours_alone(ranks: int) -> None:
-    """As repair channels are: all sums are right, and connections grow with the logarithm of the ranks."""
-    world = tcp_world(ranks, connected=False, neighbours_only=True)
+@pytest.mark.parametrize("open_world", [tcp_world, ina_world], ids=["tcp", "ina"])
+@pytest.mark.parametrize("ranks", [5, 16, 31])
+def test_connections_grow_with_the_logarithm_of_the_ranks(
+    open_world: Callable[..., World], ranks: int
+) -> None:
     before = open_files()
+    world = open_world(ranks=ranks)
+    sockets = open_files() - before
+    most = min(ranks - 1, 2 * (ranks - 1).bit_length() + 2)
+    assert sockets <= ranks * (most + 2) + 3  # each rank's listener and datagram socket, and the loop's
     world.in_any_order(world.halt)
-    world.restart(1)
+    world.restart(1, bases=world.greatest_chunks())
     world.run(world.all_ready)
-    assert open_files() - before <= ranks * min(ranks - 1, 2 * (ranks - 1).bit_length() + 2)
-    for incarnation in (2, 3):
+    assert open_files() - before <= sockets
+
+
+@pytest.mark.parametrize("ranks", [5, 11, 16])
+def test_sums_of_ranks_that_are_connected_with_some_only(ranks: int) -> None:
+    world = tcp_world(ranks)
+    for incarnation in (1, 2):
         slices = world.new_slices()
-        for rank in range(ranks):
-            world.start(rank, slices)
+        world.start_all(slices)
         world.finish(slices)
         world.in_any_order(world.halt)
         world.restart(incarnation)

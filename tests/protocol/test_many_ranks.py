@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that are connected with some of the others only: what one of them finds, all of them learn."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from protocol.jobs import StaticJob, StaticMembership
+from protocol.loopback_switch import ADDRESS, PLACE, LoopbackSwitch
+from protocol.test_tcp_peer import DEADLINE_S, TOKEN, hello
+
+from railweave._native.agent import Agent, FailureKind
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import CollectiveMismatch, InvalidOption, PeerLost, RailweaveError
+
+RANKS = 16
+LAST = RANKS - 1
+CONNECTED = sorted({(LAST + sign * (1 << step)) % RANKS for sign in (1, -1) for step in range(4)})
+RAILS = ["tcp=tcp@lo", "ina=ina@lo"]
+
+
+@pytest.fixture
+def job() -> Iterator[StaticJob]:
+    switch = LoopbackSwitch(ADDRESS, RANKS)
+    yield StaticJob(RANKS, ina=[PLACE])
+    switch.close()
+
+
+@pytest.mark.parametrize("rails", RAILS)
+def test_a_call_that_differs_is_described_to_all(job: StaticJob, rails: str) -> None:
+    def work(comm: Communicator) -> str:
+        x = np.zeros(100, np.float32)
+        comm.all_reduce(x)
+        job.meet()
+        with pytest.raises(CollectiveMismatch) as raised:
+            comm.all_reduce(x, op="max" if comm.rank == LAST else "sum")
+        return str(raised.value)
+
+    for message in job.run(work, rails):
+        assert "all_reduce #1 of 100 float32, sum" in message
+        assert f"rank {LAST} calls all_reduce #1 of 100 float32, max" in message
+
+
+@pytest.mark.parametrize("rails", RAILS)
+def test_a_rank_that_leaves_is_named_by_all(job: StaticJob, rails: str) -> None:
+    def work(comm: Communicator) -> None:
+        x = np.zeros(100, np.float32)
+        comm.all_reduce(x)
+        job.meet()
+        if comm.rank == LAST:
+            return
+        with pytest.raises(PeerLost) as raised:
+            comm.all_reduce(x)
+        assert raised.value.rank == LAST
+
+    job.run(work, rails)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ina"])
+def test_a_rank_that_dies_is_named_by_all(kind: str) -> None:
+    """Only those that are connected with it see its connections end; it says nothing."""
+    agents = [Agent(rank, RANKS) for rank in range(LAST)]
+    ports = [getattr(agent, f"add_{kind}")("rail", "127.0.0.1", "lo")[1] for agent in agents]
+    places = [("127.0.0.1", port) for port in [*ports, 1]]
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(LAST) as pool:
+        for agent in agents:
+            stack.callback(agent.close, 0)
+        joined = [pool.submit(agent.connect_tcp, 0, TOKEN, places, DEADLINE_S) for agent in agents]
+        with contextlib.ExitStack() as process:
+            for rank in CONNECTED:
+                connection = process.enter_context(socket.create_connection(places[rank], DEADLINE_S))
+                connection.sendall(hello(LAST, size=RANKS))
+                assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS)
+            assert [missing.result(DEADLINE_S) for missing in joined] == [[]] * LAST
+        for agent in agents:
+            agent.wait_change(0, DEADLINE_S)
+            failure = agent.failure()
+            assert failure is not None
+            assert (failure.kind, failure.rank) == (FailureKind.PEER_LOST, LAST)
+
+
+class WithoutTheLast(StaticJob):
+    """The last rank joins the job, and none of its rails."""
+
+    def join(self, controller: str, *, rank: int, **asked: Any) -> StaticMembership:
+        membership = super().join(controller, rank=rank, **asked)
+        if rank == LAST:
+            raise InvalidOption("nothing but the job")
+        return membership
+
+
+def test_a_rank_that_does_not_come_is_named_by_all() -> None:
+    job = WithoutTheLast(RANKS)
+
+    def work(rank: int) -> str:
+        with pytest.raises(RailweaveError) as raised, job.communicator(rank, timeout_s=2) as comm:
+            comm.all_reduce(np.zeros(3, np.float32))
+        return str(raised.value)
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        *messages, last = pool.map(work, range(RANKS), timeout=DEADLINE_S)
+    assert last == "nothing but the job"
+    for message in messages:
+        assert f"no connection with rank {LAST} after" in message
