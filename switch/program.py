@@ -92,11 +92,11 @@ class TableInfo:
     key_words: int
     actions: tuple[Action, ...]
     size: int
-    default: DefaultAction | None
-    const_entries: tuple[ConstEntry, ...]
-    immutable: bool
-    direct_counter: bool
-    direct_meter: str | None
+    default: DefaultAction | None = None
+    const_entries: tuple[ConstEntry, ...] = ()
+    immutable: bool = False
+    direct_counter: bool = False
+    direct_meter: str | None = None
     profile: str | None = None  # its action profile, if entries name members and groups
     idle_timeouts: bool = False
 

@@ -63,7 +63,7 @@ def read_blocks(root: Json, declared: Declarations) -> Blocks:
     tables = TableReader(expressions, declared, descriptions, StaleFields(root))
     ingress, egress = find_pipelines(root, tables)
     parser = read_parser(root, primitives, len(ingress.tables) + len(egress.tables))
-    messages = tuple(primitives.messages.texts)
+    messages = tuple(primitives.messages)
     return Blocks(graph, actions, parser, checksums, ingress, egress, deparser, order, messages)
 
 

@@ -177,15 +177,11 @@ def _emit_effect(out: Code, effect: Effect) -> None:
     if effect.target is None:
         out.op(effect.kind, 0, *objects, *values)
         return
-    result = out.fresh()
-    if effect.kind in {"METER", "RANDOM"}:  # which may leave the field as it is
-        skip = Label()
-        out.op(effect.kind, result, *objects, *values, skip)
-        store_register(out, effect.target, result)
-        out.place(skip)
-    else:
-        out.op(effect.kind, result, *objects, *values)
-        store_register(out, effect.target, result)
+    result, skip = out.fresh(), Label()
+    # Some may leave the field as it is, and go to `skip`.
+    out.op(effect.kind, result, *objects, *values, *([skip] if effect.kind in {"METER", "RANDOM"} else ()))
+    store_register(out, effect.target, result)
+    out.place(skip)
 
 
 def _object(out: Code, item: Any) -> int:

@@ -147,12 +147,7 @@ class HeaderPrimitives:
             raise InvalidProgram(f"{place}: stacks of different types")
         return [Effect("STACK_COPY", (to.index, source.index))]
 
-    def push(self, args: list[Any], place: str) -> list[Statement]:
-        """push(stack, count)."""
+    def shift_stack(self, kind: str, args: list[Any], place: str) -> list[Statement]:
+        """push(stack, count), pop(stack, count)."""
         stack = self.expressions.stack(args[0], place)
-        return [Effect("STACK_PUSH", (stack.index,), (self._number(args[1], place),))]
-
-    def pop(self, args: list[Any], place: str) -> list[Statement]:
-        """pop(stack, count)."""
-        stack = self.expressions.stack(args[0], place)
-        return [Effect("STACK_POP", (stack.index,), (self._number(args[1], place),))]
+        return [Effect(kind, (stack.index,), (self._number(args[1], place),))]

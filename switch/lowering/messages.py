@@ -21,18 +21,3 @@ def fill(text: str, values: Sequence[int]) -> str:
     """The message as text, with its values in decimal."""
     remaining = iter(values)
     return _ESCAPED.sub(r"\1", _PLACE.sub(lambda _: str(next(remaining)), text))
-
-
-class Messages:
-    """All messages of a program, by number."""
-
-    def __init__(self) -> None:
-        """None yet."""
-        self.texts: list[str] = []
-
-    def add(self, text: str, values: int) -> int:
-        """The number of a message that is given this many values; ValueError if it takes another number."""
-        if places(text) != values:
-            raise ValueError(f"the message {text!r:.60} takes {places(text)} values, not {values}")
-        self.texts.append(text)
-        return len(self.texts) - 1

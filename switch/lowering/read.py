@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,8 @@ from railweave.switch.lowering.expr import BOOLEANS, Expr, Graph
 from railweave.switch.lowering.fields import Field, Header, Headers, Stack
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 from railweave.switch.program import Parameter
+
+Elements = list[tuple[Expr | None, tuple[Header, ...]]]  # of a stack, each with its guard
 
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
 MAX_CHAIN = 32  # alternatives in one chain of selects
@@ -161,22 +164,18 @@ class ExpressionReader:
             raise unsupported(f"a {kind!r} where a header stack is expected", item, place)
         return self.headers.stack(name, place)
 
-    def _last_element(self, stack: Stack) -> list[tuple[Expr | None, tuple[Header, ...]]]:
-        return [
-            (self.graph.binary("==", self._count(stack), self.graph.const(position + 1)), element)
-            for position, element in enumerate(stack.elements)
-        ]
+    def _elements(self, stack: Stack, index: Expr, first: int = 0) -> Elements:
+        """The elements of a stack, each where `index` is its number, counted from `first`."""
+        equal = (self.graph.binary("==", index, self.graph.const(n)) for n in itertools.count(first))
+        return list(zip(equal, stack.elements, strict=False))
 
-    def _element_choices(
-        self, item: Any, place: str, depth: int
-    ) -> list[tuple[Expr | None, tuple[Header, ...]]]:
+    def _last_element(self, stack: Stack) -> Elements:
+        return self._elements(stack, self._count(stack), first=1)
+
+    def _element_choices(self, item: Any, place: str, depth: int) -> Elements:
         """The elements that a dereference of a stack can mean."""
         stack = self.stack(get(item, "left", dict, place), place)
-        index = self.value(item.get("right"), place, depth)
-        return [
-            (self.graph.binary("==", index, self.graph.const(position)), element)
-            for position, element in enumerate(stack.elements)
-        ]
+        return self._elements(stack, self.value(item.get("right"), place, depth))
 
     def header_choices(self, item: Any, place: str, depth: int = 0) -> list[tuple[Expr | None, Header]]:
         """The headers that a reference to a header can mean."""

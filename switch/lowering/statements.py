@@ -10,7 +10,7 @@ from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.actions import Assign, Effect, Jump, RegisterRead, RegisterWrite, Statement
 from railweave.switch.lowering.declarations import Declarations
 from railweave.switch.lowering.header_primitives import HeaderPrimitives
-from railweave.switch.lowering.messages import Messages
+from railweave.switch.lowering.messages import places
 from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import check, get, hexstr, unsupported, where
 
@@ -22,7 +22,7 @@ class PrimitiveReader(HeaderPrimitives):
         """Expressions are read by `expressions`; arrays and calculations are among `declared`."""
         super().__init__(expressions)
         self.declared = declared
-        self.messages = Messages()
+        self.messages: list[str] = []  # of log_msg and assertions, by number
 
     def read(self, item: Any, place: str) -> list[Statement]:
         """The statements of a call; UnsupportedConstruct for an unknown primitive."""
@@ -123,15 +123,21 @@ class PrimitiveReader(HeaderPrimitives):
         content = args[1].get("value") or []  # p4c writes an empty list as {}
         values = tuple(self._number(value, place) for value in check(content, list, place))
         try:
-            number = self.messages.add(text, len(values))
+            taken = places(text)
         except ValueError as error:
             raise InvalidProgram(f"{place}: {error}") from None
-        return [Effect("LOG", (number,), values)]
+        if taken != len(values):
+            raise InvalidProgram(f"{place}: the message {text!r:.60} takes {taken} values, not {len(values)}")
+        return [Effect("LOG", (self._message(text),), values)]
 
     def assertion(self, args: list[Any], place: str) -> list[Statement]:
         """assert(condition), assume(condition): BMv2 ends; here the packet does."""
-        number = self.messages.add(f"assertion failed: {place}".replace("{", "(").replace("}", ")"), 0)
+        number = self._message(f"assertion failed: {place}".replace("{", "(").replace("}", ")"))
         return [Effect("ASSERT", (number,), (self._number(args[0], place),))]
+
+    def _message(self, text: str) -> int:
+        self.messages.append(text)
+        return len(self.messages) - 1
 
 
 _Reader = Callable[[PrimitiveReader, list[Any], str], list[Statement]]
@@ -180,8 +186,8 @@ _READERS: dict[str, tuple[int, _Reader]] = {
     **{name: (3, _computed(op)) for name, op in _ARITHMETIC.items()},
     "add_header": (1, PrimitiveReader.add_header),
     "remove_header": (1, PrimitiveReader.remove_header),
-    "push": (2, PrimitiveReader.push),
-    "pop": (2, PrimitiveReader.pop),
+    "push": (2, lambda reader, args, place: reader.shift_stack("STACK_PUSH", args, place)),
+    "pop": (2, lambda reader, args, place: reader.shift_stack("STACK_POP", args, place)),
     "mark_to_drop": (1, PrimitiveReader.mark_to_drop),
     "drop": (0, PrimitiveReader.drop),
     "no_op": (0, lambda reader, args, place: []),

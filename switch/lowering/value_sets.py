@@ -50,17 +50,5 @@ class ValueSets:
 
 def as_table(info: ValueSetInfo) -> TableNode:
     """The value set as the table that it is to the engine: without actions."""
-    table = TableInfo(
-        name=info.name,
-        index=info.index,
-        key=info.key,
-        key_words=info.key_words,
-        actions=(),
-        size=2 * info.size,  # new members come in before the old ones go
-        default=None,
-        const_entries=(),
-        immutable=False,
-        direct_counter=False,
-        direct_meter=None,
-    )
-    return TableNode(table, [], [])
+    size = 2 * info.size  # new members come in before the old ones go
+    return TableNode(TableInfo(info.name, info.index, info.key, info.key_words, (), size), [], [])

@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import Self
 
 from railweave._native.engine import GROUP, Engine
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
@@ -25,7 +25,6 @@ from railweave.switch.program import ProfileInfo, Program, TableInfo
 MAX_WEIGHT = 1 << 16  # of a group
 MAX_CHOICES = 1 << 18  # of all groups of a profile together
 
-_T = TypeVar("_T")
 Place = tuple[str, int | None]  # an entry: table and handle, or None for the table's default
 
 
@@ -86,6 +85,16 @@ class _Profile:
         weights = (m.weight for group in self.groups.values() for m in group.value.members)
         return sum(weights) + sum(len(one.handles) for one in self.sets.values())
 
+    def member(self, number: int) -> _Member:
+        if number not in self.members:
+            raise UnknownEntry(f"action profile {self.info.name!r} has no member {number}")
+        return self.members[number]
+
+    def group(self, number: int) -> _Group:
+        if number not in self.groups:
+            raise UnknownEntry(f"action profile {self.info.name!r} has no group {number}")
+        return self.groups[number]
+
     def need_room(self, weight: int) -> None:
         if weight > MAX_WEIGHT or self.choices + weight > MAX_CHOICES:
             raise TableFull(
@@ -126,7 +135,7 @@ class Profiles:
         """Give a member another action; entries and groups follow."""
         with self._lock:
             of = self._profile(profile)
-            member = _known(of.members, member_id, f"action profile {profile!r} has no member")
+            member = of.member(member_id)
             member.value = _member(of, action, params)
             for table, handle in member.users:
                 info = self._program.table(table)
@@ -139,7 +148,7 @@ class Profiles:
         """Remove a member that no entry and no group refers to."""
         with self._lock:
             of = self._profile(profile)
-            member = _known(of.members, member_id, f"action profile {profile!r} has no member")
+            member = of.member(member_id)
             if member.users or member.weights.total():
                 raise InUse(f"member {member_id} of action profile {profile!r} is in use")
             for handle in member.handles:
@@ -179,7 +188,7 @@ class Profiles:
         """Give a group other members; its `max_size` stays as it is (None, or the same)."""
         with self._lock:
             of = self._profile(profile)
-            group = _known(of.groups, group_id, f"action profile {profile!r} has no group")
+            group = of.group(group_id)
             if max_size not in (None, 0, group.value.max_size):
                 raise ValueError(f"the size of group {group_id} is {group.value.max_size} and cannot change")
             self._regroup(of, group, _group(of, members, group.value.max_size))
@@ -188,7 +197,7 @@ class Profiles:
         """Remove a group that no entry refers to."""
         with self._lock:
             of = self._profile(profile)
-            group = _known(of.groups, group_id, f"action profile {profile!r} has no group")
+            group = of.group(group_id)
             if group.users:
                 raise InUse(f"group {group_id} of action profile {profile!r} is in use")
             self._regroup(of, group, Group((), group.value.max_size))
@@ -309,13 +318,11 @@ class Profiles:
             return _Call(number, words(description, target.params))
         of = self._profile(info.profile)
         if target.member is not None:
-            member = _known(of.members, target.member, f"action profile {info.profile!r} has no member")
-            return _Call(*_call(info, member.value))
+            return _Call(*_call(info, of.member(target.member).value))
         if not of.info.selector:
             raise ValueError(f"action profile {info.profile!r} has no selector: name a member")
         if target.group is not None:
-            group = _known(of.groups, target.group, f"action profile {info.profile!r} has no group")
-            return _Call(GROUP, [group.number])
+            return _Call(GROUP, [of.group(target.group).number])
         one = self._one_shot(of, target)
         return _Call(GROUP, [one.number], one)
 
@@ -371,15 +378,9 @@ def _group(of: _Profile, members: Sequence[GroupMember | tuple[int, ...]], max_s
     if len({member.member_id for member in value.members}) != len(value.members):
         raise ValueError("a member is named twice in a group: give it a weight")
     for member in value.members:
-        _known(of.members, member.member_id, f"action profile {of.info.name!r} has no member")
+        of.member(member.member_id)
     weight = sum(member.weight for member in value.members)
     if max_size and weight > max_size:
         raise TableFull(f"a group of {max_size} cannot hold members of weight {weight}")
     of.need_room(weight)
     return value
-
-
-def _known(items: dict[int, _T], number: int, what: str) -> _T:
-    if number not in items:
-        raise UnknownEntry(f"{what} {number}")
-    return items[number]
