@@ -256,9 +256,8 @@ class Groups:
 
     def leave(self, number: int) -> None:
         """A rank leaves; the last one to leave ends the group."""
-        lease = self._leases.pop(number, None)
-        if lease is None:
-            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+        lease = self.lease(number)
+        del self._leases[number]
         group = lease.group
         lease.left = True
         lease.close()

@@ -93,9 +93,7 @@ class Arbitration:
 
     def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> Scope:
         """The rights of the primary of a role; Refused if the request does not come from it."""
-        role = self._roles.get(role_name)
-        if role is None:
-            raise not_found(f"there is no role {role_name!r}: no controller has had it")
+        role = self._role(role_name)
         if role.primary is None:
             raise denied(f"role {role_name!r} has no primary; open a stream first")
         if election_id is None or U128.decode(election_id) != role.clients[role.primary]:
@@ -104,19 +102,18 @@ class Arbitration:
 
     def scope(self, role_name: str) -> Scope:
         """The rights of a role, which filter what it reads; Refused if nobody has had it."""
-        role = self._roles.get(role_name)
+        return self._role(role_name).scope
+
+    def _role(self, name: str) -> _Role:
+        role = self._roles.get(name)
         if role is None:
-            raise not_found(f"there is no role {role_name!r}: no controller has had it")
-        return role.scope
+            raise not_found(f"there is no role {name!r}: no controller has had it")
+        return role
 
     def is_primary(self, stream: Stream) -> bool:
         """Whether the stream may send packets and acknowledge digests."""
         name = self._role_of.get(stream)
         return name is not None and self._roles[name].primary == stream
-
-    def scope_of(self, stream: Stream) -> Scope:
-        """The rights of a stream's role."""
-        return self._roles[self._role_of[stream]].scope
 
     def primaries(self) -> list[tuple[Stream, Scope]]:
         """Streams that packets, digests and time-outs go to, with what each may hear."""

@@ -15,7 +15,7 @@ from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, Table
 from railweave.switch.p4runtime.arrays import Arrays, Counters, Meters, Registers
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.direct_entries import DirectEntries
-from railweave.switch.p4runtime.errors import Code, Refused, invalid, unimplemented
+from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.packet_io import ControllerHeader
 from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.replication import Replication
@@ -26,6 +26,8 @@ from railweave.switch.p4runtime.value_sets import ValueSets
 from railweave.switch.pipeline import Entry, Pipeline
 
 _Update = p4r.Update
+_Write = Callable[[p4r.Update.Type.ValueType, Any], None]
+_Read = Callable[[Any], Iterator[p4r.Entity | None]]
 _CODES: dict[type[Exception], Code] = {
     UnknownEntry: Code.NOT_FOUND,
     DuplicateEntry: Code.ALREADY_EXISTS,
@@ -116,23 +118,28 @@ class Device:
         kind, entity = update.type, update.entity
         if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
             raise invalid(f"an update is INSERT, MODIFY or DELETE, not {kind}")
-        named = entity.WhichOneof("entity")
-        writers: dict[str | None, Callable[[p4r.Update.Type.ValueType, Any], None]] = {
-            "table_entry": self.tables.write,
-            "direct_counter_entry": self.direct.write_counter,
-            "direct_meter_entry": self.direct.write_meter,
-            "action_profile_member": self.profiles.write_member,
-            "action_profile_group": self.profiles.write_group,
-            "counter_entry": self.counters.write,
-            "meter_entry": self.meters.write,
-            "register_entry": self.registers.write,
-            "packet_replication_engine_entry": self.replication.write,
-            "value_set_entry": self.value_sets.write,
-            "digest_entry": self.digests.write,
+        write, _ = self._handlers(entity)
+        write(kind, _content(entity))
+
+    def _handlers(self, entity: p4r.Entity) -> tuple[_Write, _Read]:
+        """What writes and what reads such entities."""
+        handlers: dict[str | None, tuple[_Write, _Read]] = {
+            "table_entry": (self.tables.write, self.tables.read),
+            "direct_counter_entry": (self.direct.write_counter, self.direct.read_counters),
+            "direct_meter_entry": (self.direct.write_meter, self.direct.read_meters),
+            "action_profile_member": (self.profiles.write_member, self.profiles.read_members),
+            "action_profile_group": (self.profiles.write_group, self.profiles.read_groups),
+            "counter_entry": (self.counters.write, self.counters.read),
+            "meter_entry": (self.meters.write, self.meters.read),
+            "register_entry": (self.registers.write, self.registers.read),
+            "packet_replication_engine_entry": (self.replication.write, self.replication.read),
+            "value_set_entry": (self.value_sets.write, self.value_sets.read),
+            "digest_entry": (self.digests.write, self.digests.read),
         }
-        if named not in writers:
-            raise _no_entity(named)
-        writers[named](kind, getattr(entity, str(named)))
+        kind = entity.WhichOneof("entity")
+        require(kind, "the update or request names no entity")
+        require(kind in handlers, f"{kind} is not supported by this target", unimplemented)
+        return handlers[kind]
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
         """Everything that fits a pattern."""
@@ -140,30 +147,15 @@ class Device:
 
     def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Everything that fits a pattern, and None for what does not: a step each."""
-        named = pattern.WhichOneof("entity")
-        readers: dict[str | None, Callable[[Any], Iterator[p4r.Entity | None]]] = {
-            "table_entry": self.tables.read,
-            "direct_counter_entry": self.direct.read_counters,
-            "direct_meter_entry": self.direct.read_meters,
-            "action_profile_member": self.profiles.read_members,
-            "action_profile_group": self.profiles.read_groups,
-            "counter_entry": self.counters.read,
-            "meter_entry": self.meters.read,
-            "register_entry": self.registers.read,
-            "packet_replication_engine_entry": self.replication.read,
-            "value_set_entry": self.value_sets.read,
-            "digest_entry": self.digests.read,
-        }
-        if named not in readers:
-            raise _no_entity(named)
+        _, read = self._handlers(pattern)
         with _refusals():
             try:
                 inward = self.translation.key(pattern)
             except Refused as refusal:
-                if named == "table_entry" and refusal.code is Code.NOT_FOUND:
+                if pattern.HasField("table_entry") and refusal.code is Code.NOT_FOUND:
                     return
                 raise
-            for entity in readers[named](getattr(inward, str(named))):
+            for entity in read(_content(inward)):
                 yield entity and self.translation.outward(entity)
 
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
@@ -176,14 +168,14 @@ class Device:
     def cells(self, entity: p4r.Entity) -> int:
         """How many cells of a counter, meter or register an update writes; 0 if it writes none."""
         array = self._array(entity)
-        return len(array.cells(getattr(entity, str(entity.WhichOneof("entity"))))) if array else 0
+        return len(array.cells(_content(entity))) if array else 0
 
     def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
         """What brings back the cells of a counter, meter or register that an update writes."""
         array = self._array(entity)
         if array is None:
             raise ValueError("no cells")
-        return array.keep(getattr(entity, str(entity.WhichOneof("entity"))))
+        return array.keep(_content(entity))
 
     def _array(self, entity: p4r.Entity) -> Arrays | None:
         arrays: dict[str | None, Arrays] = {
@@ -242,7 +234,5 @@ def _refusals() -> Iterator[None]:
         raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
 
 
-def _no_entity(kind: str | None) -> Refused:
-    if kind is None:
-        return invalid("the update or request names no entity")
-    return unimplemented(f"{kind} is not supported by this target")
+def _content(entity: p4r.Entity) -> Any:
+    return getattr(entity, str(entity.WhichOneof("entity")))

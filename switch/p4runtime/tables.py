@@ -8,7 +8,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from finsy.proto import p4i, p4r
 
@@ -17,7 +17,7 @@ from railweave.switch.p4runtime.direct import Direct
 from railweave.switch.p4runtime.errors import denied, not_found, require
 from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import Entry, Match, Pipeline, Target
+from railweave.switch.pipeline import Entry, Match, Pipeline
 
 _Update = p4r.Update
 _Kind: TypeAlias = "p4r.Update.Type.ValueType"
@@ -78,11 +78,19 @@ class Tables:
             self._profiles.require_one_shot(table.implementation_id)
         self.direct.check(table, message)
         self._check_timeout(table, message)
+        entries, call = self._pipeline.tables, (target.action, target.params)
+        given: dict[str, Any] = {
+            "member": target.member,
+            "group": target.group,
+            "action_set": target.action_set,
+            "idle_timeout_ns": message.idle_timeout_ns,
+            "now_us": self._clock_us(),
+        }
         if kind == _Update.INSERT:
-            handle = self._insert(name, match, target, message)
+            handle = entries.insert(name, match, *call, message.priority, **given)
         else:
             handle = self.find(table, match, message.priority)
-            self._modify(name, handle, target, message)
+            entries.modify(name, handle, *call, **given)
         self._keep(table, handle, message)
         self._count_one_shot(table, handle, present=target.action_set is not None)
         self.direct.apply(table, handle, message)
@@ -258,33 +266,6 @@ class Tables:
             )
         self.direct.check(table, message)
         self.direct.apply(table, self.find(table, match, message.priority), message)
-
-    def _insert(self, name: str, match: list[Match], target: Target, message: p4r.TableEntry) -> int:
-        return self._pipeline.tables.insert(
-            name,
-            match,
-            target.action,
-            target.params,
-            message.priority,
-            member=target.member,
-            group=target.group,
-            action_set=target.action_set,
-            idle_timeout_ns=message.idle_timeout_ns,
-            now_us=self._clock_us(),
-        )
-
-    def _modify(self, name: str, handle: int, target: Target, message: p4r.TableEntry) -> None:
-        self._pipeline.tables.modify(
-            name,
-            handle,
-            target.action,
-            target.params,
-            member=target.member,
-            group=target.group,
-            action_set=target.action_set,
-            idle_timeout_ns=message.idle_timeout_ns,
-            now_us=self._clock_us(),
-        )
 
     def _delete(self, table: p4i.Table, handle: int) -> None:
         self._pipeline.tables.delete(table.preamble.name, handle)
