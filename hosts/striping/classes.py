@@ -27,7 +27,7 @@ LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network i
 MEASURED = 4  # calls measured before a survey at most, while hot
 SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
 LONGEST_SURVEY_S = 1e-3  # there: that of a small call, as far as is known
-BUDGET = 0.02  # of the time of calls that surveys may take, while hot
+BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot and while warm
 SHORTEST, LONGEST = 4, 1024  # calls from survey to survey, while hot
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
@@ -76,7 +76,7 @@ class CallClass:
             return Split(tuple(old), old_s) if self.state is ClassState.HOT else new
         self.generation += 1
         self._calm = 0
-        if old_s > new.time_s * ENGAGE:
+        if len(new.parts) > 1 and old_s > new.time_s * ENGAGE:  # one rail alone has no balance to settle
             self._move(ClassEvent.DRIFTED)
         return new
 
@@ -159,7 +159,7 @@ class CallClass:
         if self._measured < min(MEASURED, self._interval):
             return
         self._measured = 0
-        self._interval = self._next_interval(usual.time_s) if self.state is ClassState.HOT else 1
+        self._interval = self._next_interval(usual.time_s)
         self.left = max(0, self._interval - MEASURED)
         self._explore_in -= self.left
 
@@ -173,8 +173,11 @@ class CallClass:
 
     def _next_interval(self, call_s: float) -> int:
         survey_s = SURVEY_S + min(call_s, LONGEST_SURVEY_S)
-        wanted = int(survey_s / (BUDGET * call_s)) + 1
-        return min(max(wanted, SHORTEST), LONGEST)
+        if self.state is ClassState.HOT:
+            return min(max(int(survey_s / (BUDGET * call_s)) + 1, SHORTEST), LONGEST)
+        if self.state is ClassState.WARM:
+            return min(int(survey_s / (WARM_BUDGET * call_s)) + 1, LONGEST)
+        return 1
 
     # ------------------------------------------------------------ what measurements change
 

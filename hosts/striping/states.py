@@ -11,7 +11,7 @@ class ClassState(enum.StrEnum):
     """What is known of a class of calls (rails, collective, numbers, size to the next power of two)."""
 
     COLD = "cold"  # rails are tried on real calls, one after the other; else the quickest as far as known
-    WARM = "warm"  # all have been measured, and what follows from that is in force; measured after each call
+    WARM = "warm"  # all have been measured, and what follows from that is in force; measured often
     HOT = "hot"  # calls take what was predicted; measured now and then
 
 

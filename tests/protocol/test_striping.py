@@ -177,6 +177,14 @@ def test_surveys_of_small_calls_are_rare() -> None:
     assert 0 < (job.surveys - before) * (0.0003 + 0.0006) <= 0.025 * 1000 * 0.0006
 
 
+def test_surveys_of_short_calls_are_rare_although_noise_makes_like_rails_drift() -> None:
+    job = StripedJob([VirtualRail(80e-6, 1e9), VirtualRail(80e-6, 1e9)], noise=4.0)
+    calls(job, 200, 16 * SMALL)
+    before = job.surveys
+    spent_s = sum(taken.time_s for taken in calls(job, 4000, 16 * SMALL))
+    assert 0 < (job.surveys - before) * (0.0003 + 80e-6) <= 0.1 * spent_s
+
+
 def test_rails_that_disturb_each_other_are_not_split_for_long() -> None:
     rails = [VirtualRail(0.0005, 8e6, crowded=2.2), VirtualRail(0.0005, 8e6, crowded=2.2)]
     job = StripedJob(rails, noise=0.05)
