@@ -29,6 +29,7 @@ SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
 LONGEST_SURVEY_S = 1e-3  # there: that of a small call, as far as is known
 BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot and while warm
 SHORTEST, LONGEST = 4, 1024  # calls from survey to survey, while hot
+LONGEST_S = 0.25  # likewise: of calls that are shorter than surveys may be, and have stayed as they are
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
@@ -174,7 +175,9 @@ class CallClass:
     def _next_interval(self, call_s: float) -> int:
         survey_s = SURVEY_S + min(call_s, LONGEST_SURVEY_S)
         if self.state is ClassState.HOT:
-            return min(max(int(survey_s / (BUDGET * call_s)) + 1, SHORTEST), LONGEST)
+            least = max(int(survey_s / (BUDGET * call_s)) + 1, SHORTEST)
+            rarer = min(2 * self._interval, int(LONGEST_S / call_s)) if call_s < LONGEST_SURVEY_S else 0
+            return min(max(least, rarer), LONGEST)
         if self.state is ClassState.WARM:
             return min(int(survey_s / (WARM_BUDGET * call_s)) + 1, LONGEST)
         return 1

@@ -185,6 +185,22 @@ def test_surveys_of_short_calls_are_rare_although_noise_makes_like_rails_drift()
     assert 0 < (job.surveys - before) * (0.0003 + 80e-6) <= 0.1 * spent_s
 
 
+@pytest.mark.parametrize("latencies_s", [(80e-6, 240e-6), (80e-6, 300e-6, 500e-6), (3e-4, 4e-4, 6e-4)])
+def test_surveys_of_short_calls_become_rarer_and_a_better_rail_is_found_all_the_same(
+    latencies_s: tuple[float, ...],
+) -> None:
+    job = StripedJob([VirtualRail(a_s, 1e9) for a_s in latencies_s], noise=1.0)
+    calls(job, 4000, SMALL)
+    before = job.surveys
+    spent_s = sum(taken.time_s for taken in calls(job, 4000, SMALL))
+    assert 0 < (job.surveys - before) * (0.0003 + latencies_s[0]) <= 0.01 * spent_s
+    last = len(latencies_s) - 1
+    job.rails[last].a_s = latencies_s[0] / 2
+    begin_s = job.now_s
+    while any(taken.shares() != {last: 1.0} for taken in calls(job, 20, SMALL)):
+        assert job.now_s - begin_s < 2.0
+
+
 def test_rails_that_disturb_each_other_are_not_split_for_long() -> None:
     rails = [VirtualRail(0.0005, 8e6, crowded=2.2), VirtualRail(0.0005, 8e6, crowded=2.2)]
     job = StripedJob(rails, noise=0.05)
