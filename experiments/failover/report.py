@@ -11,7 +11,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from railweave.experiments.failover.kinds import KINDS
+from railweave.experiments.failover.kinds import KINDS, OF_TREES
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
 from railweave.experiments.statistics import median, p99
@@ -23,7 +23,7 @@ NOTE = (
     "every rank had completed a call without the rail. readmit: from the repair until every rank had "
     "completed a slice on the rail again. during, after: throughput of tensors against that before the fault."
 )
-FAIL_STOP = {kind.name for kind in KINDS if kind.fail_stop}
+FAIL_STOP = {kind.name for kind in (*KINDS, *OF_TREES) if kind.fail_stop}
 SPREAD = ("pause", "reroute", "readmit")
 
 
@@ -75,7 +75,7 @@ def line(trial: Trial) -> str:
     """Return one line on a trial, shown while the experiment runs."""
     found = trial.figures
     if found is None:
-        times = {"error after": trial.error_s}
+        times = {"error after": trial.error_s, "formed again": trial.formed_s}
     else:
         times = {
             "pause": found.pause_s,
@@ -134,6 +134,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
         **_times("readmit", [f.readmit_s for f in found if f.readmit_s is not None]),
         **_times("return_pause", [f.return_pause_s for f in found]),
         **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
+        **_times("formed", [trial.formed_s for trial in trials if trial.formed_s is not None]),
         **_times("fault", [trial.inject_s for trial in trials]),
         "usual_ms": median([f.usual_s * MS for f in found]) if found else None,
         "wrong": sum(trial.wrong for trial in trials),

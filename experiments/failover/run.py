@@ -18,6 +18,7 @@ from railweave.experiments.hosts import require_peers
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.model import Plane
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,16 @@ class FailoverResult:
         return all(trial.expected and not trial.errors and not trial.wrong for trial in self.trials)
 
 
-def check(options: FailoverOptions) -> tuple[list[Kind], list[str]]:
-    """Return the kinds of faults and the rails that they hit; OptionError if something cannot be."""
+def check(options: FailoverOptions) -> list[tuple[Kind, Plane]]:
+    """Return the kinds of faults, each with a rail that it hits; OptionError if something cannot be."""
     require_peers(options.topology)
     names = [plane.name for plane in options.topology.planes]
-    if len(names) < 2:
+    if len(names) < 2 and options.topology.planes[0].kind != "ina":
         raise OptionError(f"rails {', '.join(names)}: a failover needs a second rail, as in --rails tcp,tcp")
     unknown = [name for name in options.rails if name not in names]
     if unknown:
         raise OptionError(f"no rail {unknown[0]!r} to fail; rails are {', '.join(names)}")
-    return kinds.chosen(options.faults), list(options.rails or names)
+    return kinds.chosen(options.faults, [options.topology.plane(name) for name in options.rails or names])
 
 
 async def run(
@@ -52,12 +53,11 @@ async def run(
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> FailoverResult:
     """Run the experiment; raises LabError and OptionError."""
-    chosen, rails = check(options)
+    chosen = check(options)
     trials: list[Trial] = []
     curves: dict[tuple[str, str], Curve] = {}
-    pairs = [(kind.name, rail, kind) for kind in chosen for rail in rails]
     wanted = options.faults or kinds.OF_RANKS
-    cases: list[tuple[str, str, Kind | None]] = [*pairs]
+    cases: list[tuple[str, str, Kind | None]] = [(kind.name, plane.name, kind) for kind, plane in chosen]
     cases += [(name, ANY_RAIL, None) for name in kinds.OF_RANKS if name in wanted]
     for name, rail, kind in cases:
         on_phase(f"{name}, {rail}: {options.trials} times" if kind else f"{name}: {options.trials} times")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
-from railweave.experiments.failover.kinds import RANK_COMPUTES, Kind
+from railweave.experiments.failover.kinds import OF_TREES, RANK_COMPUTES, Kind
 from railweave.experiments.failover.trace import Watch
 from railweave.experiments.failover.values import (
     EXCLUDED,
@@ -32,6 +32,8 @@ WORKER = "railweave.experiments.failover.worker"
 JOB = "failover"
 START_S = 60.0
 JITTER_S = 0.4  # range of the random delay before a fault
+AGAIN_S = (0.0, 0.3)  # random time between a repair and the same fault again
+CLEAR_S = 0.3  # calls that end this long after a fault have begun after it
 
 
 class Series:
@@ -106,10 +108,20 @@ class Series:
         fault = kind.draw(self._lab.topology.plane(rail), rng)
         async with Injection(self._lab, fault) as injection:
             injected = await injection.inject()
-            await asyncio.sleep(self._options.outage_s)
+            for _ in range(self._options.restarts - 1 if kind.repeated else 0):
+                await injection.repair()
+                await asyncio.sleep(rng.uniform(*AGAIN_S))
+                await injection.inject()
+            went_on = True
+            if kind.detour:
+                went_on = await self._progress(time.monotonic() + CLEAR_S)
+            else:
+                await asyncio.sleep(self._options.outage_s)
             repair_begin = time.monotonic()
             repaired = await injection.repair()
-        went_on = await self._progress(repaired.end)
+        if kind in OF_TREES:
+            await self._all_switches_ready()
+        went_on = went_on and await self._progress(repaired.end)
         back = went_on and await watch.until(
             lambda traces: all(trace.first_use(rail, repaired.end) for trace in traces),
             self._options.deadline_s,
@@ -134,6 +146,16 @@ class Series:
             failures=watch.failures().get(rail, 0) - failures.get(rail, 0),
             others=tuple(name for name in _more(failures, watch.failures()) if name != rail),
         )
+
+    async def _all_switches_ready(self) -> None:
+        """Wait until all switches answer the controller, so that one fault is active at a time."""
+        end = time.monotonic() + self._options.deadline_s
+        while time.monotonic() < end:
+            try:
+                await self._lab.switch_counters()
+                return
+            except LabError:
+                await asyncio.sleep(SETTLE_S)
 
     def _errors(self, since: float) -> tuple[str, ...]:
         return tuple(
@@ -178,6 +200,7 @@ class Series:
             lambda _: all(trace.first_error(injected) for trace in others), self._options.deadline_s
         )
         firsts = [error for trace in others if (error := trace.first_error(injected))]
+        restarted = time.monotonic()
         await self._start_rank(rank)
         formed = await self._watch.until(
             lambda traces: all(trace.joined > injected and trace.progress > trace.joined for trace in traces),
@@ -196,6 +219,7 @@ class Series:
             inject_s=inject_s,
             figures=None,
             error_s=max(error.at for error in firsts) - injected if notified else None,
+            formed_s=max(trace.joined for trace in self._watch.logs) - restarted if formed else None,
         )
 
 

@@ -31,6 +31,7 @@ class FailoverOptions:
     dtype: str = "int32"
     compute_s: float = 5.0  # a rank computes for so long
     outage_s: float = 0.8  # from a fault to its repair
+    restarts: int = 10  # of the controller in one trial
     deadline_s: float = 20.0  # for progress, errors and readmission
     switch_target: str = "embedded"
 
@@ -52,6 +53,7 @@ class Trial:
     failures: int = 0  # how often the ranks excluded the rail
     others: tuple[str, ...] = ()  # rails that were excluded although they had no fault
     error_s: float | None = None  # of a rank's death: until the last of the others had its error
+    formed_s: float | None = None  # from the start of a process in its place until all had joined again
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import typer
 from railweave.commands import (
     bench_collectives,
     bench_failover,
-    bench_faults,
     bench_jobs,
     bench_loss,
     bench_ratios,
@@ -23,7 +22,6 @@ app = typer.Typer(no_args_is_help=True)
 for name, (command, epilog) in bench_collectives.COMMANDS.items():
     app.command(name, epilog=epilog)(command)
 app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
-app.command("faults", epilog=bench_faults.EPILOG)(bench_faults.faults)
 app.command("failover", epilog=bench_failover.EPILOG)(bench_failover.failover)
 app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)

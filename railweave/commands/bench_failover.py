@@ -14,7 +14,8 @@ from railweave.experiments.errors import OptionError
 
 EPILOG = (
     "Examples: railweave bench failover · railweave bench failover --trials 20 --json r.json --plot r.png · "
-    "railweave bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping'"
+    "railweave bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping' · "
+    "railweave bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --trials 20"
 )
 DTYPES = ("int32", "float32")
 
@@ -32,9 +33,11 @@ def failover(
         typer.Option(
             "--faults",
             help="host link down, switch port down, loss one way, loss both ways, switch killed, switch "
-            "frozen, rate cut, flapping; rank computes, rank killed; default: all.",
+            "frozen, rate cut, flapping; leaf killed, uplink cut, spine killed, controller restarts (of "
+            "in-network trees); rank computes, rank killed; default: all, of trees where there are trunks.",
         ),
     ] = "",
+    restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,
     size: common.Size = "256K",
     dtype: common.DType = "int32",
     deadline: Annotated[
@@ -56,10 +59,10 @@ def failover(
 
         common.check_plot(plot)
         sizes = units.parse_sizes(size)
-        if len(sizes) != 1 or trials < 1 or deadline <= 0:
+        if len(sizes) != 1 or min(trials, restarts) < 1 or deadline <= 0:
             raise OptionError(
-                f"--size {size}, --trials {trials}, --deadline {deadline:g}: expected one size, one trial or "
-                "more, and a positive number of seconds"
+                f"--size {size}, --trials {trials}, --restarts {restarts}, --deadline {deadline:g}: expected "
+                "one size, 1 or more, and a positive number of seconds"
             )
         if dtype not in DTYPES:
             raise OptionError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
@@ -74,6 +77,7 @@ def failover(
             bytes=sizes[0],
             dtype=dtype,
             deadline_s=deadline,
+            restarts=restarts,
             switch_target=common.check_target(switch, chosen),
         )
         run.check(options)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from system.command import Start, result_of
 
-from railweave.experiments.faults.run import WENT_ON, WORKER_KILLED
+from railweave.experiments.failover.kinds import RANK_KILLED
+from railweave.experiments.failover.values import PEER_LOST, WENT_ON
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
@@ -22,7 +23,8 @@ PNG = b"\x89PNG"
         (("striping", "--parts", "speed"), "unknown part"),
         (("failover", "--rails", "tcp"), "needs a second rail"),
         (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
-        (("faults", "--topology", "planes", "--faults", "spine killed"), "'spine killed' needs two spines"),
+        (("failover", "--rails", "ina,ina", "--faults", "spine killed"), "'spine killed' needs two spines"),
+        (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "needs an in-network rail"),
         (("switch", "--lanes", "100"), "no program is compiled for 100 lanes"),
         (("switch", "--vs", "tofino"), "no such target"),
     ],
@@ -104,16 +106,18 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_pa
 
 
 def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
-    faults = [WORKER_KILLED, "switch restart", "spine killed"]
+    faults = ["leaf killed", "spine killed", "controller restarts", RANK_KILLED]
     result = result_of(
-        *(start, tmp_path, "bench", "faults", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
-        *("--rate", "20M", "--faults", ",".join(faults), "--trials", "1"),
+        *(start, tmp_path, "bench", "failover", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
+        *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--trials", "1", "--size", "64K"),
+        *("--restarts", "3"),
     )
     assert [row["fault"] for row in result["rows"]] == faults
     for row in result["rows"]:
         assert row["wrong"] == 0
-        assert row["outcomes"] == {"PeerLost" if row["fault"] == WORKER_KILLED else WENT_ON: 1}
-    assert result["rows"][0]["formed_s"]["max"] > 0
+        assert row["outcomes"] == {PEER_LOST if row["fault"] == RANK_KILLED else WENT_ON: 1}
+        assert row["errors"] == 0
+    assert result["rows"][-1]["formed_max_ms"] > 0
 
 
 SEED = "144"  # its first faults come in the third second, on either rail

@@ -36,9 +36,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
     assert "heavy: []" in done.stdout
 
 
-BENCHES = (
-    "all-reduce reduce-scatter all-gather broadcast switch faults failover jobs loss scaling soak striping"
-)
+BENCHES = "all-reduce reduce-scatter all-gather broadcast switch failover jobs loss scaling soak striping"
 WITH_EXAMPLES = ["demo", "plan", "topo planes", "topo file", "doctor", "switch", "controller"]
 
 

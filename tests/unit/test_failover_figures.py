@@ -10,6 +10,7 @@ from railweave.experiments.failover import kinds, run
 from railweave.experiments.failover.figures import BASELINE_S, Window, curve, figures
 from railweave.experiments.failover.trace import Call, RankTrace, Slice, calls_of
 from railweave.experiments.failover.values import FailoverOptions
+from railweave.topologies.named import named
 from railweave.topologies.planes import planes
 
 STEP_S = 0.01  # a call's time
@@ -99,7 +100,7 @@ def _options(**given: object) -> FailoverOptions:
 
 def test_the_same_seed_draws_the_same_faults() -> None:
     (plane,) = planes(8, ["tcp"]).planes
-    case = run.Case(_options(), "loss one way", "tcp", kinds.chosen(["loss one way"])[0], 0)
+    case = run.Case(_options(), "loss one way", "tcp", kinds.chosen(["loss one way"], [plane])[0][0], 0)
     assert case.kind is not None
     first, again, other = (case.kind.draw(plane, case.rng(number)) for number in (1, 1, 2))
     assert first == again
@@ -107,7 +108,8 @@ def test_the_same_seed_draws_the_same_faults() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    assert [kind.name for kind in run.check(_options(faults=["rate cut", "rank killed"]))[0]] == ["rate cut"]
+    cut, *_ = run.check(_options(faults=["rate cut", "rank killed"], rails=["tcp"]))
+    assert [(cut[0].name, cut[1].name)] == [("rate cut", "tcp")]
     with pytest.raises(OptionError, match=r"unknown fault 'rain'; there are host link down, .*rank killed"):
         run.check(_options(faults=["rain"]))
     with pytest.raises(OptionError, match="no rail 'rdma' to fail; rails are ina, tcp"):
@@ -116,3 +118,25 @@ def test_what_cannot_be_is_refused() -> None:
         run.check(_options(topology=planes(2, ["tcp"])))
     with pytest.raises(OptionError, match="at least 2"):
         run.check(_options(topology=planes(1, ["tcp", "tcp"])))
+    with pytest.raises(OptionError, match="'leaf killed' needs an in-network rail"):
+        run.check(_options(faults=["leaf killed"], topology=planes(2, ["tcp", "tcp"])))
+    with pytest.raises(OptionError, match="'uplink cut' needs an in-network rail and two spines"):
+        run.check(_options(faults=["uplink cut"]))
+
+
+def test_faults_of_trees_hit_trees_and_are_tried_where_there_are_trunks() -> None:
+    rng = run.Case(_options(), "x", "ina", None, 0).rng(0)
+    tree = named("leaf-spine:racks=2,hosts=2,spines=2", rails=("ina",), rates=(0,))
+    places = {kind.name: kind.draw(plane, rng).where for kind, plane in run.check(_options(topology=tree))}
+    assert list(places) == [kind.name for kind in (*kinds.KINDS, *kinds.OF_TREES)]
+    leaves, spines = ({switch.name for switch in level} for level in tree.planes[0].levels())
+    assert places["leaf killed"] in leaves
+    assert places["spine killed"] in spines
+    assert set(places["uplink cut"].split(" - ")) <= leaves | spines
+    flat = run.check(_options())
+    assert {kind.name for kind, _ in flat} == {kind.name for kind in kinds.KINDS}
+    asked = run.check(_options(faults=["leaf killed", "controller restarts"]))
+    assert [(kind.name, plane.name) for kind, plane in asked] == [
+        ("leaf killed", "ina"),
+        ("controller restarts", "ina"),
+    ]
