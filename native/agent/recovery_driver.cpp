@@ -257,16 +257,20 @@ void RecoveryDriver::pump(Time now) {
   for (bool idle = false; !idle && !ended_;) {
     idle = true;
     while (next_event(now)) idle = false;
-    while (!ended_) {
-      const auto outgoing = recovery_->transmit(now);
-      if (!outgoing) break;
-      const std::size_t size = sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
-      Main& main = mains_[outgoing->rail];
-      (outgoing->heartbeat ? main.agreement.heartbeats : main.agreement.control) += size;
-      main.agreement_packets += size > 0;
-      idle = false;
-    }
+    if (!ended_ && transmit(now)) idle = false;
   }
+}
+
+bool RecoveryDriver::transmit(Time now) {
+  bool any = false;
+  while (const auto outgoing = recovery_->transmit(now)) {
+    const std::size_t size = sockets_[outgoing->rail]->send(outgoing->rank, outgoing->bytes);
+    Main& main = mains_[outgoing->rail];
+    (outgoing->heartbeat ? main.agreement.heartbeats : main.agreement.control) += size;
+    main.agreement_packets += size > 0;
+    any = true;
+  }
+  return any;
 }
 
 bool RecoveryDriver::next_event(Time now) {
@@ -324,7 +328,10 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
 
 void RecoveryDriver::apply(const recovery::Halt& abandon, Time now) { halt_main(abandon.rail, now); }
 
-void RecoveryDriver::apply(const recovery::PeerLost& lost, Time) { owner_.peer_lost(lost.rank, lost.reason); }
+void RecoveryDriver::apply(const recovery::PeerLost& lost, Time now) {
+  transmit(now);  // the goodbyes that name it: nothing leaves after the end
+  owner_.peer_lost(lost.rank, lost.reason);
+}
 
 void RecoveryDriver::apply(const recovery::AllCompleted& completed, Time) {
   owner_.all_completed(completed.op);

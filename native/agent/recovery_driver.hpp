@@ -135,6 +135,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void links_changed(Time now) override;
 
   bool next_event(Time now);
+  bool transmit(Time now);
   void apply(const recovery::Prepare& prepare, Time now);
   void apply(const recovery::Commit& commit, Time now);
   void apply(const recovery::Restart& restart, Time now);

@@ -23,6 +23,7 @@ RANKS = 16
 LAST = RANKS - 1
 CONNECTED = sorted({(LAST + sign * (1 << step)) % RANKS for sign in (1, -1) for step in range(4)})
 RAILS = ["tcp=tcp@lo", "ina=ina@lo"]
+NOBODY = 1  # listens at this port
 
 
 @pytest.fixture
@@ -62,22 +63,34 @@ def test_a_rank_that_leaves_is_named_by_all(job: StaticJob, rails: str) -> None:
     job.run(work, rails)
 
 
-@pytest.mark.parametrize("kind", ["tcp", "ina"])
-def test_a_rank_that_dies_is_named_by_all(kind: str) -> None:
-    """Only those that are connected with it see its connections end; it says nothing."""
+@pytest.mark.parametrize("kinds", [["tcp"], ["ina"], ["tcp", "tcp"]])
+def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
+    """Only those that are connected with it see its connections end; it says nothing.
+
+    With two rails the ranks recover, and nobody but its predecessor finds that it has died.
+    """
     agents = [Agent(rank, RANKS) for rank in range(LAST)]
-    ports = [getattr(agent, f"add_{kind}")("rail", "127.0.0.1", "lo")[1] for agent in agents]
-    places = [("127.0.0.1", port) for port in [*ports, 1]]
+    control: list[list[tuple[str, int]]] = []
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(LAST) as pool:
         for agent in agents:
             stack.callback(agent.close, 0)
-        joined = [pool.submit(agent.connect_tcp, 0, TOKEN, places, DEADLINE_S) for agent in agents]
         with contextlib.ExitStack() as process:
-            for rank in CONNECTED:
-                connection = process.enter_context(socket.create_connection(places[rank], DEADLINE_S))
-                connection.sendall(hello(LAST, size=RANKS))
-                assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS)
-            assert [missing.result(DEADLINE_S) for missing in joined] == [[]] * LAST
+            for rail, kind in enumerate(kinds):
+                ports = [
+                    getattr(agent, f"add_{kind}")(f"rail{rail}", "127.0.0.1", "lo")[1] for agent in agents
+                ]
+                places = [("127.0.0.1", port) for port in [*ports, NOBODY]]
+                if len(kinds) > 1:
+                    ports = [agent.open_control(rail) for agent in agents]
+                    control.append([("127.0.0.1", port) for port in [*ports, NOBODY]])
+                joined = [pool.submit(agent.connect_tcp, rail, TOKEN, places, DEADLINE_S) for agent in agents]
+                for rank in CONNECTED:
+                    connection = process.enter_context(socket.create_connection(places[rank], DEADLINE_S))
+                    connection.sendall(hello(LAST, size=RANKS))
+                    assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS)
+                assert [missing.result(DEADLINE_S) for missing in joined] == [[]] * LAST
+        for agent in agents if control else []:
+            agent.enable_recovery(TOKEN, control, [0] * len(kinds), 5.0, 1 << 20)
         for agent in agents:
             agent.wait_change(0, DEADLINE_S)
             failure = agent.failure()
