@@ -18,10 +18,9 @@ namespace {
 
 constexpr int kQuickRepetitions = 6;  // at growing intervals, together about one kRepetition
 constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
-constexpr Duration kInFlight =
-    6 * kMillisecond;  // of link time: rides out a busy machine, fits a shaped link's queue
-constexpr Duration kBurst = kMillisecond / 2;              // of link time, that one super-packet may take
-constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;  // packets
+constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
+constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
+constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr std::size_t kMaxBurst = 48 * 1024;
 
 roce::Ipv4Address parse_address(const std::string& text) {
@@ -185,6 +184,7 @@ void RdmaTransport::meet(std::size_t peer) {
   const int patience = retries_for(std::max(timing::kFirstTimeout, timeout));
   roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
   options.window = window(options_);
+  if (options_.rate_bps > 0) options.window_time = kInFlight;
   options.max_timeout = first ? timing::kRepetition : timing::kProbeInterval;
   options.retries = first ? patience : kTireless;
   // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.

@@ -11,20 +11,6 @@ constexpr int kTicksBack = 3;  // in good order after a silence, before a rail c
 
 }  // namespace
 
-void LongestLately::add(Duration duration, Time now) {
-  if (now - since_ >= bucket_) {
-    former_ = now - since_ < 2 * bucket_ ? current_ : 0;
-    current_ = 0;
-    since_ = now;
-  }
-  current_ = std::max(current_, duration);
-}
-
-Duration LongestLately::get(Time now) const {
-  if (now - since_ >= 2 * bucket_) return 0;
-  return now - since_ >= bucket_ ? current_ : std::max(current_, former_);
-}
-
 Pulse::Pulse(const Options& options, Time now) : options_(options), lateness_(options.memory) {
   for (std::size_t rail = 0; rail < options.rails; ++rail)
     rails_.push_back({.heard = now, .longest = LongestLately(options.memory)});

@@ -5,25 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/longest_lately.hpp"
 #include "core/time.hpp"
 #include "recovery/types.hpp"
 
 namespace railweave::recovery {
-
-/// The longest duration of the last seconds: two buckets, of which the older one is forgotten.
-class LongestLately {
- public:
-  explicit LongestLately(Duration bucket) : bucket_(bucket) {}
-
-  void add(Duration duration, Time now);
-  Duration get(Time now) const;
-
- private:
-  Duration bucket_;
-  Duration current_ = 0;
-  Duration former_ = 0;
-  Time since_ = 0;
-};
 
 /// A silence on one rail means something only while newer ticks come on another: the sender lives, and so
 /// does this receiver. A late, frozen or computing rank is silent on all rails alike, and a queue delays its

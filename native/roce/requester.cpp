@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace railweave::roce {
 namespace {
 
 constexpr std::size_t kMaxMessage = std::size_t{1} << 31;
+constexpr Duration kMostLate = 50 * kMillisecond;  // of a peer, that a wider window rides out
 constexpr std::int64_t kAckEvery = 16;  // packets of a long message between requests for an acknowledgement
 
 CompletionKind kind_of(const WorkRequest& request) {
@@ -38,13 +40,13 @@ void RetransmissionTimer::progressed(Sequence unacked, Time now) {
   round_trip_.sample(now - probe_sent_);
 }
 
-Duration RetransmissionTimer::timeout() const {
+Duration RetransmissionTimer::timeout(Time now) const {
   const Duration base =
       round_trip_.measured()
           ? std::max(options_.min_timeout, round_trip_.smoothed() + 4 * round_trip_.variation())
           : options_.first_timeout;
   const int doublings = std::min(doublings_, 16);
-  return std::min(options_.max_timeout, base << doublings);
+  return std::min(options_.max_timeout, std::max(base << doublings, lateness(now)));
 }
 
 Requester::Requester(const QueuePairOptions& options, Completions& completions, QueuePairStats& stats)
@@ -79,6 +81,7 @@ bool Requester::may_send() const {
 
 bool Requester::transmit(Packet& packet, Time now) {
   if (!may_send()) return false;
+  if (next_ == unacked_ && next_ == sent_end_) answered_at_ = now;
   const Pending& pending = queue_[cursor_];
   const bool again = next_ < sent_end_;
   packet = Packet{};
@@ -169,10 +172,16 @@ void Requester::complete_front(Status status) {
 
 void Requester::progressed(Sequence before, Time now) {
   if (unacked_ == before) return;
-  if (next_ < unacked_) {  // acknowledged by what was sent before going back
+  const Duration gap = now - std::exchange(answered_at_, now);
+  const std::int64_t window_before = std::exchange(window_before_, 0);
+  const bool in_vain = next_ < unacked_;  // gone back: what was sent before that is acknowledged
+  if (in_vain) {
     next_ = unacked_;
     cursor_ = 0;
+    window_ = std::max(window_, window_before);
   }
+  const Duration late = timer_.lateness(now);
+  if (in_vain || (late > 0 && gap > late / 2)) timer_.answered_late(gap, now);
   retries_ = rnr_retries_ = 0;
   timer_.progressed(unacked_, now);
   if (next_ == unacked_) {
@@ -180,11 +189,26 @@ void Requester::progressed(Sequence before, Time now) {
   } else {
     timer_.start(now);
   }
-  window_credit_ += unacked_ - before;
-  if (window_credit_ >= window_ && window_ < options_.window) {
-    ++window_;
-    window_credit_ = 0;
+  grow_window(unacked_ - before, now);
+}
+
+// Beyond its usual size, at once, while the peer runs late again and again: a window that is smaller than
+// what the link carries meanwhile leaves it idle.
+void Requester::grow_window(Sequence acknowledged, Time now) {
+  std::int64_t most = options_.window;
+  if (options_.window_time > 0) {
+    const Duration late = std::min(timer_.lateness(now), kMostLate);
+    most = std::clamp(most * (late + options_.window_time) / options_.window_time, most,
+                      std::max(most, options_.most_window));
   }
+  if (window_ >= options_.window) {
+    window_ = std::min(window_ + acknowledged, most);
+    return;
+  }
+  window_credit_ += acknowledged;
+  if (window_credit_ < window_) return;
+  ++window_;
+  window_credit_ = 0;
 }
 
 void Requester::on_nak(const Aeth& aeth, Time now) {
@@ -275,6 +299,7 @@ void Requester::expire(Time now) {
   if (failed_ || next_ == unacked_) return;
   ++stats_.timeouts;
   timer_.back_off();
+  if (window_before_ == 0) window_before_ = window_;
   shrink_window(options_.min_window);
   lost(now);
 }

@@ -6,7 +6,9 @@
 #include <deque>
 #include <vector>
 
+#include "core/longest_lately.hpp"
 #include "core/round_trip.hpp"
+#include "core/timing.hpp"
 #include "roce/packet.hpp"
 #include "roce/work.hpp"
 
@@ -19,12 +21,16 @@ class RetransmissionTimer {
   explicit RetransmissionTimer(const QueuePairOptions& options) : options_(options) {}
 
   Time deadline() const { return deadline_; }
-  void start(Time now) { deadline_ = now + timeout(); }
+  void start(Time now) { deadline_ = now + timeout(now); }
   void start_if_stopped(Time now) {
     if (deadline_ == kNever) start(now);
   }
   void stop() { deadline_ = kNever; }
   void back_off() { ++doublings_; }
+  /// An answer came so long after the last one, and nothing had been lost.
+  void answered_late(Duration gap, Time now) { lateness_.add(std::min(gap, options_.max_timeout), now); }
+  /// The longest of these gaps of the last seconds.
+  Duration lateness(Time now) const { return lateness_.get(now); }
 
   /// A packet that asks for an acknowledgement leaves for the first time: one is timed at once.
   void sent(Sequence sequence, Time now);
@@ -34,7 +40,7 @@ class RetransmissionTimer {
   void progressed(Sequence unacked, Time now);
 
  private:
-  Duration timeout() const;
+  Duration timeout(Time now) const;
 
   const QueuePairOptions& options_;
   Time deadline_ = kNever;
@@ -43,6 +49,7 @@ class RetransmissionTimer {
   bool probing_ = false;
   Sequence probe_ = 0;
   Time probe_sent_ = 0;
+  LongestLately lateness_{timing::kMemory};
 };
 
 class Requester {
@@ -87,6 +94,7 @@ class Requester {
   void lost(Time now);
   void presume_lost(Time now);
   void shrink_window(std::int64_t to);
+  void grow_window(Sequence acknowledged, Time now);
   void on_nak(const Aeth& aeth, Time now);
   bool store_response(Pending& read, const Packet& packet);
 
@@ -103,6 +111,8 @@ class Requester {
   std::int64_t window_;
   std::int64_t window_credit_ = 0;  // acknowledged packets on the way to a larger window
   Sequence shrunk_until_;           // losses below belong to the congestion already answered
+  Time answered_at_ = 0;            // or when the first packet left of those that are outstanding
+  std::int64_t window_before_ = 0;  // the timer shrank it, and no answer has come since
   Sequence presumed_at_ = -1;       // `unacked_` when a hole in the answers was last taken for a loss
   int reads_in_progress_ = 0;
   int retries_ = 0, rnr_retries_ = 0;  // since the last progress

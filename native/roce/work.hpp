@@ -22,6 +22,8 @@ struct QueuePairOptions {
   std::size_t path_mtu = 1024;                 // payload bytes per packet: 256, 512, 1024, 2048 or 4096
   std::int64_t window = 64;                    // packets sent and not acknowledged, at most
   std::int64_t min_window = 8;                 // what losses may shrink it to
+  std::int64_t most_window = 1024;             // what a peer that runs late may widen it to
+  Duration window_time = 0;                    // of link time, that the window is; 0: unknown, it stays
   Duration first_timeout = 20 * kMillisecond;  // before a round trip has been measured
   Duration min_timeout = 4 * kMillisecond;
   Duration max_timeout = 250 * kMillisecond;

@@ -251,6 +251,34 @@ def test_the_window_shrinks_with_loss_and_grows_again() -> None:
     assert pair.a.qp.window == 64
 
 
+def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
+    """Answers to what was sent before the timer went back show that nothing was lost."""
+    pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
+    into = pair.write(message(1 << 20))
+    first = all_sent(pair.a)
+    assert len(first) == 32
+    pair.a.qp.expire(4 * MS)
+    assert pair.a.qp.window == 8
+    for packet in first:
+        pair.b.qp.receive(packet, 24 * MS)
+    for answer in all_sent(pair.b, 24 * MS):
+        pair.a.qp.receive(answer, 24 * MS)
+    assert pair.a.qp.window == 64  # of 32 * (24 + 6) / 6 that it may grow to
+    assert len(all_sent(pair.a, 24 * MS)) == 64
+    assert pair.a.qp.deadline == 48 * MS
+    pair.now = 47 * MS
+    pair.run()
+    assert into.tobytes() == message(1 << 20)
+
+
+def test_a_loss_does_not_widen_the_window() -> None:
+    pair = Pair(Weather(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
+    pair.write(message(1 << 20))
+    pair.run()
+    assert pair.a.qp.stats.timeouts + pair.a.qp.stats.naks_received > 0
+    assert pair.a.qp.window <= 32
+
+
 def test_operations_are_not_confused_with_responses() -> None:
     with pytest.raises(TypeError):
         Pair().a.qp.post(1, "write", b"")  # type: ignore[arg-type]
