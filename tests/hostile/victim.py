@@ -13,7 +13,7 @@ from socket import socket
 
 from dataplane.harness import links, process
 
-from railweave.switch.targets import Embedded
+from railweave.switch.targets import EMBEDDED
 
 DEVICE = 1
 
@@ -48,7 +48,7 @@ def running(*options: str) -> Iterator[Victim]:
     """The embedded switch as a process; it must end in peace when told to."""
     with tempfile.TemporaryDirectory() as folder, links("hostile") as (namespace, interfaces, sockets):
         address = f"unix:{folder}/grpc"
-        command = [*Embedded().command(interfaces, address, DEVICE), *options]
+        command = [*EMBEDDED.command(interfaces, address, DEVICE), *options]
         log = Path(folder, "log")
         with process(["ip", "netns", "exec", namespace, *command], log) as child:
             yield Victim(child, address, sockets)
