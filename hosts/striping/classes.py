@@ -27,7 +27,7 @@ LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network i
 MEASURED = 4  # calls measured before a survey at most, while hot
 SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
 LONGEST_SURVEY_S = 1e-3  # there: that of a small call, as far as is known
-BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot and while warm
+BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot, and while warm again
 SHORTEST, LONGEST = 4, 1024  # calls from survey to survey, while hot
 LONGEST_S = 0.25  # likewise: of calls that are shorter than surveys may be, and have stayed as they are
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
@@ -52,6 +52,7 @@ class CallClass:
         self.left = 0  # calls until one is measured
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
+        self._was_hot = False
         self._calm = self._times = 0
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
@@ -178,7 +179,7 @@ class CallClass:
             least = max(int(survey_s / (BUDGET * call_s)) + 1, SHORTEST)
             rarer = min(2 * self._interval, int(LONGEST_S / call_s)) if call_s < LONGEST_SURVEY_S else 0
             return min(max(least, rarer), LONGEST)
-        if self.state is ClassState.WARM:
+        if self.state is ClassState.WARM and self._was_hot:
             return min(int(survey_s / (WARM_BUDGET * call_s)) + 1, LONGEST)
         return 1
 
@@ -236,6 +237,7 @@ class CallClass:
         state = next_class(self.state, event)
         if state is not self.state:
             self.state = state
+            self._was_hot |= state is ClassState.HOT
             self._calls = self._calm = self._times = 0
             if state is not ClassState.HOT:
                 self.left, self._interval = 0, 1

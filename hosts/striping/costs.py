@@ -17,6 +17,7 @@ ANCHOR_WEIGHT = 0.05  # of the latency at size 0, beside observations of weight 
 WARM_UP = 2  # observations in which the least counts: the first call on a rail finds it cold
 COLDER = 1.25  # how much slower than the next a first call must have been to be forgotten
 FASTER = 1.5  # bandwidth that parts may show, over that of the rail alone
+LIKE_SIZE = 2  # sizes up to this factor apart have times that can be compared
 LEAST_SLOPE = 0.01  # of the mean time per unit of size: where measured times fall with size
 
 
@@ -47,7 +48,7 @@ class Fit:
         self._stale = False
         self._noise = 0.0  # mean relative deviation of times from what was predicted
         self._side = 0  # where the last observation was, if out of band: +1 slower, -1 faster
-        self._before: Line | None = None  # what was known before it
+        self._before: tuple[Line, int] | None = None  # what was known before it, of which mean size
         self._forget()
 
     def _forget(self) -> None:
@@ -68,7 +69,7 @@ class Fit:
         if not self.known:
             self._restart(size, time_s)
             return None
-        before = self._before or self.line()  # an outlier just before is no measure for this one
+        before, mean_size = self._reference()
         before_s = before.time_s(size)
         clip = CLIP + NOISY * self._noise
         side = (time_s > before_s * clip) - (time_s * clip < before_s)
@@ -78,7 +79,7 @@ class Fit:
         if self.samples < WARM_UP and time_s * COLDER < before_s:
             self._restart(size, time_s)
             return None
-        self._side, self._before = side, before if side else None
+        self._side, self._before = side, (before, mean_size) if side else None
         if side:
             time_s = before_s * clip if side > 0 else before_s / clip
         else:
@@ -86,6 +87,15 @@ class Fit:
             self._noise = self._noise + STEADY * (deviation - self._noise)
         self._add(size, time_s)
         return None
+
+    def _reference(self) -> tuple[Line, int]:
+        """Return what a time is held against: an outlier just before is no measure for it."""
+        return self._before or (self.line(), self.mean_size)
+
+    def is_like(self, size: int) -> bool:
+        """Whether what a time of this size is held against has been measured about there."""
+        _, mean_size = self._reference()
+        return size <= LIKE_SIZE * mean_size and mean_size <= LIKE_SIZE * size
 
     def _restart(self, size: int, time_s: float) -> None:
         self._stale, self._side, self._before = False, 0, None
@@ -173,14 +183,16 @@ class RailCost:
     def observe(self, size: int, time_s: float, alone: bool, anchor_s: float) -> bool:
         """Take a time of `size` bytes. Returns whether the rail has changed its speed for good.
 
-        What is known of the other case was measured before the change, and changes with it.
+        What is known of the other case was measured before the change, and changes with it. A time of quite
+        another size than all before may only show that the line was wrong there.
         """
         fit, other = (self.alone, self.shared) if alone else (self.shared, self.alone)
         fit.anchor_s = anchor_s
+        like = fit.known and fit.is_like(size)
         factor = fit.observe(size, time_s)
         if factor is None:
             return False
-        if other.known:
+        if other.known and like:
             other.rescale(factor)
         return True
 

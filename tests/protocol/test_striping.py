@@ -146,6 +146,13 @@ def test_both_rails_at_half_their_rate_are_still_split() -> None:
     sizes=st.lists(st.integers(1, 1 << 21), min_size=1, max_size=3),
 )
 @example([VirtualRail(0.00390625, 1e6), VirtualRail(1e-5, 1e6)], 0.0, 0.0078125, 0, [372])
+@example(
+    [*[VirtualRail(0.00390625, 1e6)] * 2, VirtualRail(0.0003933784, 1e6), VirtualRail(5e-5, 13260310.0)],
+    0.0,
+    0.0,
+    0,
+    [4267],
+)
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best(
     rails: list[VirtualRail], noise: float, lateness_s: float, seed: int, sizes: list[int]
