@@ -77,11 +77,21 @@ def limit_s(problem: Problem, ranks: int, planes: Sequence[Plane], timeline: Tim
     for edge in [*timeline.edges(since), math.inf]:
         rate = sum(rate for rail, rate in rates.items() if timeline.up(rail, at))
         if rate * (edge - at) >= left > 0:
-            end = at + left / rate
-            return end - since + PER_FAULT_S * timeline.faults_within(since, end)
+            return _with_faults(timeline, since, at + left / rate) - since
         left -= rate * (edge - at) if rate else 0
         at = edge
     return math.inf
+
+
+def _with_faults(timeline: Timeline, since: float, end: float) -> float:
+    """Return when a call must have ended that has until `end` without its faults.
+
+    The time that a fault is given may meet the next one.
+    """
+    latest = end
+    while latest < (later := end + PER_FAULT_S * timeline.faults_within(since, latest)):
+        latest = later
+    return latest
 
 
 def _alone_s(problem: Problem, ranks: int, plane: Plane) -> float:

@@ -66,6 +66,14 @@ def test_a_fault_that_begins_in_mid_call_takes_its_rail_from_then_on() -> None:
     assert limit(timeline) == pytest.approx(FACTOR * (BOTH / 2 + alone_s("ina") / 2) + PER_FAULT_S)
 
 
+def test_the_time_that_a_fault_is_given_may_meet_the_next_one() -> None:
+    timeline = Timeline()
+    for begin in (9.5, 10 + FACTOR * BOTH + PER_FAULT_S / 2, 10 + FACTOR * BOTH + 5 * PER_FAULT_S):
+        timeline.fault("", begin)
+        timeline.repaired("", begin + 0.6)
+    assert limit(timeline) == pytest.approx(FACTOR * BOTH + 2 * PER_FAULT_S)
+
+
 def test_a_fault_that_is_on_no_rail_gives_time_only() -> None:
     timeline = Timeline()
     timeline.fault("", 10.1)
