@@ -2,9 +2,11 @@
 // Packets into a file that Wireshark and tcpdump read.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "core/bytes.hpp"
 #include "core/time.hpp"
@@ -15,18 +17,28 @@ namespace railweave::ports {
 class Capture {
  public:
   /// Throws std::system_error that names the file.
-  explicit Capture(const std::string& path);
+  explicit Capture(const std::string& path) : file_(path, std::ios::binary) {
+    if (!file_) throw std::system_error(errno, std::generic_category(), "writing packets to " + path);
+    // Nanoseconds; version 2.4; longest packet; Ethernet.
+    for (const std::uint32_t value : {0xa1b23c4du, 2u | 4u << 16, 0u, 0u, 1u << 18, 1u}) word(value);
+    file_.flush();  // a file without packets is one, too
+  }
 
   /// `at`: nanoseconds since 1970. After a failed write, as on a full disk, nothing more is written.
-  void add(Bytes packet, Time at);
-
-  std::uint64_t packets() const { return packets_; }
+  void add(Bytes packet, Time at) {
+    if (!file_) return;
+    word(static_cast<std::uint32_t>(at / kSecond));
+    word(static_cast<std::uint32_t>(at % kSecond));
+    word(static_cast<std::uint32_t>(packet.size()));
+    word(static_cast<std::uint32_t>(packet.size()));
+    file_.write(reinterpret_cast<const char*>(packet.data()), static_cast<std::streamsize>(packet.size()));
+  }
 
  private:
-  void word(std::uint32_t value);
+  /// In the byte order of this machine, which the magic number tells.
+  void word(std::uint32_t value) { file_.write(reinterpret_cast<const char*>(&value), sizeof value); }
 
   std::ofstream file_;
-  std::uint64_t packets_ = 0;
 };
 
 }  // namespace railweave::ports

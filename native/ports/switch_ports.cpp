@@ -175,15 +175,11 @@ void SwitchPorts::run() {
     bool links_changed = false;
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[i].data.u64;
-      if (key == kWakeKey) {
+      if (key == kWakeKey || key == kTimerKey) {
         std::uint64_t ignored;
-        [[maybe_unused]] const auto size = read(wake_.get(), &ignored, sizeof ignored);
-        run_injected();
-        continue;
-      }
-      if (key == kTimerKey) {
-        std::uint64_t ignored;
-        [[maybe_unused]] const auto size = read(timer_.get(), &ignored, sizeof ignored);
+        [[maybe_unused]] const auto size =
+            read((key == kWakeKey ? wake_ : timer_).get(), &ignored, sizeof ignored);
+        if (key == kWakeKey) run_injected();
         continue;
       }
       if (key == kLinksKey) {
