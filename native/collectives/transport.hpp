@@ -59,9 +59,6 @@ class Transport {
   virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
   /// Whether there was a sign of life of the peer's process a moment ago.
   virtual bool hears(int, Time) const { return false; }
-  /// A hint that messages will be sent from or received into this memory: register it now, and keep it
-  /// registered.
-  virtual void will_use(MutableBytes) {}
   /// When `expire` wants to be called; kNever if not.
   virtual Time deadline() const { return kNever; }
   virtual void expire(Time) {}

@@ -141,7 +141,6 @@ class Endpoint {
   /// if paused. Throws std::logic_error if not halted, std::invalid_argument for a base below this rank's
   /// own.
   void restart(std::uint64_t base, Time now);
-  bool halted() const { return halted_; }
 
   /// Sends and takes nothing until `resume`. Returns the position: the lowest chunk that this rank still
   /// needs, counted over all groups; until then it stays the same, or grows by `restart`. Slices may still be
@@ -152,7 +151,6 @@ class Endpoint {
   /// options outside the protocol's limits, other lanes, a chunk past this rank's position or one whose
   /// contribution is no longer kept, std::logic_error if not paused; the endpoint then stays paused.
   void resume(const GroupConfig& config, std::uint64_t resume_from, Time now);
-  bool paused() const { return paused_; }
   std::uint64_t position() const { return position_; }
   std::uint16_t group() const { return options_.group; }
   /// The present group's packets, or late ones of the group before.

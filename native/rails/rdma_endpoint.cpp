@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "roce/burst.hpp"
+#include "roce/frame.hpp"
 
 namespace railweave {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoCEv2 frames: Ethernet, IPv4 and UDP around the transport headers, and the invariant CRC over all of it.
-// Source: InfiniBand Architecture Specification, volume 1, annex A17 (RoCEv2).
+// RoCEv2 frames: Ethernet, IPv4 and UDP around the transport headers, and the invariant CRC over all of it;
+// and many packets in one frame of up to 64 KiB, which the kernel cuts. Source: InfiniBand Architecture
+// Specification, volume 1, annex A17 (RoCEv2).
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 
 #include "core/bytes.hpp"
 #include "core/headers.hpp"
+#include "core/offload.hpp"
 #include "roce/packet.hpp"
 
 namespace railweave::roce {
@@ -41,6 +43,38 @@ std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std:
 
 /// Writes the Ethernet header and `network` with its checksum.
 void write_headers(const Path& path, const NetworkHeader& network, MutableBytes frame);
+
+/// Packets to one peer that leave as one super-packet: all of the size of the first, save a shorter last one.
+/// Their IP identifications count up by one, as the kernel numbers them when it cuts, so every ICRC is known
+/// beforehand.
+class Burst {
+ public:
+  /// Writes into `frame`, up to `limit` bytes if there is more than one packet.
+  Burst(const Path& path, std::uint16_t first_id, MutableBytes frame, std::size_t limit)
+      : path_(path), first_id_(first_id), frame_(frame), limit_(limit) {}
+
+  bool takes(const Packet& packet) const;
+  void append(const Packet& packet);
+  struct Made {
+    std::size_t size;
+    Offload offload;  // how the kernel is to cut it
+  };
+  /// Writes the headers.
+  Made close();
+  std::uint16_t count() const { return count_; }
+
+ private:
+  static constexpr std::uint16_t kMaxSegments = 64;  // the kernel's UDP_MAX_SEGMENTS of before 6.9
+
+  const Path& path_;
+  const std::uint16_t first_id_;
+  const MutableBytes frame_;
+  const std::size_t limit_;
+  std::size_t size_ = kFrameHeaderSize;
+  std::size_t segment_ = 0;  // bytes of the first packet, ICRC included
+  bool open_ = true;         // a shorter packet ends the burst
+  std::uint16_t count_ = 0;
+};
 
 enum class FrameFault : std::uint8_t { kNone, kNotRoce, kMalformed, kBadIcrc };
 
