@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/checksum.hpp"
 #include "engine/hash.hpp"
@@ -35,13 +36,8 @@ class BitString {
   }
 
   /// The low `width` bits of `value`.
-  void append(std::uint64_t value, std::uint64_t width) {
-    bytes_.resize((bits_ + width + 7) / 8);
-    wide::store_bits(&value, 1, reinterpret_cast<unsigned char*>(bytes_.data()), bits_, width);
-    bits_ += width;
-  }
-
-  void append_limbs(const std::vector<std::uint64_t>& limbs, std::uint64_t width) {
+  void append(std::uint64_t value, std::uint64_t width) { append({&value, 1}, width); }
+  void append(std::span<const std::uint64_t> limbs, std::uint64_t width) {
     bytes_.resize((bits_ + width + 7) / 8);
     wide::store_bits(limbs.data(), limbs.size(), reinterpret_cast<unsigned char*>(bytes_.data()), bits_,
                      width);
@@ -87,7 +83,7 @@ void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& p
         break;
       }
       case InputPlan::kConstant:
-        bits.append_limbs(plan.wide_constants[input.offset], input.width);
+        bits.append(plan.wide_constants[input.offset], input.width);
         break;
       case InputPlan::kVariable: {
         const VariablePlan& variable = plan.variables[input.offset];

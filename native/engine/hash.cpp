@@ -31,23 +31,14 @@ T reflected_crc(Bytes input, T remainder) {
   return remainder;
 }
 
-std::uint8_t crc8(Bytes input) {
-  std::uint8_t remainder = 0;
+/// Most significant bit first.
+template <typename T, T polynomial>
+T straight_crc(Bytes input, T remainder) {
+  constexpr int kBits = 8 * sizeof(T);
   for (const std::byte byte : input) {
-    remainder = static_cast<std::uint8_t>(remainder ^ static_cast<unsigned>(byte));
+    remainder = static_cast<T>(remainder ^ (static_cast<unsigned>(byte) << (kBits - 8)));
     for (int bit = 0; bit < 8; ++bit) {
-      remainder = static_cast<std::uint8_t>((remainder << 1) ^ ((remainder & 0x80) ? 0x07 : 0));
-    }
-  }
-  return remainder;
-}
-
-std::uint16_t crc_ccitt(Bytes input) {
-  std::uint16_t remainder = 0xffff;
-  for (const std::byte byte : input) {
-    remainder = static_cast<std::uint16_t>(remainder ^ (static_cast<unsigned>(byte) << 8));
-    for (int bit = 0; bit < 8; ++bit) {
-      remainder = static_cast<std::uint16_t>((remainder << 1) ^ ((remainder & 0x8000) ? 0x1021 : 0));
+      remainder = static_cast<T>((remainder << 1) ^ (remainder >> (kBits - 1) ? polynomial : 0));
     }
   }
   return remainder;
@@ -132,7 +123,7 @@ std::uint64_t compute(Algorithm algorithm, Bytes input) {
     case Algorithm::crc32_custom:
       return static_cast<std::uint32_t>(~reflected_crc<std::uint32_t, 0xedb88320>(input, 0xffffffff));
     case Algorithm::crcCCITT:
-      return crc_ccitt(input);
+      return straight_crc<std::uint16_t, 0x1021>(input, 0xffff);
     case Algorithm::csum16:
     case Algorithm::cksum16:
       return __builtin_bswap16(checksum(sum_words(input)));
@@ -146,7 +137,7 @@ std::uint64_t compute(Algorithm algorithm, Bytes input) {
     case Algorithm::bmv2_hash:
       return xxh64(input);
     case Algorithm::crc8_custom:
-      return crc8(input);
+      return straight_crc<std::uint8_t, 0x07>(input, 0);
     case Algorithm::crc64_custom:
       return reflected_crc<std::uint64_t, 0xd800000000000000>(input, 0);
     case Algorithm::hash_ex:

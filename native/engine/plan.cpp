@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "engine/hash.hpp"
 
@@ -255,36 +257,17 @@ class Checker {
   }
 
   void check_object(char kind, std::uint32_t value) const {
-    const auto within = [&](std::size_t size) { require(value < size, "plan: no such object"); };
-    switch (kind) {
-      case 'h':
-        return within(plan_.headers.size());
-      case 'H':
-        within(plan_.headers.size());
-        return require(plan_.headers[value].variable != kNone, "plan: no variable field");
-      case 'v':
-        return within(plan_.variables.size());
-      case 's':
-        return within(plan_.stacks.size());
-      case 'g':
-        return within(plan_.arrays.size());
-      case 'b':
-        return within(plan_.slices.size());
-      case 't':
-        return within(plan_.tables.size());
-      case 'c':
-        return within(plan_.counters.size());
-      case 'm':
-        return within(plan_.meters.size());
-      case 'k':
-        return within(plan_.calculations.size());
-      case 'K':
-        return within(plan_.wide_constants.size());
-      case 'y':
-        return require(value <= plan_.key_words, "plan: key word");
-      default:
-        throw InvalidPlan("plan: unknown operand");
-    }
+    if (kind == 'y') return require(value <= plan_.key_words, "plan: key word");
+    const std::pair<char, std::size_t> sizes[] = {
+        {'h', plan_.headers.size()},      {'H', plan_.headers.size()},       {'v', plan_.variables.size()},
+        {'s', plan_.stacks.size()},       {'g', plan_.arrays.size()},        {'b', plan_.slices.size()},
+        {'t', plan_.tables.size()},       {'c', plan_.counters.size()},      {'m', plan_.meters.size()},
+        {'k', plan_.calculations.size()}, {'K', plan_.wide_constants.size()}};
+    const auto* of = std::find_if(std::begin(sizes), std::end(sizes),
+                                  [kind](const auto& one) { return one.first == kind; });
+    require(of != std::end(sizes), "plan: unknown operand");
+    require(value < of->second, "plan: no such object");
+    if (kind == 'H') require(plan_.headers[value].variable != kNone, "plan: no variable field");
   }
 
   const Plan& plan_;

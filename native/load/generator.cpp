@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <system_error>
 
 #include "ina/packet.hpp"
+#include "loop/event_loop.hpp"
 
 namespace railweave::load {
 
@@ -22,11 +22,6 @@ namespace {
 // lost.
 constexpr Duration kSilence = 60 * kMillisecond;
 constexpr int kPollMs = 5;
-
-Time now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 /// A message with room for one 16- or 32-bit number of UDP's.
 struct Message {
@@ -72,7 +67,7 @@ Generator::Generator(const Group& group, std::vector<int> fds, unsigned segments
 }
 
 Outcome Generator::run(Duration warm_up, Duration duration) {
-  const Time begin = now(), counted = begin + warm_up, end = counted + duration;
+  const Time begin = EventLoop::now(), counted = begin + warm_up, end = counted + duration;
   Time at = begin, counting_since = 0;
   for (Worker& worker : workers_) worker.heard = begin;
   while (at < end) {
@@ -86,7 +81,7 @@ Outcome Generator::run(Duration warm_up, Duration duration) {
       }
     }
     if (!busy) await();
-    at = now();
+    at = EventLoop::now();
     if (counting_since == 0 && at >= counted) {
       counting_since = at;
       outcome_ = {.wrong = outcome_.wrong};

@@ -20,16 +20,9 @@ constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
 
 }  // namespace
 
-EventLoop::EventLoop()
-    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
-  if (epoll_fd_ < 0 || wake_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) < 0)
-    raise("epoll");
-}
-
-EventLoop::~EventLoop() {
-  close(wake_fd_);
-  close(epoll_fd_);
+  if (!epoll_ || !wake_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) < 0) raise("epoll");
 }
 
 Time EventLoop::now() {
@@ -60,7 +53,7 @@ void EventLoop::unwatch(int fd) {
 void EventLoop::control(int operation, int fd, std::uint32_t events) {
   const std::uint64_t tag = std::uint64_t{watches_.at(fd).generation} << 32 | static_cast<std::uint32_t>(fd);
   epoll_event event{.events = events, .data = {.u64 = tag}};
-  if (epoll_ctl(epoll_fd_, operation, fd, &event) < 0) raise("epoll_ctl");
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) < 0) raise("epoll_ctl");
 }
 
 void EventLoop::add_timed(Timed& timed) { timed_.push_back(&timed); }
@@ -80,7 +73,7 @@ void EventLoop::post(std::function<void()> task) {
 void EventLoop::wake() {
   if (woken_.exchange(true)) return;
   const std::uint64_t one = 1;
-  if (write(wake_fd_, &one, sizeof one) < 0 && errno != EAGAIN) raise("eventfd");
+  if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) raise("eventfd");
 }
 
 void EventLoop::stop() {
@@ -105,16 +98,16 @@ bool EventLoop::run_once(Time latest) {
 }
 
 int EventLoop::sleep(epoll_event* events, int capacity, Time until) {
-  if (until == kNever) return epoll_pwait2(epoll_fd_, events, capacity, nullptr, nullptr);
+  if (until == kNever) return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
   const Duration left = std::max<Duration>(0, until - now());
   const timespec timeout{.tv_sec = left / kSecond, .tv_nsec = left % kSecond};
-  return epoll_pwait2(epoll_fd_, events, capacity, &timeout, nullptr);
+  return epoll_pwait2(epoll_.get(), events, capacity, &timeout, nullptr);
 }
 
 void EventLoop::dispatch(const epoll_event& event, Time now) {
   if (event.data.u64 == kWakeTag) {
     std::uint64_t count;
-    [[maybe_unused]] const auto size = read(wake_fd_, &count, sizeof count);
+    [[maybe_unused]] const auto size = read(wake_.get(), &count, sizeof count);
     woken_ = false;
     return;
   }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/descriptor.hpp"
 #include "core/time.hpp"
 
 namespace railweave {
@@ -35,7 +36,6 @@ class Timed {
 class EventLoop {
  public:
   EventLoop();
-  ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -72,8 +72,7 @@ class EventLoop {
   Time next_deadline() const;
   int sleep(epoll_event* events, int capacity, Time until);
 
-  int epoll_fd_;
-  int wake_fd_;
+  Descriptor epoll_, wake_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> woken_{false};  // the eventfd has been written and not read yet
   std::mutex mutex_;
