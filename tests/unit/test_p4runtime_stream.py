@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import grpc
 from finsy import (
@@ -193,8 +194,9 @@ async def test_roles_divide_the_switch(server: Server) -> None:
 
 
 async def test_a_second_controller_takes_over_while_packets_flow(server: Server) -> None:
+    lasting = replace(HOST, idle_timeout_ns=0)  # one that is idle is reported, also before the take-over
     async with client(server, 1, load=True, program=ENTITIES) as first:
-        assert await first.write(update("INSERT", HOST, ENTITIES)) == []
+        assert await first.write(update("INSERT", lasting, ENTITIES)) == []
         flow = Flow(server.pipelines[0])
         async with client(server, 2, program=ENTITIES) as second:
             assert (await second.arbitrate()).status.code == 0
