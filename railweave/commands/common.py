@@ -73,13 +73,20 @@ Out = Annotated[Path, typer.Option(help="Folder for logs.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
 ]
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise typer.BadParameter(f"{text!r} was given, expected a port from 0 to 65535 or nothing")
+    return int(text)
+
+
 Live = Annotated[
     int | None,
     typer.Option(
         help="Show the run on a page of this machine, on a free port or this one.",
         metavar="[PORT]",
-        min=0,
-        max=65535,
+        parser=_port,
         show_default=False,
     ),
 ]
@@ -99,7 +106,7 @@ class LiveCommand(typer.core.TyperCommand):
     """A command whose `--live` needs no port: typer knows no options with a value that can be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give `--live` port 0, a free one, unless a number follows."""
+        """Give `--live` port 0, a free one, unless a word follows."""
         return super().parse_args(ctx, with_live_port(args))
 
 
@@ -111,8 +118,8 @@ def with_live_port(arguments: Sequence[str]) -> list[str]:
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [
-        "--live=0" if option == "--live" and not following.isdecimal() else option
-        for option, following in pairwise([*arguments[:end], ""])
+        "--live=0" if option == "--live" and following.startswith("-") else option
+        for option, following in pairwise([*arguments[:end], "-"])
     ]
     return [*options, *arguments[end:]]
 
