@@ -6,10 +6,11 @@ So the peer is a strong one: native code, pipelined, with recursive doubling for
 
 from __future__ import annotations
 
-import json
+import contextlib
 import secrets
 import socket
 import time
+from typing import TextIO
 
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import Collective, ReduceOp
@@ -20,6 +21,7 @@ from railweave.hosts.failures import raise_failure
 
 MEETING_PORT = 29501  # on rank 0
 PAUSE_S = 0.05  # between two attempts to reach it
+NUMBER_CHARACTERS = 20  # of 63 bits, and a blank
 
 
 class Kind(Implementation):
@@ -89,28 +91,43 @@ class Ring(Endpoint):
 def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[int, list[int]]:
     """Exchange the ports of all ranks through rank 0 at `at`; also a token that nobody else knows.
 
-    TimeoutError where ranks have not come by the deadline (time.monotonic).
+    TimeoutError where ranks have not come by the deadline (time.monotonic), ConnectionError where what comes
+    is no rank.
     """
     if rank:
         with _reach(at, deadline) as peer, peer.makefile("rw") as lines:
-            print(json.dumps([rank, mine]), file=lines, flush=True)
-            token, ports = json.loads(lines.readline())
-            return token, ports
-    ports = [mine] * ranks
+            print(rank, mine, file=lines, flush=True)
+            token, *answered = _numbers(lines, 1 + ranks)
+            return token, answered
+    ports = {0: mine}
     token = secrets.randbits(63)
-    with socket.create_server(at, backlog=ranks) as server:
+    with socket.create_server(at, backlog=ranks) as server, contextlib.ExitStack() as stack:
         peers = []
-        for _ in range(ranks - 1):
+        while len(ports) < ranks:
             server.settimeout(_left_s(deadline))
             peer, _ = server.accept()
-            peer.settimeout(_left_s(deadline))
-            peers.append(peer.makefile("rw"))
-            other, port = json.loads(peers[-1].readline())
+            with peer:
+                peer.settimeout(_left_s(deadline))
+                peers.append(stack.enter_context(peer.makefile("rw")))
+            other, port = _numbers(peers[-1], 2)
+            if other in ports or other not in range(ranks) or port not in range(1 << 16):
+                raise ConnectionError(f"a rank of the ring calls itself {other} of {ranks}, at port {port}")
             ports[other] = port
+        answer = [ports[other] for other in range(ranks)]
         for lines in peers:
-            with lines:
-                print(json.dumps([token, ports]), file=lines, flush=True)
-    return token, ports
+            print(token, *answer, file=lines, flush=True)
+    return token, answer
+
+
+def _numbers(lines: TextIO, count: int) -> list[int]:
+    """Read a line of so many numbers; ConnectionError if something else comes."""
+    line = ""
+    with contextlib.suppress(ValueError):  # UnicodeDecodeError, too
+        line = lines.readline(count * NUMBER_CHARACTERS)
+        numbers = [int(word) for word in line.split()]
+        if len(numbers) == count and line.endswith("\n"):
+            return numbers
+    raise ConnectionError(f"a rank of the ring sent {line!r}; expected a line of {count} numbers")
 
 
 def _reach(at: tuple[str, int], deadline: float) -> socket.socket:

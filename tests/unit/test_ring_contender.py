@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from railweave.experiments.contenders import Array, Contender, Job, mptcp
-from railweave.experiments.contenders.ring import Ring, meet
+from railweave.experiments.contenders.ring import Ring, _reach, meet
 
 RANKS = 3
 DEADLINE_S = 60.0
@@ -66,3 +66,29 @@ def test_ranks_that_do_not_come_are_an_error() -> None:
     for rank in range(2):
         with pytest.raises(TimeoutError):
             meet(rank, 2, ("127.0.0.1", free_port()), 1, time.monotonic() + 0.2)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"1" * 10_000, b"one\n", b"\xff\n", b"[]\n", b"2 5000\n", b"0 5000\n", b"1 70000\n", b"1\n", b""]
+)
+def test_what_is_no_rank_is_an_error(sent: bytes) -> None:
+    """A line without an end is read no further than a rank's would go, so nothing is waited for."""
+    at = "127.0.0.1", free_port()
+    with ThreadPoolExecutor(1) as pool:
+        meeting = pool.submit(meet, 0, 2, at, 1, time.monotonic() + DEADLINE_S)
+        with _reach(at, time.monotonic() + DEADLINE_S) as peer:
+            peer.sendall(sent)
+            if not sent:
+                peer.shutdown(socket.SHUT_WR)
+            with pytest.raises(ConnectionError, match="a rank of the ring"):
+                meeting.result(DEADLINE_S / 2)
+
+
+def test_an_answer_that_is_none_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        meeting = pool.submit(meet, 1, 2, server.getsockname(), 1, time.monotonic() + DEADLINE_S)
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(b"7" * 10_000)
+            with pytest.raises(ConnectionError, match="a rank of the ring"):
+                meeting.result(DEADLINE_S / 2)
