@@ -160,7 +160,7 @@ class Runner:
         except LabError as failure:  # a switch or the controller has ended
             status, error, whole = FAILED, str(failure), False
         if status != OK:
-            return replace(record, status=status, error=error), whole
+            return replace(record, status=status, error=error, extra=outcome.extra), whole
         control = None if record.control else self._controls.get(record.contender)
         return replace(record, bottleneck=bottleneck(record, control)), whole
 

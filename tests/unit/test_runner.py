@@ -4,20 +4,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from railweave.experiments.contenders import Contender, Job
+from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job, gloo
 from railweave.experiments.cpu import CpuTimes, cpu_times, runnable
 from railweave.experiments.errors import OptionError
 from railweave.experiments.joining import Outcome, bottleneck, joined
 from railweave.experiments.records import Cpu, RankResult, Record, Sample
-from railweave.experiments.runner import Runner, require_room
+from railweave.experiments.runner import Run, Runner, require_room
 from railweave.experiments.scenario import Scenario, Workload
+from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.options import LabOptions
 
 GLOO = Contender("gloo", "gloo", ("tcp",))
 SCENARIO = Scenario("small", (GLOO,), Workload((1 << 20,)))
@@ -45,6 +51,38 @@ def test_a_contender_that_a_machine_lacks_is_named_once(
         (skipped,) = asyncio.run(Runner(SCENARIO, tmp_path).run())
         assert (skipped.contender, skipped.status) == ("gloo", "skipped")
         assert "make baseline" in skipped.error
+
+
+class QuietLab(Lab):
+    """A lab without a network, in which nothing runs."""
+
+    def interface_counters(self, plane: str) -> dict[str, InterfaceCounters]:
+        return {}
+
+
+class Failing(Implementation):
+    """Starts nothing, counts something, and finds at the end that it will not do."""
+
+    @contextlib.asynccontextmanager
+    async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
+        extra: dict[str, Any] = {}
+        yield extra
+        extra["subflows"] = 1
+        raise OSError("a path was not used")
+
+    def command(self, job_file: Path, rank: int) -> list[str]:
+        return []
+
+    def connect(self, job: Job, rank: int) -> Endpoint:
+        raise NotImplementedError
+
+
+def test_what_a_failed_run_has_counted_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gloo, "Kind", Failing)
+    lab = QuietLab(SCENARIO.network, LabOptions(tmp_path))
+    record, whole = asyncio.run(Runner(SCENARIO, tmp_path)._run_one(lab, Run(GLOO, 0), SCENARIO))
+    assert (record.status, record.error, record.extra) == ("failed", "a path was not used", {"subflows": 1})
+    assert whole
 
 
 def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
