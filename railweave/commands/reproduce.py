@@ -23,7 +23,9 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="[N1 … N7]", help="Figures, or folders of your own.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
-    runs: Annotated[int | None, typer.Option(help="Rounds of each network.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Rounds of each network; faults and trainings (N6, N7) keep theirs.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"
     ),
