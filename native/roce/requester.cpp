@@ -140,7 +140,7 @@ void Requester::on_acknowledge(const Packet& packet, Time now) {
   const Sequence end = packet.aeth.kind == AckKind::kAck ? sequence + 1 : sequence;
   const Sequence before = unacked_;
   const bool whole = acknowledge_before(end);
-  progressed(before, now);
+  progressed(before, now, !whole || packet.aeth.kind == AckKind::kNak);
   if (!whole) {
     presume_lost(now);
   } else if (packet.aeth.kind != AckKind::kAck) {
@@ -170,7 +170,8 @@ void Requester::complete_front(Status status) {
   queue_.pop_front();
 }
 
-void Requester::progressed(Sequence before, Time now) {
+/// `loss`: the answer also names one.
+void Requester::progressed(Sequence before, Time now, bool loss) {
   if (unacked_ == before) return;
   const Duration gap = now - std::exchange(answered_at_, now);
   const std::int64_t window_before = std::exchange(window_before_, 0);
@@ -178,10 +179,10 @@ void Requester::progressed(Sequence before, Time now) {
   if (in_vain) {
     next_ = unacked_;
     cursor_ = 0;
-    window_ = std::max(window_, window_before);
+    window_ = std::max(window_, loss ? window_before / 2 : window_before);
   }
   const Duration late = timer_.lateness(now);
-  if (in_vain || (late > 0 && gap > late / 2)) timer_.answered_late(gap, now);
+  if (!loss && (in_vain || (late > 0 && gap > late / 2))) timer_.answered_late(gap, now);
   retries_ = rnr_retries_ = 0;
   timer_.progressed(unacked_, now);
   if (next_ == unacked_) {
@@ -249,7 +250,7 @@ void Requester::on_read_response(const Packet& packet, Time now) {
   const bool whole = acknowledge_before(read_first);  // an answer to a READ acknowledges what came before it
   const bool expected = whole && sequence == unacked_;
   if (expected && !store_response(queue_.front(), packet)) return fail(Status::kBadResponse);
-  progressed(before, now);
+  progressed(before, now, !expected);
   if (!expected) presume_lost(now);
 }
 

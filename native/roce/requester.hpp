@@ -88,7 +88,7 @@ class Requester {
   void fill_message_part(const Pending& pending, Packet& packet) const;
   void fill_read_request(const Pending& pending, Packet& packet) const;
   bool acknowledge_before(Sequence end);
-  void progressed(Sequence before, Time now);
+  void progressed(Sequence before, Time now, bool loss);
   void complete_front(Status status);
   void go_back();
   void lost(Time now);

@@ -271,6 +271,24 @@ def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
     assert into.tobytes() == message(1 << 20)
 
 
+def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None:
+    """It is halved as after any loss, and the peer is not taken for one that runs late."""
+    pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
+    into = pair.write(message(1 << 20))
+    first = all_sent(pair.a)
+    pair.a.qp.expire(4 * MS)
+    for packet in first[:10] + first[11:]:
+        pair.b.qp.receive(packet, 24 * MS)
+    [nak] = all_sent(pair.b, 24 * MS)
+    pair.a.qp.receive(nak, 24 * MS)
+    assert pair.a.qp.stats.naks_received == 1
+    assert pair.a.qp.window == 16
+    assert pair.a.qp.deadline == 28 * MS
+    pair.now = 25 * MS
+    pair.run()
+    assert into.tobytes() == message(1 << 20)
+
+
 def test_a_loss_does_not_widen_the_window() -> None:
     pair = Pair(Weather(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
     pair.write(message(1 << 20))
