@@ -14,11 +14,11 @@ namespace railweave {
 
 std::string carrier_obstacle(const std::string& interface) {
   if (interface.empty()) return "";
-  const Socket any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!any) return "";  // no descriptor left: says nothing of the interface
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
-  if (ioctl(any.fd(), SIOCGIFFLAGS, &request) < 0) return "interface " + interface + " is gone";
+  if (ioctl(any.get(), SIOCGIFFLAGS, &request) < 0) return "interface " + interface + " is gone";
   if ((request.ifr_flags & IFF_UP) == 0) return "interface " + interface + " is down";
   if ((request.ifr_flags & IFF_RUNNING) == 0) return "interface " + interface + " has no carrier";
   return "";

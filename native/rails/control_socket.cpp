@@ -29,11 +29,11 @@ sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
   return out;
 }
 
-Socket open(const LocalInterface& at, std::uint16_t port) {
-  Socket socket = datagrams_on(at, port);
+Descriptor open(const LocalInterface& at, std::uint16_t port) {
+  Descriptor socket = datagrams_on(at, port);
   const int on = 1;
-  if (setsockopt(socket.fd(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
-      setsockopt(socket.fd(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
+  if (setsockopt(socket.get(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
+      setsockopt(socket.get(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
     throw std::system_error(errno, std::generic_category(), "setsockopt");
   }
   return socket;
@@ -69,16 +69,16 @@ ControlSocket::ControlSocket(EventLoop& loop, Owner& owner, std::size_t rail, co
       socket_(open(at, port)) {}
 
 ControlSocket::~ControlSocket() {
-  if (!members_.empty()) loop_.unwatch(socket_.fd());
+  if (!members_.empty()) loop_.unwatch(socket_.get());
 }
 
 bool ControlSocket::follow_interface() {
   const unsigned index = interface_index(at_.interface);
   if (index == interface_) return false;
-  Socket socket = open(at_, port_);
+  Descriptor socket = open(at_, port_);
   if (!members_.empty()) {
-    loop_.unwatch(socket_.fd());
-    loop_.watch(socket.fd(), EPOLLIN, *this);
+    loop_.unwatch(socket_.get());
+    loop_.watch(socket.get(), EPOLLIN, *this);
   }
   socket_ = std::move(socket);
   interface_ = index;
@@ -95,7 +95,7 @@ void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
     addresses.push_back({.host = host.s_addr, .port = htons(member.port)});
   }
   members_ = std::move(addresses);
-  loop_.watch(socket_.fd(), EPOLLIN, *this);
+  loop_.watch(socket_.get(), EPOLLIN, *this);
 }
 
 std::size_t ControlSocket::send(int rank, Bytes datagram) {
@@ -103,7 +103,7 @@ std::size_t ControlSocket::send(int rank, Bytes datagram) {
   const sockaddr_in to = at_address(member.host, member.port);
   // An earlier datagram's ICMP error is reported in place of this one being sent: then it is sent now.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const ssize_t size = sendto(socket_.fd(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+    const ssize_t size = sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                 reinterpret_cast<const sockaddr*>(&to), sizeof to);
     if (size >= 0) return size_on_link(datagram.size());
     if (errno != ECONNREFUSED) return 0;
@@ -117,7 +117,7 @@ void ControlSocket::drain(Time now) {
   for (int left = kMostAtOnce; left > 0; --left) {
     sockaddr_in from{};
     socklen_t size = sizeof from;
-    const ssize_t received = recvfrom(socket_.fd(), datagram.data(), datagram.size(),
+    const ssize_t received = recvfrom(socket_.get(), datagram.data(), datagram.size(),
                                       MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &size);
     if (received < 0 && (errno == EAGAIN || errno == EBADF)) return;
     if (received < 0 || static_cast<std::size_t>(received) > datagram.size()) continue;
@@ -140,7 +140,7 @@ void ControlSocket::drain_errors(Time now) {
     message.msg_iovlen = 1;
     message.msg_control = control.data();
     message.msg_controllen = control.size();
-    if (recvmsg(socket_.fd(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
+    if (recvmsg(socket_.get(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
     const auto member = ranks_.find(key({.host = sent_to.sin_addr.s_addr, .port = sent_to.sin_port}));
     if (member != ranks_.end() && is_port_unreachable(message))
       owner_.unreachable(rail_, member->second, now);

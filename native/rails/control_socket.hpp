@@ -58,7 +58,7 @@ class ControlSocket final : public ReadyHandler {
   const LocalInterface at_;
   const std::uint16_t port_;
   unsigned interface_;  // its index
-  Socket socket_;
+  Descriptor socket_;
   std::vector<Address> members_;
   std::unordered_map<std::uint64_t, int> ranks_;
 };

@@ -84,18 +84,18 @@ DatagramSocket::DatagramSocket(LocalInterface local, std::uint16_t port)
   port_ = port_of(socket_);
 }
 
-Socket DatagramSocket::open() const {
-  Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Descriptor DatagramSocket::open() const {
+  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise("cannot open a UDP socket");
-  if (!local_.interface.empty()) bind_interface(socket.fd(), local_.interface);
-  bind_address(socket.fd(), local_.address, port_);
-  if (set_option(socket.fd(), SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
+  if (!local_.interface.empty()) bind_interface(socket.get(), local_.interface);
+  bind_address(socket.get(), local_.address, port_);
+  if (set_option(socket.get(), SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
   return socket;
 }
 
-Socket DatagramSocket::reopen() {
+Descriptor DatagramSocket::reopen() {
   const unsigned index = interface_index(local_.interface);
-  Socket old = std::exchange(socket_, open());
+  Descriptor old = std::exchange(socket_, open());
   interface_ = index;
   connected_ = false;  // `send` connects
   if (segment_ > 0) set_option(fd(), SOL_UDP, UDP_SEGMENT, static_cast<int>(segment_));

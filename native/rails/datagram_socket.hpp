@@ -34,14 +34,14 @@ class DatagramSocket {
   /// that says what is wrong with which of them.
   DatagramSocket(LocalInterface local, std::uint16_t port);
 
-  int fd() const { return socket_.fd(); }
+  int fd() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }
   /// Whether another interface has come under the name of the one that the socket is bound to, or none: then
   /// nothing passes until `reopen`.
   bool outdated() const { return interface_index(local_.interface) != interface_; }
   /// The same port of the interface that has the name now, with all that was set; `fd` changes, the old
   /// socket is the caller's to close. Throws as the constructor, and leaves everything as it was.
-  Socket reopen();
+  Descriptor reopen();
   /// From now on datagrams go to, and come only from, this port of these addresses: always one, or always
   /// several. While there is no way to one, its datagrams are dropped. Throws std::runtime_error for what is
   /// no address.
@@ -64,7 +64,7 @@ class DatagramSocket {
   struct SendBatch;
   struct ReceiveBatch;
 
-  Socket open() const;
+  Descriptor open() const;
   void apply_buffers() const;
   std::size_t group(std::span<const Bytes> datagrams, std::size_t most) const;
   bool is_remote(const sockaddr_in& sender) const;
@@ -73,7 +73,7 @@ class DatagramSocket {
   const LocalInterface local_;
   std::uint16_t port_;
   unsigned interface_;  // its index
-  Socket socket_;
+  Descriptor socket_;
   std::size_t segment_ = 0;
   std::size_t most_ = 1;
   std::size_t buffers_ = 0;

@@ -173,8 +173,8 @@ void InaRail::restart(const Restart& restart, Time now) {
 }
 
 void InaRail::follow_interface() {
-  const Socket old = socket_.reopen();
-  loop_.unwatch(old.fd());
+  const Descriptor old = socket_.reopen();
+  loop_.unwatch(old.get());
   loop_.watch(socket_.fd(), EPOLLIN, *this);
   blocked_ = false;
 }

@@ -34,63 +34,60 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-Socket bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
+Descriptor bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
   const int protocol = local.mptcp && type == SOCK_STREAM ? IPPROTO_MPTCP : 0;
-  Socket socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  Descriptor socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
   if (!socket) raise("socket");
-  if (!local.interface.empty() && setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
-                                             static_cast<socklen_t>(local.interface.size())) < 0) {
+  if (!local.interface.empty() &&
+      setsockopt(socket.get(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
+                 static_cast<socklen_t>(local.interface.size())) < 0) {
     raise("cannot use interface '" + local.interface + "'");
   }
   const sockaddr_in at = ipv4(local.address, port);
-  if (bind(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
     raise("cannot use address " + local.address + " on interface '" + local.interface + "'");
   }
   return socket;
 }
 
-bool is_mptcp(const Socket& socket) {
+bool is_mptcp(const Descriptor& socket) {
   int protocol = 0;
   socklen_t size = sizeof protocol;
-  getsockopt(socket.fd(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size);
+  getsockopt(socket.get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size);
   return protocol == IPPROTO_MPTCP;
 }
 
 template <typename T>
-void set(const Socket& socket, int option, T value) {
-  if (setsockopt(socket.fd(), IPPROTO_TCP, option, &value, sizeof value) < 0) raise("setsockopt");
+void set(const Descriptor& socket, int option, T value) {
+  if (setsockopt(socket.get(), IPPROTO_TCP, option, &value, sizeof value) < 0) raise("setsockopt");
 }
 
 }  // namespace
 
 std::string to_string(const SocketAddress& at) { return at.address + ":" + std::to_string(at.port); }
 
-Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
-}
-
-Socket listen_on(const LocalInterface& local, std::uint16_t port) {
-  Socket socket = bound(local, port);
-  if (listen(socket.fd(), kBacklog) < 0) raise("cannot listen on " + local.address);
+Descriptor listen_on(const LocalInterface& local, std::uint16_t port) {
+  Descriptor socket = bound(local, port);
+  if (listen(socket.get(), kBacklog) < 0) raise("cannot listen on " + local.address);
   return socket;
 }
 
-Socket datagrams_on(const LocalInterface& local, std::uint16_t port) {
+Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port) {
   return bound(local, port, SOCK_DGRAM);
 }
 
-Socket dial(const LocalInterface& local, const SocketAddress& remote) {
-  Socket socket = bound(local, 0);
+Descriptor dial(const LocalInterface& local, const SocketAddress& remote) {
+  Descriptor socket = bound(local, 0);
   const sockaddr_in to = ipv4(remote.address, remote.port);
-  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
     raise("cannot connect to " + to_string(remote) + " from " + local.address);
   }
   return socket;
 }
 
-Accepted accept_from(const Socket& listener) {
+Accepted accept_from(const Descriptor& listener) {
   for (;;) {
-    Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) return {.socket = std::move(socket), .exhausted = false};
     if (errno == EAGAIN) return {};
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -101,37 +98,37 @@ Accepted accept_from(const Socket& listener) {
 
 unsigned interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
 
-std::uint16_t port_of(const Socket& socket) {
+std::uint16_t port_of(const Descriptor& socket) {
   sockaddr_in at{};
   socklen_t size = sizeof at;
-  if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&at), &size) < 0) raise("getsockname");
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &size) < 0) raise("getsockname");
   return ntohs(at.sin_port);
 }
 
-int pending_error(const Socket& socket) {
+int pending_error(const Descriptor& socket) {
   int error = 0;
   socklen_t size = sizeof error;
-  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
 }
 
-void reset_on_close(const Socket& socket) {
+void reset_on_close(const Descriptor& socket) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
-  setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
 bool closed_by_peer(int error) { return error == ECONNRESET || error == EPIPE || error == ECONNREFUSED; }
 
-void tune(const Socket& socket) {
+void tune(const Descriptor& socket) {
   set(socket, TCP_NODELAY, 1);
   set(socket, TCP_NOTSENT_LOWAT, kUnsentBytes);
   if (!is_mptcp(socket)) set(socket, TCP_WINDOW_CLAMP, kWindowBytes);
 }
 
-std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats) {
+std::uint64_t add_wire_counts(const Descriptor& socket, bool reset, RailStats& stats) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return 0;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return 0;
   // What waits in the socket will be sent, so it counts: a message is done once the socket has taken it.
   const std::uint64_t waiting = reset ? 0 : info.tcpi_notsent_bytes;
   stats.bytes_sent += info.tcpi_bytes_sent + waiting + info.tcpi_segs_out * kTcpHeaders;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP sockets with an owner, bound to one interface.
+// Sockets, bound to one interface.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
+#include "core/descriptor.hpp"
 #include "core/headers.hpp"
 #include "core/rail_stats.hpp"
 
@@ -26,49 +26,31 @@ struct LocalInterface {
   bool mptcp = false;  // streams are Multipath TCP's, over the paths that the host's endpoints allow
 };
 
-/// A descriptor that is closed with its owner.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket();
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
-
 // All sockets are non-blocking. What cannot be made throws std::system_error that names address and
 // interface.
-Socket listen_on(const LocalInterface& local, std::uint16_t port);     // 0: any free one
-Socket datagrams_on(const LocalInterface& local, std::uint16_t port);  // UDP, bound
-Socket dial(const LocalInterface& local,
-            const SocketAddress& remote);  // connecting; writable when it is done
+Descriptor listen_on(const LocalInterface& local, std::uint16_t port);     // 0: any free one
+Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port);  // UDP, bound
+Descriptor dial(const LocalInterface& local,
+                const SocketAddress& remote);  // connecting; writable when it is done
 /// What a listener has: a connection, nobody, or no way to take one. Connections that have broken before they
 /// were taken are passed over.
 struct Accepted {
-  Socket socket;  // empty: see `exhausted`
+  Descriptor socket;  // empty: see `exhausted`
   /// The process or the machine has no descriptor or memory left: whoever waits goes on waiting, and the
   /// listener stays readable.
   bool exhausted = false;
 };
-Accepted accept_from(const Socket& listener);
+Accepted accept_from(const Descriptor& listener);
 /// The interface's index now; 0 if there is none of that name. One that is deleted and made anew gets
 /// another, and sockets that were bound to the old one hear and reach nobody any more.
 unsigned interface_index(const std::string& interface);
-std::uint16_t port_of(const Socket& socket);
-int pending_error(const Socket& socket);  // errno of the connection, 0 if none
+std::uint16_t port_of(const Descriptor& socket);
+int pending_error(const Descriptor& socket);  // errno of the connection, 0 if none
 /// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.
-void reset_on_close(const Socket& socket);
+void reset_on_close(const Descriptor& socket);
 /// No delay for small messages, and bounds on what waits in the kernel. Of Multipath TCP, the kernel alone
 /// bounds the window: it grows with the paths.
-void tune(const Socket& socket);
+void tune(const Descriptor& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.
 bool closed_by_peer(int error);
 inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpv4Size + kUdpSize;  // around a datagram
@@ -77,6 +59,6 @@ inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
 /// headers. Returns the bytes of the stream that have left, each once; what waits in the socket has, too,
 /// unless the connection was `reset`. Of Multipath TCP, only the first path is counted.
-std::uint64_t add_wire_counts(const Socket& socket, bool reset, RailStats& stats);
+std::uint64_t add_wire_counts(const Descriptor& socket, bool reset, RailStats& stats);
 
 }  // namespace railweave

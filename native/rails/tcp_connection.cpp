@@ -25,7 +25,7 @@ std::size_t consume(std::size_t& from, std::size_t size) {
 
 }  // namespace
 
-TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
+TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
                              TransportListener& listener, const Liveness& liveness)
     : loop_(loop),
       rank_(rank),
@@ -36,11 +36,11 @@ TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string na
       liveness_(liveness),
       heard_at_(EventLoop::now()),
       spoke_at_(heard_at_) {
-  loop_.watch(socket_.fd(), interest_, *this);
+  loop_.watch(socket_.get(), interest_, *this);
 }
 
 TcpConnection::~TcpConnection() {
-  if (watched_) loop_.unwatch(socket_.fd());
+  if (watched_) loop_.unwatch(socket_.get());
 }
 
 void TcpConnection::on_ready(std::uint32_t events, Time now) {
@@ -52,7 +52,7 @@ void TcpConnection::on_ready(std::uint32_t events, Time now) {
   if (parked_ &&
       (events & (EPOLLHUP | EPOLLERR))) {  // nothing more will come than is there: no more events wanted
     watched_ = false;
-    return loop_.unwatch(socket_.fd());
+    return loop_.unwatch(socket_.get());
   }
   if (parked_ && (events & EPOLLIN)) {
     paused_ = true;
@@ -68,7 +68,7 @@ void TcpConnection::set_interest() {
   const std::uint32_t wanted = (paused_ ? 0u : EPOLLIN) | (blocked_ ? EPOLLOUT : 0u);
   if (dead_ || !watched_ || wanted == interest_) return;
   interest_ = wanted;
-  loop_.rewatch(socket_.fd(), interest_, *this);
+  loop_.rewatch(socket_.get(), interest_, *this);
 }
 
 // ---------------------------------------------------------------- sending
@@ -102,7 +102,7 @@ void TcpConnection::flush(Time now) {
   while (!dead_ && !blocked_ && !out_.empty() && send_some(now)) {
   }
   flushing_ = false;
-  if (sent_goodbye_ && out_.empty() && !dead_) shutdown(socket_.fd(), SHUT_WR);
+  if (sent_goodbye_ && out_.empty() && !dead_) shutdown(socket_.get(), SHUT_WR);
 }
 
 bool TcpConnection::send_some(Time now) {
@@ -118,7 +118,7 @@ bool TcpConnection::send_some(Time now) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = used;
-  const ssize_t written = sendmsg(socket_.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t written = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (written < 0 && (errno == EAGAIN || errno == EINTR)) {
     blocked_ = errno == EAGAIN;
     set_interest();
@@ -199,7 +199,7 @@ void TcpConnection::halt() {
   out_.clear();
   posted_.clear();
   reader_.discard();
-  if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+  if (std::exchange(watched_, false)) loop_.unwatch(socket_.get());
   reset_on_close(socket_);
 }
 
@@ -254,7 +254,7 @@ std::size_t TcpConnection::read_some(std::size_t* asked, Time now) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = used;
-  const ssize_t size = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+  const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
   if (size == 0) end_of_stream(now);
   if (size < 0 && errno != EAGAIN && errno != EINTR) fail_with(errno, now);
   if (size <= 0) return 0;
@@ -354,7 +354,7 @@ std::optional<MessageLabel> TcpConnection::own_label(const SliceKey& key) const 
 
 void TcpConnection::end_of_stream(Time now) {
   if (!peer_left_) return fail_silent(true, "has closed the connection", now);
-  if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+  if (std::exchange(watched_, false)) loop_.unwatch(socket_.get());
 }
 
 void TcpConnection::fail_with(int error, Time now) {
@@ -375,7 +375,7 @@ void TcpConnection::fail(const Failure& failure, Time now) {
   const bool lost = gone && failure.rank == peer_;
   if (lost || aborted_) {  // nothing to say to this peer any more
     dead_ = true;
-    if (std::exchange(watched_, false)) loop_.unwatch(socket_.fd());
+    if (std::exchange(watched_, false)) loop_.unwatch(socket_.get());
   }
   if (!aborted_) listener_.failed(failure, now);
 }

@@ -19,7 +19,7 @@ namespace railweave {
 /// A connection after its handshake. It reports to `listener` as a transport would; a failure once.
 class TcpConnection final : public ReadyHandler {
  public:
-  TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Socket socket,
+  TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
                 TransportListener& listener, const Liveness& liveness);
   ~TcpConnection() override;
 
@@ -89,7 +89,7 @@ class TcpConnection final : public ReadyHandler {
   const int rank_;
   const int peer_;
   const std::string name_;  // "rank 2 at 10.1.0.3:40123"
-  Socket socket_;
+  Descriptor socket_;
   TransportListener& listener_;
   const Liveness liveness_;
   Time heard_at_;         // bytes have come

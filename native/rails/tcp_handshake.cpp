@@ -9,7 +9,7 @@ namespace railweave {
 
 TcpHandshake::Heard TcpHandshake::hear() {
   const ssize_t size =
-      recv(socket_.fd(), incoming_.data() + received_, incoming_.size() - received_, MSG_DONTWAIT);
+      recv(socket_.get(), incoming_.data() + received_, incoming_.size() - received_, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
   if (size <= 0) return Heard::kNonsense;
   received_ += static_cast<std::size_t>(size);
@@ -19,9 +19,9 @@ TcpHandshake::Heard TcpHandshake::hear() {
   return hello ? Heard::kHello : Heard::kNonsense;
 }
 
-bool send_hello(const Socket& socket, const Hello& hello) {
+bool send_hello(const Descriptor& socket, const Hello& hello) {
   const auto bytes = encode(hello);
-  const ssize_t size = send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t size = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   return size == static_cast<ssize_t>(bytes.size());  // an empty socket takes it whole
 }
 

@@ -19,14 +19,14 @@ class TcpHandshake final : public ReadyHandler {
   };
 
   /// `peer` is the rank that is dialled, or -1 for a connection that has come in.
-  TcpHandshake(Owner& owner, Socket socket, int peer, Time deadline)
+  TcpHandshake(Owner& owner, Descriptor socket, int peer, Time deadline)
       : owner_(owner), socket_(std::move(socket)), peer_(peer), deadline_(deadline) {}
 
   int peer() const { return peer_; }
   bool dialled() const { return peer_ >= 0; }
   Time deadline() const { return deadline_; }
   void set_deadline(Time deadline) { deadline_ = deadline; }
-  Socket& socket() { return socket_; }
+  Descriptor& socket() { return socket_; }
 
   enum class Heard { kNothingYet, kHello, kNonsense };
   /// Reads on; `hello` says what was heard.
@@ -37,7 +37,7 @@ class TcpHandshake final : public ReadyHandler {
 
  private:
   Owner& owner_;
-  Socket socket_;
+  Descriptor socket_;
   int peer_;
   Time deadline_;
   std::array<std::byte, kHelloSize> incoming_;
@@ -46,6 +46,6 @@ class TcpHandshake final : public ReadyHandler {
 };
 
 /// Into a connection that has said nothing yet; false: it is broken.
-bool send_hello(const Socket& socket, const Hello& hello);
+bool send_hello(const Descriptor& socket, const Hello& hello);
 
 }  // namespace railweave

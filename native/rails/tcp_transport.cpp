@@ -27,8 +27,8 @@ TcpTransport::TcpTransport(EventLoop& loop, const TcpTransportOptions& options)
       port_(port_of(listening_)) {}
 
 TcpTransport::~TcpTransport() {
-  for (const auto& handshake : handshakes_) loop_.unwatch(handshake->socket().fd());
-  if (hello_.world_size > 0) loop_.unwatch(listening_.fd());
+  for (const auto& handshake : handshakes_) loop_.unwatch(handshake->socket().get());
+  if (hello_.world_size > 0) loop_.unwatch(listening_.get());
 }
 
 // ---------------------------------------------------------------- joining
@@ -43,7 +43,7 @@ void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<So
   redials_.resize(members.size());
   parked_.resize(members.size());
   connections_.resize(members.size());
-  loop_.watch(listening_.fd(), EPOLLIN, *this);
+  loop_.watch(listening_.get(), EPOLLIN, *this);
 }
 
 void TcpTransport::connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members,
@@ -67,9 +67,9 @@ void TcpTransport::restart(std::uint32_t incarnation, Time now) {
 void TcpTransport::follow_interface() {
   const unsigned index = interface_index(options_.local.interface);
   if (index == interface_) return;
-  Socket socket = listen_on(options_.local, port_);
-  loop_.unwatch(listening_.fd());
-  loop_.watch(socket.fd(), EPOLLIN, *this);
+  Descriptor socket = listen_on(options_.local, port_);
+  loop_.unwatch(listening_.get());
+  loop_.watch(socket.get(), EPOLLIN, *this);
   listening_ = std::move(socket);
   interface_ = index;
   for (auto& parked : parked_) parked.reset();  // came by the old one
@@ -86,7 +86,7 @@ void TcpTransport::join(std::uint32_t incarnation, Time now) {
   }
   for (int peer = 0; peer < world_size(); ++peer) {
     if (!parked_[peer] || parked_[peer]->incarnation > incarnation) continue;
-    Socket socket = std::move(parked_[peer]->socket);
+    Descriptor socket = std::move(parked_[peer]->socket);
     const bool present = parked_[peer]->incarnation == incarnation;
     parked_[peer].reset();
     if (present && send_hello(socket, hello_)) adopt(peer, std::move(socket), now);
@@ -130,7 +130,7 @@ void TcpTransport::on_ready(std::uint32_t, Time now) {
     if (exhausted) {  // the listener would stay readable, and the loop never sleep
       accept_again_at_ = now + kAcceptPause;
       bring_forward(accept_again_at_);
-      loop_.rewatch(listening_.fd(), 0, *this);
+      loop_.rewatch(listening_.get(), 0, *this);
     }
     if (!socket) return;
     if (handshakes_.size() >= members_.size() + kSpareHandshakes) {
@@ -141,17 +141,17 @@ void TcpTransport::on_ready(std::uint32_t, Time now) {
   }
 }
 
-void TcpTransport::add_handshake(Socket socket, int peer, std::uint32_t events, Time deadline) {
+void TcpTransport::add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline) {
   TcpHandshake::Owner& owner = *this;
   auto& handshake =
       handshakes_.emplace_back(std::make_unique<TcpHandshake>(owner, std::move(socket), peer, deadline));
-  loop_.watch(handshake->socket().fd(), events, *handshake);
+  loop_.watch(handshake->socket().get(), events, *handshake);
   bring_forward(deadline);
 }
 
-Socket TcpTransport::remove_handshake(TcpHandshake& handshake) {
-  loop_.unwatch(handshake.socket().fd());
-  Socket socket = std::move(handshake.socket());
+Descriptor TcpTransport::remove_handshake(TcpHandshake& handshake) {
+  loop_.unwatch(handshake.socket().get());
+  Descriptor socket = std::move(handshake.socket());
   std::erase_if(handshakes_, [&handshake](const auto& held) { return held.get() == &handshake; });
   return socket;
 }
@@ -172,7 +172,7 @@ void TcpTransport::greet(TcpHandshake& handshake, Time now) {
   const int error = pending_error(handshake.socket());
   if (error == 0 && send_hello(handshake.socket(), hello_)) {
     handshake.set_deadline(kNever);  // the peer answers when it comes to this incarnation
-    return loop_.rewatch(handshake.socket().fd(), EPOLLIN, handshake);
+    return loop_.rewatch(handshake.socket().get(), EPOLLIN, handshake);
   }
   const int peer = handshake.peer();
   remove_handshake(handshake);
@@ -205,7 +205,7 @@ void TcpTransport::welcome(TcpHandshake& handshake, Time now) {
   const bool incoming = !handshake.dialled();
   const int peer = static_cast<int>(handshake.hello().rank);
   const std::uint32_t incarnation = handshake.hello().incarnation;
-  Socket socket = remove_handshake(handshake);
+  Descriptor socket = remove_handshake(handshake);
   if (incarnation > hello_.incarnation) {
     parked_[peer] = Parked{.socket = std::move(socket), .incarnation = incarnation};
   } else if (incarnation == hello_.incarnation && running_) {
@@ -213,7 +213,7 @@ void TcpTransport::welcome(TcpHandshake& handshake, Time now) {
   }  // else it is behind: closed, it will come again
 }
 
-void TcpTransport::adopt(int peer, Socket socket, Time now) {
+void TcpTransport::adopt(int peer, Descriptor socket, Time now) {
   tune(socket);
   TransportListener& listener = *this;
   connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
@@ -254,7 +254,7 @@ void TcpTransport::expire(Time now) {
   halted_.clear();
   if (accept_again_at_ <= now) {
     accept_again_at_ = kNever;
-    loop_.rewatch(listening_.fd(), EPOLLIN, *this);
+    loop_.rewatch(listening_.get(), EPOLLIN, *this);
   }
   const auto late = [now](const auto& handshake) { return handshake->deadline() <= now; };
   for (auto found = handshakes_.begin();

@@ -87,7 +87,7 @@ class TcpTransport final : public Transport,
   };
   /// A peer that is in an incarnation to which this rank has not come yet.
   struct Parked {
-    Socket socket;
+    Descriptor socket;
     std::uint32_t incarnation;
   };
 
@@ -97,20 +97,20 @@ class TcpTransport final : public Transport,
   void join(std::uint32_t incarnation, Time now);
   void dial_peer(int peer, Time now);
   void try_again(int peer, const std::string& message, Time now);
-  void add_handshake(Socket socket, int peer, std::uint32_t events, Time deadline);
-  Socket remove_handshake(TcpHandshake& handshake);
+  void add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline);
+  Descriptor remove_handshake(TcpHandshake& handshake);
   void greet(TcpHandshake& handshake, Time now);
   void refuse(TcpHandshake& handshake, Time now);
   bool is_peer(const TcpHandshake& handshake) const;
   void welcome(TcpHandshake& handshake, Time now);
-  void adopt(int peer, Socket socket, Time now);
+  void adopt(int peer, Descriptor socket, Time now);
   bool patient() const { return hello_.incarnation > 0; }
   std::string name_of(int peer) const;
 
   EventLoop& loop_;
   const TcpTransportOptions options_;
   unsigned interface_;  // its index, when `listening_` was bound to it
-  Socket listening_;
+  Descriptor listening_;
   const std::uint16_t port_;
   TransportListener* listener_ = nullptr;
   Hello hello_{};  // own; world size 0: not connected yet
