@@ -2,6 +2,9 @@
 // One collective on one rail, as a machine that posts messages and is told of their completion.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "collectives/transport.hpp"
 #include "core/slice.hpp"
 
@@ -24,5 +27,15 @@ class Algorithm {
   /// Ready, and no message is on its way any more: the machine may go.
   virtual bool finished() const = 0;
 };
+
+// The transport outlives the machine. A ring or Bruck's algorithm does what the slice's call says.
+std::unique_ptr<Algorithm> make_binomial(Transport& transport, const Slice& slice);
+std::unique_ptr<Algorithm> make_bruck(Transport& transport, const Slice& slice);
+std::unique_ptr<Algorithm> make_chain(Transport& transport, const Slice& slice, std::size_t segment_bytes);
+std::unique_ptr<Algorithm> make_recursive_doubling(Transport& transport, const Slice& slice);
+std::unique_ptr<Algorithm> make_ring(Transport& transport, const Slice& slice, std::size_t segment_bytes);
+
+/// With whom a rank exchanges messages in recursive doubling; some more than once.
+std::vector<int> doubling_partners(int rank, int ranks);
 
 }  // namespace railweave

@@ -5,12 +5,6 @@
 #include <bit>
 #include <cmath>
 
-#include "collectives/binomial.hpp"
-#include "collectives/bruck.hpp"
-#include "collectives/chain.hpp"
-#include "collectives/recursive_doubling.hpp"
-#include "collectives/ring.hpp"
-
 namespace railweave {
 namespace {
 
@@ -74,7 +68,7 @@ std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate
 // A ring's and a chain's are those beside it; a tree's, from whatever root, and Bruck's are a power of two
 // away.
 std::vector<int> neighbours(int rank, int ranks) {
-  std::vector<int> all = RecursiveDoubling::partners(rank, ranks);
+  std::vector<int> all = doubling_partners(rank, ranks);
   for (int distance = 1; distance < ranks; distance *= 2) {
     all.push_back((rank + distance) % ranks);
     all.push_back((rank + ranks - distance) % ranks);
@@ -92,12 +86,12 @@ std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& s
   const bool small =
       bytes <= options.small_bytes.value_or(few_steps_limit(collective, ranks, options.rate_bps));
   if (collective == Collective::kBroadcast) {
-    if (small) return std::make_unique<Binomial>(transport, slice);
-    return std::make_unique<Chain>(transport, slice, chain_segment(bytes, ranks, options));
+    if (small) return make_binomial(transport, slice);
+    return make_chain(transport, slice, chain_segment(bytes, ranks, options));
   }
-  if (!small) return std::make_unique<Ring>(transport, slice, options.segment_bytes);
-  if (is_sharded(collective)) return std::make_unique<Bruck>(transport, slice);
-  return std::make_unique<RecursiveDoubling>(transport, slice);
+  if (!small) return make_ring(transport, slice, options.segment_bytes);
+  if (is_sharded(collective)) return make_bruck(transport, slice);
+  return make_recursive_doubling(transport, slice);
 }
 
 }  // namespace railweave

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "collectives/algorithm.hpp"
 
@@ -27,7 +25,7 @@ std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate
 /// many as the logarithm of their number, about twice. Whatever one rank is lost, the others stay connected.
 std::vector<int> neighbours(int rank, int ranks);
 
-/// All ranks choose alike, given the same options. The transport outlives the machine.
+/// All ranks choose alike, given the same options.
 std::unique_ptr<Algorithm> choose_algorithm(Transport& transport, const Slice& slice,
                                             const AlgorithmOptions& options);
 
