@@ -124,28 +124,12 @@ class SimulatedRank final : public RailListener {
   std::optional<std::string> failure_;
 };
 
-auto simulate(const std::vector<std::vector<Call>>& calls, std::uint64_t seed, std::size_t small_bytes,
-              std::size_t segment_bytes) {
-  const int ranks = static_cast<int>(calls.size());
-  SimulatedNetwork network(ranks, seed);
-  std::vector<std::unique_ptr<SimulatedRank>> hosts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const RingRailOptions options{.small_bytes = small_bytes, .segment_bytes = segment_bytes};
-    hosts.push_back(std::make_unique<SimulatedRank>(network, rank, ranks, options));
-  }
-  for (int rank = 0; rank < ranks; ++rank) hosts[rank]->submit(calls[rank]);
-  network.run();
-  std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
-  for (const auto& host : hosts) outcomes.push_back(host->outcome());
-  return outcomes;
-}
-
 /// Every rank's calls by incarnation; each but the last is halted, rank by rank, at some time.
-class Restarts {
+class Simulation {
  public:
   using Incarnations = std::vector<std::vector<std::vector<Call>>>;
 
-  Restarts(const Incarnations& calls, std::uint64_t seed, RingRailOptions options)
+  Simulation(const Incarnations& calls, std::uint64_t seed, RingRailOptions options)
       : calls_(calls), ranks_(static_cast<int>(calls.at(0).size())), random_(seed), network_(ranks_, seed) {
     for (int rank = 0; rank < ranks_; ++rank)
       hosts_.push_back(std::make_unique<SimulatedRank>(network_, rank, ranks_, options));
@@ -191,9 +175,9 @@ class Restarts {
   int halted_ = 0;
 };
 
-auto simulate_restarts(const Restarts::Incarnations& calls, std::uint64_t seed, std::size_t small_bytes,
-                       std::size_t segment_bytes) {
-  return Restarts(calls, seed, {.small_bytes = small_bytes, .segment_bytes = segment_bytes}).run();
+auto simulate(const Simulation::Incarnations& calls, std::uint64_t seed, std::size_t small_bytes,
+              std::size_t segment_bytes) {
+  return Simulation(calls, seed, {.small_bytes = small_bytes, .segment_bytes = segment_bytes}).run();
 }
 
 }  // namespace
@@ -212,14 +196,10 @@ void bind_collectives(nb::module_& m) {
   sub.def("reduce", &reduce_arrays, "dtype"_a, "op"_a, "into"_a, "low"_a, "high"_a,
           "into = op(low, high), element by element; AVG adds");
   sub.attr("REUSED") = kReused;
-  sub.def(
-      "simulate_restarts", &simulate_restarts, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a,
-      "The same for calls by incarnation, then rank: all but the last are halted at random times; outputs "
-      "of what is not done then hold REUSED in every byte");
   sub.def("simulate", &simulate, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a,
-          "Run the calls of every rank over a simulated network. Per rank: the op indices completed, in "
-          "order, and the "
-          "failure's message or None");
+          "Run calls, by incarnation and rank, over a simulated network; all incarnations but the last are "
+          "halted at random times, and outputs of what is not done then hold REUSED in every byte. Per rank: "
+          "the op indices completed, in order, and the failure's message or None");
 }
 
 }  // namespace railweave

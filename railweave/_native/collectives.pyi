@@ -57,12 +57,7 @@ def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None
 
 REUSED: int = 238
 
-def simulate_restarts(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
+def simulate(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
     """
-    The same for calls by incarnation, then rank: all but the last are halted at random times; outputs of what is not done then hold REUSED in every byte
-    """
-
-def simulate(calls: Sequence[Sequence[Call]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
-    """
-    Run the calls of every rank over a simulated network. Per rank: the op indices completed, in order, and the failure's message or None
+    Run calls, by incarnation and rank, over a simulated network; all incarnations but the last are halted at random times, and outputs of what is not done then hold REUSED in every byte. Per rank: the op indices completed, in order, and the failure's message or None
     """

@@ -162,7 +162,7 @@ def test_every_rank_gets_the_right_result(case: Case) -> None:
         [each[rank].call(spec, case.ranks) for each, spec in zip(buffers, case.calls, strict=True)]
         for rank in range(case.ranks)
     ]
-    outcomes = collectives.simulate(ranks, case.seed, case.small_bytes, case.segment_bytes)
+    outcomes = collectives.simulate([ranks], case.seed, case.small_bytes, case.segment_bytes)
     assert outcomes == [(list(range(len(case.calls))), None)] * case.ranks
     for spec, each in zip(case.calls, buffers, strict=True):
         check(spec, case, each)
@@ -198,7 +198,7 @@ def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: in
     def calls(rank: int) -> list[Call]:
         return [odd_call(*(ODD_ONES[odd] if rank == odd_one_out else USUAL)), odd_call(*USUAL)]
 
-    outcomes = collectives.simulate([calls(rank) for rank in range(RANKS)], 7, small_bytes, 64)
+    outcomes = collectives.simulate([[calls(rank) for rank in range(RANKS)]], 7, small_bytes, 64)
     for rank, (done, failure) in enumerate(outcomes):
         through = rank == odd_one_out and done == [0]
         assert through or done == []
@@ -236,7 +236,7 @@ def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
             ]
             for _ in range(ranks)
         ]
-        assert collectives.simulate(calls, ranks, small_bytes, 1 << 16) == [([0], None)] * ranks
+        assert collectives.simulate([calls], ranks, small_bytes, 1 << 16) == [([0], None)] * ranks
 
 
 def test_roots_that_differ_are_found() -> None:
@@ -246,7 +246,7 @@ def test_roots_that_differ_are_found() -> None:
             [odd_call(Collective.BROADCAST, ReduceOp.SUM, min(rank, 1), 100), odd_call(*USUAL)]
             for rank in range(ranks)
         ]
-        for done, failure in collectives.simulate(calls, 7, 0, 64):
+        for done, failure in collectives.simulate([calls], 7, 0, 64):
             assert 1 not in done
             assert failure is not None
             assert "from rank 0" in failure or "from rank 1" in failure
@@ -300,7 +300,7 @@ def test_rails_that_are_halted_and_restarted(seed: int) -> None:
         ]
         for sums in incarnations
     ]
-    outcomes = collectives.simulate_restarts(calls, seed, small_bytes=64, segment_bytes=256)
+    outcomes = collectives.simulate(calls, seed, small_bytes=64, segment_bytes=256)
     begun = sum(map(len, incarnations))
     last = set(range(begun - len(incarnations[-1]), begun))
     for rank, (done, failure) in enumerate(outcomes):
