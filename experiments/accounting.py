@@ -64,8 +64,6 @@ def account(
     planes: Sequence[Plane],
     counts: Mapping[int, Mapping[str, RailCounts]],
     interfaces: Mapping[str, Mapping[str, InterfaceCounters]],
-    switch_results: Mapping[str, int],
-    expected_results: Mapping[str, int],
 ) -> list[RailAccount]:
     """Sum up the ranks' `counts` and the `interfaces` of each plane, both since the network was made."""
     total_payload = sum(rail.payload_bytes for rails in counts.values() for rail in rails.values())
@@ -84,8 +82,6 @@ def account(
                 share=rail.payload_bytes / total_payload if total_payload else 0.0,
                 retransmissions=rail.retransmissions,
                 failures=rail.failures,
-                switch_results=switch_results.get(plane.name),
-                expected_results=expected_results.get(plane.name),
             )
         )
     return accounts

@@ -36,7 +36,7 @@ def collect(reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: In
     start_s = min((s["start_s"] for line in left.values() for s in line["slices"]), default=0.0)
     return Collected(
         joined=[rank for rank, found in lines.items() if found],
-        rails=account(planes, counts, interfaces, {}, {}) if counts else [],
+        rails=account(planes, counts, interfaces) if counts else [],
         spans=_spans(left, start_s),
         start_s=start_s,
     )

@@ -40,6 +40,7 @@ class ProgramOptions:
     seed: int = 1
     shell: bool = False  # open Mininet's prompt; leaving it ends the run
     live: int | None = None  # port of the live page, 0 for a free one; None: no page
+    title: str = ""  # what the job is called; none: its command
 
     def report_of(self, rank: int) -> Path:
         """Return the file of a rank's report."""
@@ -62,34 +63,38 @@ class ProgramResult:
 
 
 async def run(
-    options: ProgramOptions, on_phase: Callable[[str], None], on_line: Callable[[int, str], None]
+    options: ProgramOptions,
+    on_phase: Callable[[str], None],
+    on_line: Callable[[int, str], None],
+    on_news: Callable[[str], None] | None = None,
 ) -> ProgramResult:
     """Run the command in every host to its end; `on_line` gets each line of output with its rank.
 
+    `on_news` is told where the live page is, and of faults and repairs; without it, `on_phase` is.
     Raises WorkerFailed when a rank has ended otherwise than with status 0, and LabError when a part of the
     network has, or when not all ranks have called railweave.init in time.
     """
-    topology = options.topology
+    topology, say = options.topology, on_news or on_phase
     events: list[tuple[float, str]] = []
 
     def on_event(when: str, text: str) -> None:
         events.append((time.monotonic(), text))
         page.happened(text)
-        on_phase(f"{when}: {text}")
+        say(f"{when}: {text}")
 
     on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
     lab_options = LabOptions(
         options.out, options.switch_target, options.loss, impair=options.impair, seed=options.seed
     )
     reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
-    title = shlex.join(options.command)
-    async with live_page(options.live, topology, title, on_phase) as page, Lab(topology, lab_options) as lab:
+    title = options.title or shlex.join(options.command)
+    async with live_page(options.live, topology, title, say) as page, Lab(topology, lab_options) as lab:
         for report in reports.values():
             report.unlink(missing_ok=True)
         ranks = {}
         async with page.watch(lab, reports, options.out, lambda text: on_event("button", text)):
             if options.command:
-                on_phase(f"running {' '.join(options.command)}")
+                on_phase(f"running {title}")
                 ranks = await start_job(lab, _job(options, page.environment))
             await _follow(lab, options, ranks, lambda at, text: on_event(f"{at:.2f} s", text), on_line)
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}

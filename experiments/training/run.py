@@ -6,24 +6,22 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from railweave.experiments.accounting import RailAccount, account, chunks_of
+from railweave.experiments.accounting import RailAccount, chunks_of
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
-from railweave.experiments.live.page import live_page
-from railweave.experiments.messages import RailCounts, read
+from railweave.experiments.hosts import module_command, require_peers
+from railweave.experiments.messages import read
+from railweave.experiments.program.run import ProgramOptions, ProgramResult
+from railweave.experiments.program.run import run as run_program
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
-from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
 LANES = 256
@@ -41,10 +39,6 @@ class DemoOptions:
     shares: Mapping[str, float] | None = None
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane
     live: int | None = None  # port of the live page, 0 for a free one; None: no page
-
-    def report_of(self, rank: int) -> Path:
-        """Return the file of a rank's report."""
-        return self.out / f"rank-{rank}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -199,38 +193,39 @@ async def run(
     options: DemoOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     on_step: Callable[[Step], None] = lambda _: None,
-    on_page: Callable[[str], None] = lambda _: None,
+    on_news: Callable[[str], None] = lambda _: None,
 ) -> DemoResult:
-    """Run the demo; `on_page` is told where its live page is. Raises LabError and OptionError."""
+    """Run the demo; `on_news` is told where its live page is, and what its buttons do.
+
+    Raises LabError and OptionError.
+    """
     check(options)
-    hosts = options.topology.hosts
-    recorder = Recorder(len(hosts), on_step)
-    events: list[tuple[float, str]] = []
+    recorder = Recorder(len(options.topology.hosts), on_step)
+    command = module_command(
+        "railweave.experiments.training.worker",
+        *("--steps", str(options.training.steps)),
+        *("--seed", str(options.training.seed)),
+        *("--out", str(options.out)),
+    )
+    program = ProgramOptions(
+        options.topology,
+        command,
+        options.out,
+        options.shares,
+        join_s=0,
+        switch_target=options.switch_target,
+        loss=options.loss,
+        live=options.live,
+        title="railweave demo",
+    )
 
-    def on_event(text: str) -> None:
-        events.append((time.monotonic(), text))
-        page.happened(text)
+    def on_line(_: int, text: str) -> None:
+        if (message := read(text)) is not None:
+            recorder.take(message)
 
-    on_phase(f"making a network of {len(hosts)} hosts and {len(options.topology.planes)} planes")
-    lab_options = LabOptions(options.out, options.switch_target, options.loss, LANES)
-    reports = {rank: options.report_of(rank) for rank in range(len(hosts))}
-    async with (
-        live_page(options.live, options.topology, "railweave demo", on_page) as page,
-        Lab(options.topology, lab_options) as lab,
-    ):
-        async with page.watch(lab, reports, options.out, on_event):
-            on_phase("training")
-            await start_job(lab, _job(options, page.environment))
-            async for line in lab.events():
-                if (message := read(line.text)) is not None:
-                    recorder.take(message)
-        on_phase("reading the counters")
-        interfaces = {plane.name: lab.interface_counters(plane.name) for plane in options.topology.planes}
-        switches = await lab.switch_counters()
-        on_phase("taking the network down")
+    ran = await run_program(program, on_phase, on_line, on_news)
     on_phase("checking against the same training in one process")
-    alone = await _train_alone(options)
-    return _result(options, recorder, interfaces, switches, alone, events)
+    return _result(options, recorder, ran, await _train_alone(options))
 
 
 async def _train_alone(options: DemoOptions) -> Reference:
@@ -241,47 +236,26 @@ async def _train_alone(options: DemoOptions) -> Reference:
         stop.set()  # when we are cancelled, the thread must not keep the program from ending
 
 
-def _job(options: DemoOptions, environment: Mapping[str, str]) -> JobOptions:
-    return JobOptions(
-        job="demo",
-        command=module_command(
-            "railweave.experiments.training.worker",
-            *("--steps", str(options.training.steps)),
-            *("--seed", str(options.training.seed)),
-            *("--out", str(options.out)),
-        ),
-        shares=options.shares,
-        environment=environment,
-        report_of=options.report_of if environment else None,
-    )
-
-
-def _result(
-    options: DemoOptions,
-    recorder: Recorder,
-    interfaces: Any,
-    switches: dict[str, dict[str, int]],
-    alone: Reference,
-    events: Sequence[tuple[float, str]],
-) -> DemoResult:
+def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
     parameters = np.load(options.out / "parameters.npy")
-    done = recorder.done
-    counts = {
-        rank: {name: RailCounts(**values) for name, values in message["rails"].items()}
-        for rank, message in done.items()
-    }
-    results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in switches.items()}
-    expected = {plane: recorder.chunks.get(plane, 0) for plane in results}
+    results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in ran.switch_counters.items()}
     return DemoResult(
         options=options,
         steps=recorder.steps,
         spans=recorder.spans,
-        rails=account(options.topology.planes, counts, interfaces, results, expected),
-        switch_counters=switches,
-        accuracy=done[0]["accuracy"],
-        ranks_identical=len({message["digest"] for message in done.values()}) == 1,
+        rails=[
+            replace(
+                rail, switch_results=results[rail.name], expected_results=recorder.chunks.get(rail.name, 0)
+            )
+            if rail.name in results
+            else rail
+            for rail in ran.collected.rails
+        ],
+        switch_counters=ran.switch_counters,
+        accuracy=recorder.done[0]["accuracy"],
+        ranks_identical=len({message["digest"] for message in recorder.done.values()}) == 1,
         max_abs_diff=float(np.abs(parameters - alone.parameters).max()),
         reference=alone,
         seconds=recorder.seconds(),
-        events=[(at - recorder.start, text) for at, text in events],
+        events=[(at - recorder.start, text) for at, text in ran.events],
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import railweave
-from railweave.experiments.messages import emit, rail_counts, run_worker, slices
+from railweave.experiments.messages import emit, run_worker, slices
 from railweave.experiments.training.model import Training, TrainingOptions, load_digits
 
 
@@ -55,7 +55,6 @@ def train(options: TrainingOptions, out: Path) -> None:
             slices=slices(comm),
             accuracy=training.model.accuracy(held_out),
             digest=hashlib.sha256(parameters.tobytes()).hexdigest(),
-            rails={name: vars(counts) for name, counts in rail_counts(comm).items()},
         )
 
 

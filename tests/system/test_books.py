@@ -79,7 +79,7 @@ class Run:
         }
         used = self._lab.topology.planes
         interfaces = {plane.name: self._lab.interface_counters(plane.name) for plane in used}
-        return account(used, counts, interfaces, {}, {})
+        return account(used, counts, interfaces)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ class LabOptions:
     out: Path  # logs, topology file and results go here
     switch_target: str = "embedded"
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
-    lanes: int | None = None  # int32 per packet; None is the controller's default
     controller: Sequence[str] = ()  # further options of `railweave controller`
     impair: str = ""  # impairment of P4 planes' links, per direction: as for `railweave switch --impair`
     seed: int = 1  # of impairments; every switch draws for itself

@@ -45,8 +45,6 @@ def controller_command(options: LabOptions, topology: Topology, listen: str) -> 
     """Return the command that runs the controller; it reads the topology file in the lab's folder."""
     command = [sys.executable, "-m", "railweave", "controller"]
     command += ["--topology", str(options.out / "topology.yaml"), "--listen", listen]
-    if options.lanes is not None:
-        command += ["--lanes", str(options.lanes)]
     for name, probability in options.loss.items():
         if topology.plane(name).kind == "ina":
             command += ["--loss", f"{name}={probability:g}"]
