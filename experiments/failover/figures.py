@@ -84,8 +84,11 @@ def _gaps(calls: Sequence[Call], begin: float, end: float) -> Iterator[float]:
         yield end - last  # nothing has come since
 
 
-def throughput(traces: Sequence[RankTrace], begin: float, end: float) -> float:
-    """Return the mean rate of the ranks in bit/s of tensor; a slice counts by its part of the time."""
+def throughput(traces: Sequence[RankTrace], begin: float, end: float, rail: str = "") -> float:
+    """Return the mean rate of the ranks in bit/s of tensor, of all rails or one.
+
+    A slice counts by its part of the time.
+    """
     if end <= begin:
         return 0.0
     total = sum(
@@ -93,6 +96,7 @@ def throughput(traces: Sequence[RankTrace], begin: float, end: float) -> float:
         for trace in traces
         for call in trace.calls
         for piece in call.slices
+        if rail in ("", piece.rail)
     )
     return 8 * total / (end - begin) / len(traces)
 

@@ -41,11 +41,30 @@ class RankTrace:
     computed: tuple[float, float] = (0.0, 0.0)  # begin and end of its last computation
     rails: tuple[str, ...] = ()
     failures: dict[str, int] = field(default_factory=dict)  # by rail: how often it was excluded
+    unused: dict[str, str] = field(default_factory=dict)  # by rail: why, at its end
 
     @property
     def progress(self) -> float:
         """The end of the last call."""
         return self.calls[-1].end if self.calls else 0.0
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Enter a message of the rank."""
+        match message["event"]:
+            case "joined":
+                self.joined = message["at"]
+            case "rails":
+                self.rails = tuple(message["names"])
+            case "calls":
+                self.calls += calls_of(message, self.rails)
+                self.wrong += message["wrong"]
+                self.failures = dict(zip(self.rails, message["failures"], strict=True))
+            case "computed":
+                self.computed = message["begin"], message["end"]
+            case "unused":
+                self.unused = message["why"]
+            case "error":
+                self.errors.append(RankError.of(message))
 
     def forget(self, before: float) -> None:
         """Drop the calls that ended before."""
@@ -76,19 +95,7 @@ class Watch(Following[RankTrace]):
 
     def take(self, log: RankTrace, message: dict[str, Any]) -> None:
         """Enter a rank's message."""
-        match message["event"]:
-            case "joined":
-                log.joined = message["at"]
-            case "rails":
-                log.rails = tuple(message["names"])
-            case "calls":
-                log.calls += calls_of(message, log.rails)
-                log.wrong += message["wrong"]
-                log.failures = dict(zip(log.rails, message["failures"], strict=True))
-            case "computed":
-                log.computed = message["begin"], message["end"]
-            case "error":
-                log.errors.append(RankError.of(message))
+        log.take(message)
 
     def failures(self) -> dict[str, int]:
         """Return by rail how often the ranks have excluded it, as far as reported."""

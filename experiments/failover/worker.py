@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that reduces back to back and checks all: `python -m railweave.experiments.failover.worker`.
 
-Reports of every call when it began and ended, and which slices the rails carried. SIGUSR2 makes the rank
-compute for a while between two calls, as a slow training step would.
+Reports of every call when it began and ended, and which slices the rails carried, and at its end which rails
+were not used. SIGUSR2 makes the rank compute for a while between two calls, as a slow training step would.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ MICRO = 1e6
 
 
 def work() -> None:
-    """Join and reduce, again after every error, until the signal to stop."""
+    """Join and reduce until the signal to stop, unless `--once` again after every error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--dtype", choices=("int32", "float32"), required=True)
-    parser.add_argument("--compute", type=float, required=True, help="seconds")
+    parser.add_argument("--dtype", choices=("int32", "float32"), default="int32")
+    parser.add_argument("--compute", type=float, default=0.0, help="seconds")
+    parser.add_argument("--once", action="store_true", help="end at the first error")
     given = parser.parse_args()
     busy = Signal.listen(signal.SIGUSR2)
 
     def series(comm: Communicator, stop: Signal) -> None:
         Series(comm, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
+        emit("unused", rank=comm.rank, why={each.rail: each.detail for each in comm.why() if not each.calls})
 
-    join_and(series)
+    join_and(series, once=given.once)
 
 
 class Series:

@@ -12,6 +12,8 @@ from typing import Any
 
 from railweave.experiments.allreduce.run import sum_of_limits
 from railweave.experiments.errors import OptionError
+from railweave.experiments.failover.figures import throughput
+from railweave.experiments.failover.trace import RankTrace
 from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
 from railweave.experiments.messages import read
 from railweave.topologies.lab.lab import Lab
@@ -19,7 +21,7 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
 
-WORKER = "railweave.experiments.jobs.worker"
+WORKER = "railweave.experiments.failover.worker"
 SETTLE_S = 1.0  # at both ends of the window: jobs start and end within it
 
 
@@ -38,29 +40,11 @@ class JobsOptions:
 
 
 @dataclass(frozen=True)
-class Span:
-    """A slice of a tensor as one rail carried it; times are CLOCK_MONOTONIC's, one for all ranks."""
-
-    rail: str
-    start: float
-    end: float
-    bytes: int
-
-    def within(self, begin: float, end: float) -> float:
-        """Return the bytes that fall into the window, as if they had been sent evenly."""
-        overlap = min(self.end, end) - max(self.start, begin)
-        return self.bytes * max(0.0, overlap) / max(self.end - self.start, 1e-9)
-
-
-@dataclass
 class JobRun:
-    """What a job's ranks have reported."""
+    """What a job's ranks have reported; every rank has the same slices."""
 
     name: str
-    spans: list[Span] = field(default_factory=list)  # of rank 0: every rank has the same slices
-    calls: int = 0
-    wrong: int = 0  # elements, over all ranks and calls
-    why: Mapping[str, Any] = field(default_factory=dict)
+    ranks: Sequence[RankTrace]
 
 
 @dataclass(frozen=True)
@@ -107,38 +91,29 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
     lab_options = LabOptions(
         options.out, options.switch_target, options.loss, controller=tuple(options.controller)
     )
-    runs = {name: JobRun(name) for name in (f"job{number + 1}" for number in range(options.jobs))}
+    ranks = range(len(options.topology.hosts))
+    runs = [JobRun(f"job{number + 1}", [RankTrace() for _ in ranks]) for number in range(options.jobs)]
     async with Lab(options.topology, lab_options) as lab:
         on_phase(f"{options.jobs} jobs of {len(options.topology.hosts)} ranks, {options.seconds:g} s")
-        job_of: dict[Child, str] = {}
+        job_of: dict[Child, JobRun] = {}
         leaders: list[Child] = []
-        for name in runs:
-            command = module_command(WORKER, "--bytes", str(options.bytes))
-            children = await start_job(lab, JobOptions(name, command, name=name))
-            job_of |= dict.fromkeys(children, name)
+        for job in runs:
+            command = module_command(WORKER, "--once", "--bytes", str(options.bytes))
+            children = await start_job(lab, JobOptions(job.name, command, name=job.name))
+            job_of |= dict.fromkeys(children, job)
             leaders.append(next(iter(children)))
         async for line in lab.events():
             if (message := read(line.text)) is not None:
-                _take(runs[job_of[line.child]], message)
-            if leaders and all(job.spans for job in runs.values()):
+                rank = job_of[line.child].ranks[message["rank"]]
+                rank.take(message)
+                if message["rank"]:
+                    rank.calls.clear()
+            if leaders and all(job.ranks[0].calls for job in runs):
                 for leader in leaders:
                     asyncio.get_running_loop().call_later(options.seconds, leader.signal, signal.SIGUSR1)
                 leaders.clear()
         on_phase("taking the network down")
-    return result_of(options, list(runs.values()))
-
-
-def _take(job: JobRun, message: dict[str, Any]) -> None:
-    if message["event"] == "slices" and message["rank"] == 0:
-        job.spans += [
-            Span(piece["rail"], piece["start"], piece["end"], piece["bytes"])
-            for piece in message["slices"]
-            if not piece["survey"]
-        ]
-    elif message["event"] == "done":
-        job.wrong += message["wrong"]
-        if message["rank"] == 0:
-            job.calls, job.why = message["calls"], message["why"]
+    return result_of(options, runs)
 
 
 def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
@@ -146,27 +121,22 @@ def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
 
     OptionError if there was no time in which all jobs ran.
     """
-    begin = max(min(span.start for span in job.spans) for job in runs) + SETTLE_S
-    end = min(max(span.end for span in job.spans) for job in runs) - SETTLE_S
+    calls = [job.ranks[0].calls for job in runs]
+    begin = max(of_job[0].begin for of_job in calls) + SETTLE_S
+    end = min(of_job[-1].end for of_job in calls) - SETTLE_S
     if end <= begin:
         raise OptionError("the jobs did not run at the same time for long enough: give more --seconds")
     rails = [plane.name for plane in options.topology.planes]
-    got = [
-        {
-            rail: 8 * sum(s.within(begin, end) for s in job.spans if s.rail == rail) / (end - begin)
-            for rail in rails
-        }
-        for job in runs
-    ]
+    got = [{rail: throughput(job.ranks[:1], begin, end, rail) for rail in rails} for job in runs]
     totals = {rail: sum(bps[rail] for bps in got) for rail in rails}
     rows = [
         JobRow(
             name=job.name,
-            calls=job.calls,
-            wrong=job.wrong,
+            calls=len(job.ranks[0].calls),
+            wrong=sum(rank.wrong for rank in job.ranks),
             bps=bps,
             share={rail: bps[rail] / totals[rail] if totals[rail] else 0.0 for rail in rails},
-            why=job.why,
+            why=job.ranks[0].unused,
         )
         for job, bps in zip(runs, got, strict=True)
     ]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from railweave.experiments.errors import OptionError
+from railweave.experiments.failover.figures import throughput
+from railweave.experiments.failover.trace import Call, RankTrace, Slice
 from railweave.experiments.jobs.report import as_json, utilisations
-from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, Span, result_of
+from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, result_of
 from railweave.topologies.planes import planes
 
 OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), Path("out"))
@@ -17,8 +19,9 @@ OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), Path("out"))
 
 def job(name: str, start: float, end: float, bytes_per_s: int) -> JobRun:
     """Return a job that reduced evenly, a slice each second."""
-    spans = [Span("ina", start + i, start + i + 1, bytes_per_s) for i in range(int(end - start))]
-    return JobRun(name, spans, calls=len(spans))
+    begins = [start + i for i in range(int(end - start))]
+    calls = [Call(at, at + 1, (Slice("ina", at, at + 1, bytes_per_s),)) for at in begins]
+    return JobRun(name, [RankTrace(calls=calls)])
 
 
 def result(*jobs: JobRun) -> JobsResult:
@@ -35,8 +38,10 @@ def test_only_the_time_in_which_all_run_counts() -> None:
 
 
 def test_a_slice_counts_by_the_part_inside_the_window() -> None:
-    assert Span("ina", 1, 5, 400).within(2, 3) == pytest.approx(100)
-    assert Span("ina", 1, 5, 400).within(6, 7) == 0
+    one = [RankTrace(calls=[Call(1, 5, (Slice("ina", 1, 5, 400), Slice("tcp", 1, 3, 50)))])]
+    assert throughput(one, 2, 3, "ina") == pytest.approx(8 * 100)
+    assert throughput(one, 2, 3) == pytest.approx(8 * 125)
+    assert throughput(one, 6, 7, "ina") == 0
 
 
 def test_jobs_that_never_ran_at_once_are_no_measurement() -> None:
@@ -47,8 +52,9 @@ def test_jobs_that_never_ran_at_once_are_no_measurement() -> None:
 def test_wrong_elements_and_silent_jobs_are_told() -> None:
     good = job("a", 0, 10, 1000)
     assert result(good).ok
-    assert not result(JobRun("a", good.spans, calls=10, wrong=1)).ok
-    assert not result(JobRun("a", good.spans, calls=0)).ok
+    bad = JobRun("a", [*good.ranks, RankTrace(wrong=1)])
+    assert not result(bad).ok
+    assert result(bad).rows[0].wrong == 1
 
 
 def test_utilisation_is_of_what_the_links_allow() -> None:
