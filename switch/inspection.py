@@ -14,6 +14,7 @@ import grpc
 
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
+from railweave.switch.p4runtime.errors import refuse
 from railweave.switch.p4runtime.server import Extra
 from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports
@@ -89,11 +90,12 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             cleared = parse_impairments([f"{text}:loss=0" for text in request.good], numbers)
             impaired = parse_impairments(request.bad, numbers)
         except SwitchError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        for port, direction in cleared:
-            self._ports.set_impairment(port, direction, None)
-        for (port, direction), impairment in impaired.items():
-            self._ports.set_impairment(port, direction, impairment)
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        else:
+            for port, direction in cleared:
+                self._ports.set_impairment(port, direction, None)
+            for (port, direction), impairment in impaired.items():
+                self._ports.set_impairment(port, direction, impairment)
         return switch_pb2.SetImpairmentsResponse()
 
     async def Trace(  # noqa: N802 - gRPC's name
@@ -102,17 +104,19 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         """Follow packets until enough have been seen, or the client cancels."""
         pipeline = self._pipeline
         if pipeline is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the switch has no program yet")
+            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "the switch has no program yet")
             return
         if not 1 <= request.count <= MAX_TRACED:
             message = f"a trace follows 1…{MAX_TRACED} packets, not {request.count}"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, message)
+            return
         port = request.port if request.HasField("port") else None
         try:
             # Lowers the program once more, with tracing: for large programs that takes a second.
             await asyncio.to_thread(pipeline.traces.start, port, request.count)
         except TraceBusy as busy:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(busy))
+            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(busy))
+            return
         try:
             left = request.count
             while left > 0:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from finsy.proto import p4i, p4r
@@ -32,7 +33,10 @@ class Arrays:
         values: Callable[[str, range], Iterable[Any]],
         set_all: Callable[[str, range, Any], None],
     ) -> None:
-        """`objects` by id, `values` of cells, and how to write the same into cells."""
+        """`objects` by id, `values` of cells, and how to write the same into cells.
+
+        None is a method of this: it would keep this as long as this keeps it.
+        """
         self._kind = kind
         self._objects = objects
         self._values = values
@@ -141,7 +145,8 @@ class Registers(Arrays):
         """All are 0."""
         self._schema = schema
         self._arrays = pipeline.arrays
-        super().__init__("register", schema.registers, self._cells, self._arrays.set_registers)
+        values = partial(_cells, self._arrays.registers)
+        super().__init__("register", schema.registers, values, self._arrays.set_registers)
 
     def keep(self, message: p4r.RegisterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
@@ -170,10 +175,11 @@ class Registers(Arrays):
             case _:
                 entry.data.bitstring = value
 
-    def _cells(self, name: str, cells: range) -> Iterator[bytes]:
-        data = self._arrays.registers(name, cells)
-        size = len(data) // max(len(cells), 1)
-        return (data[at : at + size].lstrip(b"\0") or b"\0" for at in range(0, len(data), size))
+
+def _cells(registers: Callable[[str, range], bytes], name: str, cells: range) -> Iterator[bytes]:
+    data = registers(name, cells)
+    size = len(data) // max(len(cells), 1)
+    return (data[at : at + size].lstrip(b"\0") or b"\0" for at in range(0, len(data), size))
 
 
 def _indexes(one: Any, message: Any) -> range:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
+from typing import Any
 
 import grpc
 from finsy.proto import p4r, rpc_status
@@ -64,6 +65,22 @@ def require_fits(kind: p4r.Update.Type.ValueType, what: str, *, exists: bool) ->
     """Refuse to INSERT what exists, and to MODIFY or DELETE what does not."""
     require(kind != p4r.Update.INSERT or not exists, f"{what} exists already", already_exists)
     require(kind == p4r.Update.INSERT or exists, f"there is no {what}", not_found)
+
+
+def refuse(
+    context: grpc.aio.ServicerContext[Any, Any],
+    code: grpc.StatusCode,
+    message: str,
+    metadata: tuple[tuple[str, bytes], ...] = (),
+) -> None:
+    """Have the RPC end with this status when its method returns.
+
+    What `context.abort` raises does so at once, but is kept by the context, and keeps in turn the frames that
+    it has come through with all that they hold, such as the context: only the garbage collector frees that.
+    """
+    context.set_code(code)
+    context.set_details(message)
+    context.set_trailing_metadata(metadata)
 
 
 _METADATA_BYTES = 8192 * 3 // 4  # what gRPC's clients take by default, less the growth by base64

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from finsy.proto import p4r
 from google.protobuf.message import DecodeError, Message
 
-from railweave.switch.p4runtime.errors import Refused, exhausted, invalid
+from railweave.switch.p4runtime.errors import Refused, exhausted, invalid, refuse
 from railweave.switch.p4runtime.service import Service
 
 MAX_BYTES = 1 << 20  # of a request without its program: parsed within 10 ms if it has 500,000 parts
@@ -57,13 +57,14 @@ class Requests:
         return grpc.method_handlers_generic_handler("p4.v1.P4Runtime", methods)
 
     def _unary(self, behaviour: Callable[..., Any], kind: type[Message]) -> Callable[..., Any]:
-        async def call(data: bytes, context: _Context) -> Message:
+        async def call(data: bytes, context: _Context) -> Message | None:
             try:
                 with self._parsed(data, kind) as request:
                     answer: Message = await behaviour(request, context)
                     return answer
             except Refused as refusal:
-                await abort(context, refusal)
+                refuse(context, refusal.code.grpc, refusal.message)
+                return None
 
         return call
 
@@ -74,11 +75,12 @@ class Requests:
                     async for answer in answers:
                         yield answer
         except Refused as refusal:
-            await abort(context, refusal)
+            refuse(context, refusal.code.grpc, refusal.message)
 
-    async def _stream(self, incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[Message]:
+    async def _stream(self, incoming: object, context: _Context) -> AsyncIterator[Message]:
         async def requests() -> AsyncIterator[p4r.StreamMessageRequest]:
-            async for data in incoming:
+            # `incoming` would do the same, but refers to what it gives, which refers to it.
+            while (data := await context.read()) is not grpc.aio.EOF:
                 yield parse(data, p4r.StreamMessageRequest)
 
         try:
@@ -86,7 +88,7 @@ class Requests:
                 async for answer in answers:
                     yield answer
         except Refused as refusal:
-            await abort(context, refusal)
+            refuse(context, refusal.code.grpc, refusal.message)
 
     @contextlib.contextmanager
     def _parsed(self, data: bytes, kind: type[_Request]) -> Iterator[_Request]:
@@ -98,11 +100,6 @@ class Requests:
             yield parse(data, kind)
         finally:
             self._bytes -= size
-
-
-async def abort(context: _Context, refusal: Refused) -> NoReturn:
-    """End the RPC with the refusal's status."""
-    await context.abort(refusal.code.grpc, refusal.message)
 
 
 def parse(data: bytes, kind: type[_Request]) -> _Request:

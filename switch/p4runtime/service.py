@@ -14,11 +14,11 @@ from finsy.proto import p4r, p4r_grpc
 from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.batches import Writer
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, require
+from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, refuse, require
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
 from railweave.switch.p4runtime.roles import Scope, p4_id
-from railweave.switch.p4runtime.stream import Overrun, Stream, Streams
+from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
@@ -105,7 +105,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if any(result is not None for result in results):
             status = batch_status(results)
             details = (("grpc-status-details-bin", status.SerializeToString()),)
-            await context.abort(grpc.StatusCode.UNKNOWN, status.message, details)
+            refuse(context, grpc.StatusCode.UNKNOWN, status.message, details)
         return p4r.WriteResponse()
 
     async def Read(  # noqa: N802 - gRPC's name
@@ -140,30 +140,20 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def StreamChannel(  # noqa: N802 - gRPC's name
         self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: _Context
     ) -> AsyncGenerator[p4r.StreamMessageResponse, None]:
-        """Serve one controller until it leaves."""
+        """Serve one controller until it leaves, or has something refused that a stream does not survive."""
         if self._open_streams >= MAX_STREAMS:
             raise exhausted(f"{MAX_STREAMS} streams are open, which is the limit")
         self._open_streams += 1
         stream = Stream()
         incoming = asyncio.ensure_future(self._streams.serve(request_iterator, stream))
-        outgoing = asyncio.ensure_future(stream.next())
         try:
-            while True:
-                await asyncio.wait((incoming, outgoing), return_when=asyncio.FIRST_COMPLETED)
-                if outgoing.done():
-                    yield outgoing.result()
-                    outgoing = asyncio.ensure_future(stream.next())
-                elif incoming.done():
-                    incoming.result()
-                    return
-        except Overrun:
-            message = "too many notifications wait for this controller, which does not read them"
-            raise exhausted(message) from None
+            while (message := await stream.next()) is not None:
+                yield message
+            await incoming
         finally:
             self._open_streams -= 1
-            outgoing.cancel()
             incoming.cancel()
-            await asyncio.gather(incoming, outgoing, return_exceptions=True)
+            await asyncio.gather(incoming, return_exceptions=True)
 
     def _primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Scope:
         """The rights of the primary that makes a request; Refused if another makes it."""

@@ -12,6 +12,7 @@ from finsy.proto import p4r
 from railweave.switch.p4runtime.arbitration import Arbitration, Notice
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import (
+    Code,
     Refused,
     denied,
     exhausted,
@@ -27,11 +28,10 @@ _QUEUED_MESSAGES = (
     4096  # for a controller that does not read: what does not fit is dropped, as packets may be
 )
 _QUEUED_BYTES = 16 << 20
-_QUEUED_NOTICES = 256  # arbitration is not dropped for packets; a stream that lets it pile up is ended
-
-
-class Overrun(Exception):
-    """A controller does not read what it must know."""
+_UNREAD = "too many notifications wait for this controller, which does not read them"
+# Arbitration is not dropped for packets; a stream that lets it pile up is ended.
+_QUEUED_NOTICE_BYTES = 4 << 20
+_LEAST_NOTICE_BYTES = 16 << 10  # that one is counted with: no more than 256 of them
 
 
 class Stream:
@@ -41,8 +41,8 @@ class Stream:
         """Nothing waits."""
         self._waiting: deque[tuple[p4r.StreamMessageResponse, int]] = deque()
         self._bytes = 0
-        self._notices = 0
-        self._overrun = False
+        self._notice_bytes = 0
+        self._end: tuple[Code, str] | None = None
         self._ready = asyncio.Event()
 
     @property
@@ -53,35 +53,44 @@ class Stream:
     def send(self, message: p4r.StreamMessageResponse) -> bool:
         """Queue a message; False if there is no room."""
         size = message.ByteSize()
-        if self._overrun or len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
+        if self._end or len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
             return False
         self._queue(message, size)
         return True
 
     def notify(self, message: p4r.StreamMessageResponse) -> None:
         """Queue a message that must not be lost: if there is no room, all are dropped and the stream ends."""
-        if self._notices >= _QUEUED_NOTICES:
-            self._overrun = True
+        size = message.ByteSize()
+        self._notice_bytes += max(size, _LEAST_NOTICE_BYTES)
+        if self._notice_bytes <= _QUEUED_NOTICE_BYTES:
+            self._queue(message, size)
+        else:
             self._waiting.clear()
-            self._ready.set()
-            return
-        self._notices += 1
-        self._queue(message, message.ByteSize())
+            self.end(Code.RESOURCE_EXHAUSTED, _UNREAD)
 
     def _queue(self, message: p4r.StreamMessageResponse, size: int) -> None:
         self._waiting.append((message, size))
         self._bytes += size
         self._ready.set()
 
-    async def next(self) -> p4r.StreamMessageResponse:
-        """Wait for a message to send; Overrun if too many wait for a controller that does not read."""
+    def end(self, code: Code = Code.OK, message: str = "") -> None:
+        """Let this status follow what waits, and nothing else."""
+        self._end = self._end or (code, message)
+        self._ready.set()
+
+    async def next(self) -> p4r.StreamMessageResponse | None:
+        """Wait for a message to send; None, or Refused, after the last."""
         await self._ready.wait()
-        if self._overrun:
-            raise Overrun
+        if not self._waiting and self._end:
+            code, why = self._end
+            if code is Code.OK:
+                return None
+            raise Refused(code, why)  # a new one: that of `serve` refers to frames that refer to this stream
         message, size = self._waiting.popleft()
         self._bytes -= size
-        self._notices -= message.HasField("arbitration")
-        if not self._waiting:
+        if message.HasField("arbitration"):
+            self._notice_bytes -= max(size, _LEAST_NOTICE_BYTES)
+        if not self._waiting and not self._end:
             self._ready.clear()
         return message
 
@@ -95,12 +104,15 @@ class Streams:
         self._committed = committed
 
     async def serve(self, requests: AsyncIterator[p4r.StreamMessageRequest], stream: Stream) -> None:
-        """Take the controller's messages until it leaves; Refused: close the stream with that status."""
+        """Take the controller's messages until it leaves; a refusal ends the stream with its status."""
         try:
             async for request in requests:
                 self._take(stream, request)
+        except Refused as refusal:
+            stream.end(refusal.code, refusal.message)
         finally:
             _deliver(self._arbitration.leave(stream))
+            stream.end()
 
     def tell_primaries(self, message: p4r.StreamMessageResponse, may_hear: Callable[[Scope], bool]) -> None:
         """Send something to the primary of every role that may hear it, if its stream has room."""

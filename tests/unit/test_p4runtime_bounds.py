@@ -30,7 +30,7 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused
 from railweave.switch.p4runtime.requests import parse
 from railweave.switch.p4runtime.service import MAX_READS, Service
-from railweave.switch.p4runtime.stream import Overrun, Stream
+from railweave.switch.p4runtime.stream import Stream
 from railweave.switch.pipeline import Pipeline
 
 ATOMICITIES = (p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC)
@@ -221,12 +221,17 @@ async def test_a_wildcard_is_undone(server: Server) -> None:
         assert await one.read(P4CounterEntry("arrivals")) == before
 
 
-async def test_notifications_for_a_client_that_does_not_read_are_limited() -> None:
+@pytest.mark.parametrize(("length", "fits"), [(1, 256), (1 << 19, 7)])
+async def test_notifications_for_a_client_that_does_not_read_are_limited(length: int, fits: int) -> None:
     stream = Stream()
-    for _ in range(10_000):
-        stream.notify(p4r.StreamMessageResponse(arbitration=p4r.MasterArbitrationUpdate(device_id=1)))
+    notice = p4r.StreamMessageResponse(arbitration=p4r.MasterArbitrationUpdate(device_id=1))
+    notice.arbitration.role.config.value = bytes(length)
+    for _ in range(fits):
+        stream.notify(notice)
+    assert stream.waiting == fits
+    stream.notify(notice)
     assert stream.waiting == 0
-    with pytest.raises(Overrun):
+    with pytest.raises(Refused, match="does not read them"):
         await stream.next()
 
 
