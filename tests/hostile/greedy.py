@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
-from finsy.proto import U128, p4i, p4r, p4r_grpc
+from finsy.proto import U128, p4i, p4r, p4r_grpc, stratum
 from hostile.messages import HIGHEST, SERVICE
 
 MANY_STREAMS = 300
 MANY_READS = 80
 MANY_ENTITIES = 250_000  # 1 MB
 MANY_UPDATES = 2000
-MANY_NOTICES = 20_000
+MANY_NOTICES, NOTICE_BYTES = 4000, 8 << 10  # more than gRPC's buffers hold
 TIMEOUT_S = 60.0
 
 
@@ -123,6 +123,9 @@ class Greedy:
         hello.arbitration.device_id = self._device
         hello.arbitration.election_id.CopyFrom(U128.encode(election_id))
         hello.arbitration.role.name = "noisy"
+        config = stratum.P4RoleConfig()
+        config.packet_in_filter.value = bytes(NOTICE_BYTES)
+        hello.arbitration.role.config.Pack(config)
         return hello
 
 
