@@ -118,7 +118,7 @@ class CallSequence:
                 if plan.survey_after:
                     self._survey_at = op_index + 1
                 submitted = self._agent.submit(
-                    *(op_index, plan.call, as_bits(source), as_bits(target), plan.parts),
+                    *(op_index, plan.call, as_bits(source), as_bits(target), plan.sequence or plan.parts),
                     start_now=start_now,
                     expected_s=plan.expected_s,
                 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from railweave.hosts.striping import surveys
-from railweave.hosts.striping.surveys import Item, Lanes
+from railweave.hosts.striping.surveys import Item, Lanes, Times
 
 PENDING = 256  # slices at most that wait to be asked for
 ATTEMPTS = 3  # surveys that ask for a slice's time before it is given up
@@ -35,6 +35,10 @@ class SliceRecord(Protocol):
     def end_ns(self) -> int:
         """When it was done."""
 
+    @property
+    def bytes(self) -> int:
+        """Of the whole tensor."""
+
 
 @dataclass
 class Survey:
@@ -55,7 +59,7 @@ class Agreement:
         self._surveys: dict[int, Survey] = {}  # by index
         self._pending: deque[Item] = deque()
         self._last = -1  # index of the last call that is measured
-        self._times_ns: dict[int, dict[int, tuple[int, int]]] = {}  # start and end here, by op index and rail
+        self._times: dict[int, dict[int, Times]] = {}  # here, by op index and rail
         self.latest = 0  # index of the latest survey
 
     @property
@@ -74,7 +78,9 @@ class Agreement:
     def observe(self, records: Iterable[SliceRecord]) -> None:
         """Take slices that have ended on this rank."""
         for record in records:
-            self._times_ns.setdefault(record.op_index, {})[record.rail] = record.start_ns, record.end_ns
+            by_rail = self._times.setdefault(record.op_index, {})
+            start_ns, _, size = by_rail.get(record.rail, (record.start_ns, 0, 0))
+            by_rail[record.rail] = start_ns, record.end_ns, size + record.bytes
 
     def forget(self) -> None:
         """Ask for nothing that has been submitted so far."""
@@ -90,7 +96,7 @@ class Agreement:
         """Return what this rank gives to the next survey."""
         if self._opening is not None:
             return self._opening
-        return surveys.encode(self.asked(), self._times_ns)
+        return surveys.encode(self.asked(), self._times)
 
     def submitted(self, op_index: int, items: tuple[Item, ...], lag: int) -> None:
         """Note a survey that has been submitted."""
@@ -102,8 +108,8 @@ class Agreement:
         self.latest = op_index
         waiting = [*self._pending, *(item for survey in self._surveys.values() for item in survey.items)]
         oldest = min((item.survey for item in waiting), default=op_index)
-        for index in [index for index in self._times_ns if index < oldest]:
-            del self._times_ns[index]
+        for index in [index for index in self._times if index < oldest]:
+            del self._times[index]
 
     def wanted(self, op_index: int) -> int | None:
         """Return the index of a survey whose result is needed to plan a call, and has not been taken."""

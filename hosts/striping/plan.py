@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
@@ -19,6 +20,9 @@ NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicke
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
 DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
 NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
+
+PIECE_S = 0.1  # a part that takes at least twice as long is cut into pieces of about this length
+MOST_PIECES = 64  # of one part
 
 
 @dataclass(frozen=True)
@@ -44,3 +48,17 @@ class Plan:
     quiet: CallClass | None = None  # the class that counts this call, which is not measured
     measurement: Measurement | None = None
     survey: tuple[Item, ...] | None = None  # what a survey asks for
+    sequence: tuple[Part, ...] = ()  # the parts, each cut into some that its rail does one after the other
+
+    def in_sequence(self) -> Plan:
+        """Return this plan with long parts cut: a rail that comes back can take what is left of them."""
+        pieces = min(MOST_PIECES, int(self.expected_s / PIECE_S))
+        if pieces < 2:
+            return self
+        cut = (
+            (rail, begin, end - begin)
+            for rail, first, count in self.parts
+            for begin, end in pairwise(first + count * number // pieces for number in range(pieces + 1))
+            if end > begin
+        )
+        return replace(self, sequence=tuple(cut))

@@ -139,7 +139,8 @@ class Planner:
         that can are down.
         """
         with self.lock:
-            return self._plan(op_index, (collective, dtype, op, root, count), changes)
+            plan = self._plan(op_index, (collective, dtype, op, root, count), changes)
+            return plan.in_sequence() if self.reasons else plan
 
     def _plan(self, op_index: int, key: CallKey, changes: Sequence[Change]) -> Plan:
         if op_index >= self._next_in_force or len(changes) != self._changes_seen:

@@ -26,6 +26,7 @@ ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more 
 _PIECES = 4  # 16 bits each, of a digest
 
 Lanes = NDArray[np.int32]
+Times = tuple[int, int, int]  # start of the first slice in ns, end of the last one so far, bytes of all
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,15 @@ class Item:
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
 
 
-def encode(items: Sequence[Item], times_ns: Mapping[int, Mapping[int, tuple[int, int]]]) -> Lanes:
-    """Return a survey's input from this rank's starts and ends by op index and rail."""
+def encode(items: Sequence[Item], times: Mapping[int, Mapping[int, Times]]) -> Lanes:
+    """Return a survey's input from this rank's times by op index and rail."""
     lanes = np.full(LANES, ABSENT, np.int32)
     for place, item in enumerate(items):
-        slice_ns = times_ns.get(item.op_index, {}).get(item.rail)
-        survey = times_ns.get(item.survey)
-        if slice_ns is not None and survey is not None:
-            since_ns = max(end_ns for _, end_ns in survey.values())
-            ticks = [(time_ns - since_ns) // TICK_NS for time_ns in slice_ns]
+        start_ns, end_ns, done = times.get(item.op_index, {}).get(item.rail, (0, 0, 0))
+        survey = times.get(item.survey)
+        if done >= item.size and survey is not None:
+            since_ns = max(end_ns for _, end_ns, _ in survey.values())
+            ticks = [(time_ns - since_ns) // TICK_NS for time_ns in (start_ns, end_ns)]
             if all(-ABSENT <= tick < ABSENT for tick in ticks):
                 lanes[2 * place : 2 * place + 2] = ticks
     return lanes

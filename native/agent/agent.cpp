@@ -102,7 +102,7 @@ bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool st
     calls_.skip();
     return true;
   }
-  if (preparing_ || std::exchange(planned_from_, std::nullopt) != next_point()) return false;
+  if (calls_.preparing() || std::exchange(planned_from_, std::nullopt) != next_point()) return false;
   calls_.submit(submission, std::move(memory), EventLoop::now());
   if (start_now) shared_loop_.prompt(lock);
   return true;

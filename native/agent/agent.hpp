@@ -148,10 +148,9 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::optional<MessageLabel> pending_label(ChannelId channel, const SliceKey& key) const override;
 
   // RecoveryOwner
-  void prepare() override;
-  recovery::Position position() const override;
+  recovery::Position prepare(recovery::RailSet alive) override;
   void commit(const recovery::Commit& commit) override;
-  void start_repairs() override;
+  void go_on() override;
   void all_completed(std::uint32_t op_index) override;
   void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) override;
   void restarting(const recovery::Restart& restart) override;
@@ -201,7 +200,6 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::uint32_t started_ops_ = 0;  // channels may take slices of calls before this one
   std::size_t most_kept_ = 0;
   std::optional<PlanPoint> planned_from_;
-  bool preparing_ = false;
   std::vector<Change> changes_;
   std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
   std::vector<RailState> states_;

@@ -49,8 +49,11 @@ void Calls::submit(const Submission& submission, Memory memory, Time now) {
   call.submitted = call.last_done = now;
   call.expected = submission.expected;
   ++pending_;
-  for (const Part& part : call.parts)
-    call.pieces.push_back({.rail = part.rail, .offset = part.offset, .count = part.count});
+  for (const Part& part : call.parts) {
+    const bool several = std::ranges::count(call.parts, part.rail, &Part::rail) > 1;
+    call.pieces.push_back(
+        {.rail = part.rail, .offset = part.offset, .count = part.count, .movable = several});
+  }
   for (Cut& cut : standing_) {
     if (call.description.op_index < cut.commit.boundary)
       call.pieces = recut(call.description, world_size_, repair_rates_, false, call.pieces, cut);
@@ -77,7 +80,8 @@ void Calls::enqueue(Call& call) {
     queue.push_back({.op_index = op_index,
                      .part = static_cast<std::uint16_t>(another ? queue.back().part + 1 : 0),
                      .id = piece.id,
-                     .needed = piece.needed});
+                     .needed = piece.needed,
+                     .movable = piece.movable});
   }
 }
 
@@ -88,6 +92,7 @@ std::optional<Slice> Calls::take(ChannelId id, std::uint32_t upto) {
   if (from.taken == from.queue.size()) return std::nullopt;
   const Place& place = from.queue[from.taken];
   if (place.op_index >= upto) return std::nullopt;
+  if (place.movable && (preparing_ || from.taken >= kMostBegun)) return std::nullopt;
   ++from.taken;
   return slice_of(place);
 }
@@ -223,22 +228,57 @@ std::uint32_t Calls::repaired(const Channel& channel) const {
   return channel.ended + static_cast<std::uint32_t>(needed - channel.queue.begin());
 }
 
-recovery::Position Calls::position() const {
+// The ranks' main channels have the same pieces in the same order.
+std::uint32_t Calls::begun(const Channel& channel) const {
+  const auto waiting = channel.queue.begin() + static_cast<std::ptrdiff_t>(channel.taken);
+  const auto first = std::find_if(waiting, channel.queue.end(), [](const Place& p) { return p.movable; });
+  return channel.ended + static_cast<std::uint32_t>(first - channel.queue.begin());
+}
+
+std::uint32_t Calls::movable() const {
+  std::ptrdiff_t pieces = 0;
+  for (const Channel& channel : main_)
+    pieces += std::count_if(channel.queue.begin() + static_cast<std::ptrdiff_t>(channel.taken),
+                            channel.queue.end(), [](const Place& p) { return p.movable; });
+  return static_cast<std::uint32_t>(pieces);
+}
+
+recovery::Position Calls::prepare(recovery::RailSet alive) {
+  preparing_ = true;
   recovery::Position position{.submitted = next_};
   for (std::size_t rail = 0; rail < main_.size(); ++rail) {
-    position.main.push_back(reached(main_[rail]));
+    const Channel& main = main_[rail];
+    position.main.push_back(!recovery::has(alive, rail)   ? reached(main)
+                            : recovery::has(alive_, rail) ? begun(main)
+                                                          : movable());
     position.repair.push_back(repaired(repair_[rail]));
   }
   return position;
 }
 
+Cut Calls::cut_for(const recovery::Commit& commit) const {
+  Cut cut{.commit = commit, .returns = (commit.alive & ~alive_) != 0};
+  for (const Channel& main : main_) {
+    cut.mains.push_back(main.ended + static_cast<std::uint32_t>(main.queue.size()));
+    cut.places.push_back(0);
+  }
+  for (const Call& call : calls_) {
+    for (const Piece& piece : call.pieces) {
+      if (!piece.repair) --cut.mains[piece.rail];
+    }
+  }
+  return cut;
+}
+
 void Calls::apply(const recovery::Commit& commit) {
+  preparing_ = false;
+  Cut cut = cut_for(commit);
   for (std::size_t rail = 0; rail < main_.size(); ++rail) {
     repair_[rail] = {};
     if (!recovery::has(commit.alive, rail)) main_[rail] = {};
   }
   last_boundary_ = commit.boundary;
-  Cut cut{.commit = commit, .places = std::vector<std::uint32_t>(main_.size())};
+  alive_ = commit.alive;
   for (Call& call : calls_) {
     if (call.description.op_index >= commit.boundary) break;
     call.pieces = recut(call.description, world_size_, repair_rates_, call.complete, call.pieces, cut);
@@ -246,6 +286,7 @@ void Calls::apply(const recovery::Commit& commit) {
     // What is repeated overwrites the result: it is delivered from the start when it is there again.
     if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;
   }
+  for (Channel& main : main_) std::erase_if(main.queue, [this](const Place& p) { return !holds(p); });
   if (commit.boundary > next_) standing_.push_back(std::move(cut));
   drop_finished();
 }
@@ -258,6 +299,11 @@ Calls::Call* Calls::find(std::uint32_t op_index) {
 
 const Calls::Call* Calls::find(std::uint32_t op_index) const {
   return op_index >= first_ && op_index < next_ ? &calls_[op_index - first_] : nullptr;
+}
+
+bool Calls::holds(const Place& place) const {
+  const std::vector<Piece>& pieces = find(place.op_index)->pieces;
+  return std::ranges::find(pieces, place.id, &Piece::id) != pieces.end();
 }
 
 bool Calls::pending(std::uint32_t op_index) const {
@@ -309,8 +355,17 @@ std::optional<Calls::Front> Calls::front(ChannelId id) const {
   const Piece& piece = *std::ranges::find(call.pieces, place.id, &Piece::id);
   return Front{.id = place.id,
                .op_index = place.op_index,
-               .expected = id.repair ? repair_time(call.description, piece) : call.expected,
-               .alone = id.repair || call.pieces.size() == 1};
+               .expected = id.repair ? repair_time(call.description, piece) : piece_time(call, piece),
+               .alone = id.repair || piece.movable || call.pieces.size() == 1};
+}
+
+// A rail does its parts of a call one after the other.
+Duration Calls::piece_time(const Call& call, const Piece& piece) const {
+  if (!piece.movable) return call.expected;
+  std::size_t whole = 0;
+  for (const Part& part : call.parts) whole += part.rail == piece.rail ? part.count : 0;
+  return static_cast<Duration>(static_cast<double>(call.expected) * static_cast<double>(piece.count) /
+                               static_cast<double>(whole));
 }
 
 // A ring sends each byte at most twice, and the main channel uses the same link.

@@ -74,7 +74,7 @@ class Calls {
     std::uint64_t id;
     std::uint32_t op_index;
     Duration expected;  // of the call, or of the piece that is repaired; 0: unknown
-    bool alone;         // no piece beside it shows how long it may take
+    bool alone;         // no other rail's pieces show how long it may take
   };
 
   Calls(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
@@ -118,8 +118,11 @@ class Calls {
   std::vector<std::size_t> lagging(std::uint32_t op_index) const;
   std::size_t pending_calls() const { return pending_; }
 
-  /// How far this rank is: per channel, it has all that it needs before that call, or that place.
-  recovery::Position position() const;
+  /// Begins no movable piece until `apply`. How far this rank is: per channel, it has all that it needs
+  /// before that call, or that place. Of main channels that are `alive`: the place of the first movable piece
+  /// that the rail has not begun; of one that comes back: how many such pieces wait on the others.
+  recovery::Position prepare(recovery::RailSet alive);
+  bool preparing() const { return preparing_; }
   /// Calls before the boundary are cut again, without their pieces on channels that have ended.
   void apply(const recovery::Commit& commit);
   /// Calls before this one are complete here.
@@ -156,6 +159,7 @@ class Calls {
     std::uint16_t part;  // of the call's pieces on this channel
     std::uint64_t id;
     bool needed;
+    bool movable;
   };
   struct Channel {
     std::deque<Place> queue{};  // pieces that are not done, in order
@@ -170,8 +174,13 @@ class Calls {
   const Channel& channel(ChannelId id) const { return id.repair ? repair_[id.rail] : main_[id.rail]; }
   std::size_t kept_input(const CallDescription& call) const;
   std::uint32_t reached(const Channel& channel) const;
+  std::uint32_t begun(const Channel& channel) const;
+  std::uint32_t movable() const;
   std::uint32_t repaired(const Channel& channel) const;
   Duration repair_time(const CallDescription& call, const Piece& piece) const;
+  Duration piece_time(const Call& call, const Piece& piece) const;
+  Cut cut_for(const recovery::Commit& commit) const;
+  bool holds(const Place& place) const;
   void enqueue(Call& call);
   Slice slice_of(const Place& place) const;
   void complete(Call& call);
@@ -188,6 +197,8 @@ class Calls {
   std::deque<std::uint32_t> deliveries_;  // calls whose results are there, in that order
   std::vector<Cut> standing_;             // commits that hold for calls that have not been submitted yet
   std::uint32_t last_boundary_ = 0;       // of the last commit
+  recovery::RailSet alive_ = ~recovery::RailSet{0};  // since then
+  bool preparing_ = false;
   std::uint32_t first_ = 0;
   std::uint32_t next_ = 0;
   std::uint32_t completed_ = 0;

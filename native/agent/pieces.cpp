@@ -97,7 +97,12 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
   std::vector<Piece> lost;
   for (const Piece& piece : pieces) {
     if (lives(piece, commit)) {
-      after.push_back(piece);
+      const bool begun = cut.mains[piece.rail]++ < commit.main[piece.rail].done;
+      if (begun || !piece.movable || !cut.returns) {
+        after.push_back(piece);
+      } else {
+        lost.push_back({.rail = piece.rail, .offset = piece.offset, .count = piece.count, .repair = true});
+      }
       continue;
     }
     const recovery::Reach& reach = (piece.repair ? commit.repair : commit.main).at(piece.rail);
@@ -105,6 +110,7 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
     if (place < reach.least) continue;
     Piece again = piece;
     again.repair = true;
+    again.movable = false;
     again.done = false;
     again.id = 0;
     const bool fetched = call.collective == Collective::kAllReduce && place < reach.done;

@@ -64,7 +64,7 @@ void Agent::report_early_failures(Time now) {
 
 Outcome Agent::plan_point(PlanPoint& point, Time latest) {
   std::unique_lock lock(mutex_);
-  const auto reached = [this] { return failure_.has_value() || (!preparing_ && has_room()); };
+  const auto reached = [this] { return failure_.has_value() || (!calls_.preparing() && has_room()); };
   const Outcome outcome = shared_loop_.wait(lock, reached, latest);
   point = next_point();
   if (outcome == Outcome::kDone) planned_from_ = point;
@@ -122,21 +122,15 @@ std::vector<RailState> Agent::rail_states() {
 
 // ---------------------------------------------------------------- reported by the driver
 
-void Agent::prepare() {
+recovery::Position Agent::prepare(recovery::RailSet alive) {
   const std::lock_guard lock(mutex_);
-  preparing_ = true;
-}
-
-recovery::Position Agent::position() const {
-  const std::lock_guard lock(mutex_);
-  return calls_.position();
+  return calls_.prepare(alive);
 }
 
 void Agent::commit(const recovery::Commit& commit) {
   const std::lock_guard lock(mutex_);
   calls_.apply(commit);
   calls_.release(released_);
-  preparing_ = false;
   Change change{.from_op = commit.boundary, .alive = {}, .reasons = {}};
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     const bool alive = recovery::has(commit.alive, rail);
@@ -147,16 +141,19 @@ void Agent::commit(const recovery::Commit& commit) {
   shared_loop_.notify();
 }
 
-void Agent::start_repairs() {
+void Agent::go_on() {
   std::unique_lock lock(mutex_);
-  for (std::size_t rail = 0; rail < rails_.size(); ++rail) start_slices(lock, {.rail = rail, .repair = true});
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+    start_slices(lock, {.rail = rail});
+    start_slices(lock, {.rail = rail, .repair = true});
+  }
 }
 
 void Agent::all_completed(std::uint32_t op_index) {
   const std::lock_guard lock(mutex_);
   released_ = op_index;
   // A rank that has told its position keeps what it has told of until the decision: the others cut by it.
-  if (!preparing_) calls_.release(op_index);
+  if (!calls_.preparing()) calls_.release(op_index);
   shared_loop_.notify();
 }
 
@@ -182,7 +179,7 @@ void Agent::restarting(const recovery::Restart& restart) {
 
 std::optional<Calls::Laggard> Agent::laggard(std::size_t rail) const {
   const std::lock_guard lock(mutex_);
-  if (preparing_) return std::nullopt;
+  if (calls_.preparing()) return std::nullopt;
   return calls_.laggard(rail);
 }
 
@@ -193,7 +190,7 @@ std::uint32_t Agent::submitted() const {
 
 std::optional<Calls::Front> Agent::front(ChannelId channel) const {
   const std::lock_guard lock(mutex_);
-  if (preparing_) return std::nullopt;
+  if (calls_.preparing()) return std::nullopt;
   return calls_.front(channel);
 }
 

@@ -2,7 +2,6 @@
 #include "agent/recovery_driver.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 #include <stdexcept>
 #include <system_error>
@@ -282,12 +281,11 @@ bool RecoveryDriver::next_event(Time now) {
 }
 
 void RecoveryDriver::apply(const recovery::Prepare& prepare, Time now) {
-  owner_.prepare();
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     if (!recovery::has(prepare.alive, rail)) halt_main(rail, now);
   }
   halt_repairs(now);
-  recovery_->prepared(prepare, owner_.position(), now);
+  recovery_->prepared(prepare, owner_.prepare(prepare.alive), now);
 }
 
 void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
@@ -297,7 +295,11 @@ void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
   repairing_ = anything_to_repair(commit);
   alive_ = commit.alive;
   owner_.commit(commit);
-  if (!repairing_) return;
+  if (repairing_) open_repairs(commit, now);
+  owner_.go_on();
+}
+
+void RecoveryDriver::open_repairs(const recovery::Commit& commit, Time now) {
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     if (!recovery::has(commit.alive, rail)) continue;
     try {
@@ -307,7 +309,6 @@ void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
     }
   }
   repairs_open_ = true;
-  owner_.start_repairs();
 }
 
 void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
@@ -388,9 +389,13 @@ void RecoveryDriver::halt_repairs(Time now) {
 // The same on all ranks, so that either all of them or none open their repair channels. Also a rank that has
 // no piece to repair yet must know, as it may be the last to submit a call that has one.
 bool RecoveryDriver::anything_to_repair(const recovery::Commit& commit) const {
-  for (recovery::RailSet left = alive_; left != 0; left &= left - 1) {
-    const auto rail = static_cast<std::size_t>(std::countr_zero(left));
-    if (!recovery::has(commit.alive, rail) && commit.main[rail].least < commit.boundary) return true;
+  for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
+    const recovery::Reach& main = commit.main[rail];
+    if (!recovery::has(alive_, rail)) {
+      if (recovery::has(commit.alive, rail) && main.done > 0) return true;  // pieces that it can take over
+      continue;
+    }
+    if (!recovery::has(commit.alive, rail) && main.least < commit.boundary) return true;
     if (repairing_ && commit.repair[rail].least != kAllRepaired) return true;
   }
   return false;

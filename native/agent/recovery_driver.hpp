@@ -27,10 +27,9 @@ namespace railweave {
 class RecoveryOwner {
  public:
   virtual ~RecoveryOwner() = default;
-  virtual void prepare() = 0;  // submit nothing until `commit`
-  virtual recovery::Position position() const = 0;
+  virtual recovery::Position prepare(recovery::RailSet alive) = 0;  // submit nothing until `commit`
   virtual void commit(const recovery::Commit& commit) = 0;
-  virtual void start_repairs() = 0;  // repair channels are open
+  virtual void go_on() = 0;  // after `commit`: the channels that it wants are open
   virtual void all_completed(std::uint32_t op_index) = 0;
   virtual void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) = 0;
   virtual void restarting(const recovery::Restart& restart) = 0;
@@ -148,6 +147,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void halt_main(std::size_t rail, Time now);
   void halt_repairs(Time now);
   void end_trial(Main& main);
+  void open_repairs(const recovery::Commit& commit, Time now);
   bool anything_to_repair(const recovery::Commit& commit) const;
   void suspect_laggards(Time now);
   void suspect_broken_repairs(Time now);

@@ -118,7 +118,8 @@ void bind_calls(nb::module_& m) {
             return self.front({.rail = rail, .repair = repair});
           },
           "rail"_a, "repair"_a)
-      .def("position", &PythonCalls::position)
+      .def("prepare", &PythonCalls::prepare, "alive"_a,
+           "Begin nothing movable until `apply`; how far this rank is")
       .def("apply", &PythonCalls::apply, "commit"_a)
       .def("release", &PythonCalls::release, "op_index"_a)
       .def_prop_ro("next", &PythonCalls::next)

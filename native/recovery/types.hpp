@@ -47,7 +47,7 @@ struct Options {
 /// How far a rank has come, by rail: it has all that it needs of what lies before on the channel.
 struct Position {
   std::uint32_t submitted = 0;          // calls that this rank has submitted
-  std::vector<std::uint32_t> main{};    // op index
+  std::vector<std::uint32_t> main{};    // op index; of channels that stay alive and of new ones: the agent's
   std::vector<std::uint32_t> repair{};  // number of a piece on the channel; UINT32_MAX: of all
 
   bool operator==(const Position&) const = default;
@@ -74,7 +74,7 @@ struct Prepare {
 };
 
 /// The decision, the same on all ranks, in the same order. Calls from `boundary` on are split among `alive`;
-/// go on. Of main channels that are still alive, the reach says nothing.
+/// go on.
 struct Commit {
   std::uint32_t epoch;
   RailSet alive;

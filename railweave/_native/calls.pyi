@@ -99,7 +99,8 @@ class Calls:
 
     def front(self, rail: int, repair: bool) -> Front | None: ...
 
-    def position(self) -> railweave._native.recovery.Position: ...
+    def prepare(self, alive: int) -> railweave._native.recovery.Position:
+        """Begin nothing movable until `apply`; how far this rank is"""
 
     def apply(self, commit: railweave._native.recovery.Commit) -> None: ...
 

@@ -223,7 +223,7 @@ class World:
         for rail, repair in self._all_channels():
             if repair or not self.next_alive >> rail & 1:
                 self.lives[rank][rail, repair] = len(self.commits) + 1
-        self.frozen[rank] = self.calls[rank].position()
+        self.frozen[rank] = self.calls[rank].prepare(self.next_alive)
         if all(position is not None for position in self.frozen):
             self._decide()
 
@@ -258,7 +258,16 @@ def reach_of(done: list[int]) -> Reach:
 
 
 def _cut(random: Random, rails: list[int], count: int) -> list[tuple[int, int, int]]:
-    """Return parts of random sizes on some of the rails."""
+    """Return parts of random sizes on some of the rails, sometimes several on each."""
+    several = random.choice([1, 1, 3, 10])
+    return [
+        (rail, offset + done, min(-(-most // several), most - done))
+        for rail, offset, most in _parts(random, rails, count)
+        for done in range(0, most, -(-most // several))
+    ]
+
+
+def _parts(random: Random, rails: list[int], count: int) -> list[tuple[int, int, int]]:
     used = sorted(random.sample(rails, random.randint(1, len(rails)))) if count > len(rails) else rails[:1]
     edges = [0, *sorted(random.sample(range(1, count), len(used) - 1)), count]
     return [(rail, edges[i], edges[i + 1] - edges[i]) for i, rail in enumerate(used)]

@@ -46,6 +46,7 @@ class Slice(NamedTuple):
     rail: int
     start_ns: int
     end_ns: int
+    bytes: int
 
 
 @dataclass
@@ -177,8 +178,13 @@ class StripedJob:
             for rank in range(self.ranks):
                 own_s = time_s * (1 + self.random.uniform(0, self.noise))
                 clock_s = self.clocks_s[rank] + self.now_s
-                times_ns = [int((clock_s + at_s) * 1e9) for at_s in (late_s[rank], max(late_s) + own_s)]
-                self.records[rank].append(Slice(self.op_index, rail, *times_ns))
+                at_s = clock_s + late_s[rank]
+                left_s = clock_s + max(late_s) + own_s - at_s
+                for piece in [size for r, _, size in plan.sequence if r == rail] or [count]:
+                    start_ns, at_s = int(at_s * 1e9), at_s + left_s * piece / count
+                    self.records[rank].append(
+                        Slice(self.op_index, rail, start_ns, int(at_s * 1e9), piece * element_bytes)
+                    )
             longest = max(longest, time_s)
         self.now_s += max(late_s) + longest
         return longest

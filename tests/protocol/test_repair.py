@@ -120,7 +120,7 @@ def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
         for rail, taken in slices.items():
             for piece in taken[: many[rail - 1]]:
                 calls.finish(rail, True, piece.id)
-    positions = [calls.position().repair for calls in ranks]
+    positions = [calls.prepare(0b1010).repair for calls in ranks]
     reaches = {rail: reach_of([position[rail] for position in positions]) for rail in (1, 2, 3)}
     for calls in ranks:
         calls.apply(commit(0b1010, {}, reaches))
@@ -130,6 +130,53 @@ def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
         per_piece = x.size // (3 * pieces)
         assert sum(piece.count for piece in fetched) == (9 - 5 + 4) * per_piece
         assert sum(piece.count for piece in again) == (2 * pieces - 5) * per_piece
+
+
+def test_what_a_rail_has_not_begun_goes_to_one_that_comes_back() -> None:
+    """From the place on that no rank has reached, also on a rank that makes the call later."""
+    x = np.ones(100_000, np.int32)
+    parts = [(0, 10_000 * number, 10_000) for number in range(10)]
+    ranks = [Calls(rank, 3, [100] * 4) for rank in range(3)]
+    begun: list[list[Slice]] = [[] for _ in ranks]
+
+    def submit(calls: Calls) -> None:
+        calls.submit(Call(DType.INT32, ReduceOp.SUM, x.size), x, np.empty_like(x), parts, 1000 * MS)
+
+    def begin(rank: int) -> None:
+        begun[rank] += iter(lambda: ranks[rank].take(0, False), None)
+
+    positions = []
+    for rank, (calls, ended) in enumerate(zip(ranks, (3, 1, 0), strict=True)):
+        without_two = commit(0b0011, {})
+        without_two.boundary = 0
+        calls.apply(without_two)
+        if rank < 2:
+            submit(calls)
+        begin(rank)
+        for piece in range(ended):
+            calls.finish(0, False, begun[rank][piece].id)
+            begin(rank)
+        positions.append(calls.prepare(0b0111).main)
+        if rank < 2:
+            assert len(begun[rank]) == ended + 2  # a rail is given two at a time
+            front = calls.front(0, False)
+            assert front is not None
+            assert (front.alone, front.expected_ns) == (True, 100 * MS)
+            calls.finish(0, False, begun[rank][ended].id)
+            begin(rank)  # what it has said of its place holds
+    assert positions == [[5, 0, 5, 1], [3, 0, 7, 1], [0, 0, 0, 0]]
+    reaches = {rail: reach_of([position[rail] for position in positions]) for rail in range(3)}
+    for rank, calls in enumerate(ranks):
+        calls.apply(commit(0b0111, reaches))
+        if rank == 2:
+            submit(calls)
+        moved = {rail: sum(piece.count for piece in slices) for rail, slices in repairs(calls).items()}
+        assert moved == {0: 16_666, 1: 16_667, 2: 16_667}
+        begin(rank)
+        for piece in range((4, 2, 0)[rank], 5):
+            calls.finish(0, False, begun[rank][piece].id)
+            begin(rank)
+        assert len(begun[rank]) == 5
 
 
 @pytest.mark.parametrize(("expected_ms", "patience_ms"), [(1, 201), (50, 250), (300, 600)])

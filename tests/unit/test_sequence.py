@@ -33,6 +33,7 @@ class FakeChange:
 class FakePlan:
     call: Call = CALL
     parts: Sequence[tuple[int, int, int]] = ((0, 0, 4),)
+    sequence: Sequence[tuple[int, int, int]] = ()
     tally: Tally = field(default_factory=Tally)
     expected_s: float = 0.0
     survey_after: bool = False

@@ -279,7 +279,11 @@ def items(count: int) -> list[Item]:
 
 def survey(asked: Sequence[Item], *ranks: dict[int, dict[int, tuple[int, int]]]) -> list[float | None]:
     """Return what the ranks agree on, of starts and ends in ns by op index and rail."""
-    lanes = np.max([surveys.encode(asked, times_ns) for times_ns in ranks], axis=0)
+    whole = [
+        {op: {rail: (*times_ns, 100) for rail, times_ns in by_rail.items()} for op, by_rail in times.items()}
+        for times in ranks
+    ]
+    lanes = np.max([surveys.encode(asked, times) for times in whole], axis=0)
     return [time_s for _, time_s in surveys.decode(asked, lanes.tolist())]
 
 
@@ -289,6 +293,12 @@ def test_the_time_from_the_last_start_to_the_last_end_counts_whatever_the_clocks
     late = {100: {1: (hour, hour + 90_000)}, 0: {0: (hour + 5_090_000, hour + 6_090_000)}}
     assert survey(items(3), own, late) == [0.002, None, None]
     assert survey(items(3), own, own) == [0.006, 0.002, None]
+
+
+def test_a_rail_s_part_has_a_time_when_all_of_it_is_done() -> None:
+    for done, time_s in ((60, None), (100, 0.002)):
+        times = {100: {0: (0, 0, 256)}, 0: {0: (1_000_000, 3_000_000, done)}}
+        assert surveys.decode(items(1), surveys.encode(items(1), times).tolist()) == [(items(1)[0], time_s)]
 
 
 def test_a_time_lies_between_the_least_and_the_longest_of_a_rank_wherever_the_survey_ended() -> None:
