@@ -40,22 +40,6 @@ from railweave.hosts.events import (
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
-__all__ = [
-    "Decision",
-    "Event",
-    "GroupMoved",
-    "GroupPaused",
-    "InaGroup",
-    "LeaseLost",
-    "MemberLeft",
-    "MemberLost",
-    "Membership",
-    "PlaneDown",
-    "PlaneUp",
-    "RailOffer",
-    "join",
-]
-
 HEARTBEATS_PER_LEASE = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a controller that is gone
 DECISION_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much

@@ -6,7 +6,7 @@ Names begin with `railweave_`; labels are job, rank, rail, tree and group, as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -93,22 +93,11 @@ class RankCollector(Collector):
 
     def _of_rails(self, rails: Sequence[RailReport]) -> Iterator[Metric]:
         labels = ("job", "rank", "rail", "kind")
-        for name, text in RAIL_COUNTERS.items():
-            counter = CounterMetricFamily(f"railweave_rail_{name}", text, labels=labels)
-            for rail in rails:
-                counter.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
-            yield counter
-        for name, text in RAIL_SECONDS.items():
-            unit = name.replace("_s", "_seconds")
-            seconds = CounterMetricFamily(f"railweave_rail_{unit}", text, labels=labels)
-            for rail in rails:
-                seconds.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
-            yield seconds
-        for name, text in RAIL_GAUGES.items():
-            gauge = GaugeMetricFamily(f"railweave_rail_{name}", text, labels=labels)
-            for rail in rails:
-                gauge.add_metric((*self._labels, rail.name, rail.kind), getattr(rail, name))
-            yield gauge
+        things = [((rail.name, rail.kind), rail) for rail in rails]
+        yield from self._families(
+            CounterMetricFamily, "rail", {**RAIL_COUNTERS, **RAIL_SECONDS}, labels, things
+        )
+        yield from self._families(GaugeMetricFamily, "rail", RAIL_GAUGES, labels, things)
         states = GaugeMetricFamily(
             "railweave_rail_state", "1 of the state it is in.", labels=(*labels, "state")
         )
@@ -120,17 +109,25 @@ class RankCollector(Collector):
 
     def _of_groups(self, groups: Sequence[tuple[str, int, GroupReport]]) -> Iterator[Metric]:
         labels = ("job", "rank", "rail", "tree", "group")
-        for name, text in GROUP_COUNTERS.items():
-            counter = CounterMetricFamily(f"railweave_group_{name}", text, labels=labels)
-            for rail, tree, group in groups:
-                counter.add_metric((*self._labels, rail, str(tree), str(group.group)), getattr(group, name))
-            yield counter
-        for name, text in GROUP_GAUGES.items():
-            unit = name.replace("rtt_s", "rtt_seconds")
-            gauge = GaugeMetricFamily(f"railweave_group_{unit}", text, labels=labels)
-            for rail, tree, group in groups:
-                gauge.add_metric((*self._labels, rail, str(tree), str(group.group)), getattr(group, name))
-            yield gauge
+        things = [((rail, str(tree), str(group.group)), group) for rail, tree, group in groups]
+        yield from self._families(CounterMetricFamily, "group", GROUP_COUNTERS, labels, things)
+        yield from self._families(GaugeMetricFamily, "group", GROUP_GAUGES, labels, things)
+
+    def _families(
+        self,
+        family: type[CounterMetricFamily | GaugeMetricFamily],
+        what: str,
+        texts: Mapping[str, str],
+        labels: Sequence[str],
+        things: Sequence[tuple[tuple[str, ...], RailReport | GroupReport]],
+    ) -> Iterator[Metric]:
+        """Return a metric per attribute; its name has the unit in full."""
+        for name, text in texts.items():
+            full = name.removesuffix("_s") + "_seconds" if name.endswith("_s") else name
+            metric = family(f"railweave_{what}_{full}", text, labels=labels)
+            for who, thing in things:
+                metric.add_metric((*self._labels, *who), getattr(thing, name))
+            yield metric
 
     def _of_calls(self, decisions: Sequence[Decision]) -> Metric:
         labels = ("job", "rank", "rail", "collective", "dtype", "op", "size_class", "reason")

@@ -136,32 +136,21 @@ class Reporter:
 
 def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: Sequence[Any]) -> RailReport:
     """Return a native RailStats, with the rail's RailState and those of its trees, in seconds and by name."""
-    return RailReport(
-        name=spec.name,
-        kind=spec.kind,
-        share=share,
-        slices=native.slices,
-        payload_bytes=native.payload_bytes,
-        bytes_sent=native.bytes_sent,
-        sent=sent_bytes(native),
-        bytes_received=native.bytes_received,
-        packets_sent=native.packets_sent,
-        packets_received=native.packets_received,
-        retransmissions=native.retransmissions,
-        duplicates=native.duplicates,
-        malformed=native.malformed,
-        send_drops=native.send_drops,
-        segmentation_refused=native.segmentation_refused,
-        busy_s=native.busy_ns / 1e9,
-        state=state.state,
-        reason=state.reason,
-        failures=state.failures,
-        last_failure=state.last_failure,
-        down_s=state.down_ns / 1e9,
-        epoch=state.epoch,
-        incarnation=state.incarnation,
-        groups=tuple(group_report(group) for group in groups),
-    )
+    others = {
+        "name": spec.name,
+        "kind": spec.kind,
+        "share": share,
+        "sent": sent_bytes(native),
+        "busy_s": native.busy_ns / 1e9,
+        "down_s": state.down_ns / 1e9,
+        "groups": tuple(group_report(group) for group in groups),
+    }
+    counts = {
+        f.name: getattr(native if hasattr(native, f.name) else state, f.name)
+        for f in fields(RailReport)
+        if f.name not in others
+    }
+    return RailReport(**others, **counts)
 
 
 def sent_bytes(native: Any) -> SentBytes:

@@ -16,11 +16,11 @@ from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
 
 from railweave.hosts import bootstrap, errors
-from railweave.hosts.bootstrap import Membership, RailOffer
-from railweave.hosts.events import Decision
+from railweave.hosts.bootstrap import Membership
+from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, MemberLeft, MemberLost, RailOffer
 from railweave.v1 import controller_pb2 as pb
 
-Events = queue.Queue[tuple[int, bootstrap.Event]]
+Events = queue.Queue[tuple[int, Event]]
 
 
 def offers(rank: int, kind: str = "ina") -> list[RailOffer]:
@@ -107,7 +107,7 @@ async def test_a_process_that_dies_is_named_to_its_peers() -> None:
         peer.kill()
         rank, event = await asyncio.to_thread(events.get, timeout=10)
         assert (rank, event.rank) == (0, 1)
-        assert isinstance(event, bootstrap.MemberLost)
+        assert isinstance(event, MemberLost)
         assert time.monotonic() - began < 5
         await peer.wait()
         await leave_all([membership])
@@ -150,7 +150,7 @@ async def test_leaving_is_not_dying(world: World) -> None:
     first, second = await join_all(world, 2, events)
     await world.watched("job", 0, 1)
     await leave_all([second])
-    assert await asyncio.to_thread(events.get, timeout=10) == (0, bootstrap.MemberLeft(1))
+    assert await asyncio.to_thread(events.get, timeout=10) == (0, MemberLeft(1))
     await leave_all([first])
     assert events.empty()
 
@@ -172,7 +172,7 @@ async def test_memberships_outlive_ten_controllers() -> None:
         await leave_all(memberships)
         await world.settled(lambda: set(switch.multicasts()) == {1})
     await switch.stop()
-    lost = [event for _, event in list(events.queue) if not isinstance(event, bootstrap.MemberLeft)]
+    lost = [event for _, event in list(events.queue) if not isinstance(event, MemberLeft)]
     assert lost == []
 
 
@@ -222,7 +222,7 @@ async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_nex
     await world.switch.restart(lose_state=True)
     rank, event = await asyncio.to_thread(events.get, timeout=10)
     assert rank == 1
-    assert isinstance(event, bootstrap.GroupPaused)
+    assert isinstance(event, GroupPaused)
     memberships[1].report_position(event.group, 7)
     lease = world.running.groups.lease(memberships[0]._lease)
     await world.settled(lease.events.empty)  # what was to be said has been said, into a void
@@ -233,7 +233,7 @@ async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_nex
     moved = 0
     while moved < 2:
         _, event = await asyncio.to_thread(events.get, timeout=10)
-        moved += isinstance(event, bootstrap.GroupMoved) and event.resume_from == 5
+        moved += isinstance(event, GroupMoved) and event.resume_from == 5
     await leave_all(list(memberships))
     relay.hang_up()
 
