@@ -8,8 +8,22 @@ import platform
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+
+def of_run() -> dict[str, Any]:
+    """Return the fields of a record that say what a run was made with, and when."""
+    found = versions()
+    return {
+        "kernel": found.pop("linux"),
+        "versions": found,
+        "commit": commit(),
+        "command": command(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def command() -> str:

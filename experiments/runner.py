@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +249,6 @@ class Runner:
 
     def _record(self, run: Run, status: str, error: str) -> Record:
         scenario = self._scenario
-        versions = provenance.versions()
         return Record(
             scenario=scenario.key,
             name=scenario.name,
@@ -262,11 +260,7 @@ class Runner:
             rate_factor=run.rate_factor,
             configuration=scenario.as_json(),
             seed=scenario.seed,
-            command=provenance.command(),
-            commit=provenance.commit(),
-            kernel=versions.pop("linux"),
-            versions=versions,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            **provenance.of_run(),
         )
 
     def _keep(self, record: Record) -> None:

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COLOURS = {
-    "ina": "#0072b2",
-    "tcp": "#e69f00",
-    "rdma": "#009e73",
-}  # Okabe and Ito's palette, safe for colour-blind readers
+from railweave.topologies.draw import COLOURS
+
 COMPUTE_COLOUR = "#999999"
 FIRST_STEPS = 5  # drawn one by one
 PAUSE_S = 0.1

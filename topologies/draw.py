@@ -11,6 +11,7 @@ from railweave.topologies.model import Plane, Topology
 if TYPE_CHECKING:
     from rich.tree import Tree
 
+# Okabe and Ito's palette, safe for colour-blind readers
 COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}
 SUFFIXES = (".png", ".svg", ".pdf")
 

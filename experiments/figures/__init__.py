@@ -8,7 +8,6 @@ import importlib.util
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -98,13 +97,8 @@ def figures(names: Sequence[str] = ()) -> list[Figure]:
 
 def run_by(name: str, options: Mapping[str, Any], round_: int, **fields: Any) -> Record:
     """Return a run of an experiment as a record; `options` are its configuration."""
-    versions = provenance.versions()
     return Record(
-        kernel=versions.pop("linux"),
-        versions=versions,
-        commit=provenance.commit(),
-        command=provenance.command(),
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance.of_run(),
         scenario=key_of(name, options),
         name=name,
         kind="railweave",

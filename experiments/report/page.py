@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 
 from railweave.experiments import claims as rules
+from railweave.experiments.allreduce.report import rates_text
 from railweave.experiments.claims import Verdict, range_text
 from railweave.experiments.figures import drawing
 from railweave.experiments.measures import Measured, Runs
@@ -170,11 +171,6 @@ def _network(scenario: Scenario | None, record: Record) -> str:
     if scenario is None:  # an experiment of its own
         values = (f"{name} {value}" for name, value in record.configuration.items() if name != "experiment")
         return ", ".join(values)
-    network = scenario.network
-    planes = ", ".join(
-        f"{plane.name} {plane.rate_bps / 1e6:g} Mbit/s" if plane.rate_bps else f"{plane.name} unshaped"
-        for plane in network.planes
-    )
     extras = (
         ("noise", f"{scenario.noise:.0%}" if scenario.noise else ""),
         ("loss", ", ".join(f"{plane} {part:.2%}" for plane, part in scenario.loss.items())),
@@ -182,7 +178,7 @@ def _network(scenario: Scenario | None, record: Record) -> str:
         ("faults", scenario.faults),
     )
     more = "".join(f"; {what} {value}" for what, value in extras if value)
-    return f"{len(network.hosts)} hosts, {planes}{more}"
+    return f"{len(scenario.network.hosts)} hosts, {rates_text(scenario)}{more}"
 
 
 def _pairs(values: Mapping[str, str]) -> str:

@@ -24,6 +24,7 @@ from system.summing import numbers
 import railweave
 from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.topologies.clos import leaf_spine
+from railweave.topologies.lab.faults import link_steps
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.lab.options import LabOptions
@@ -109,9 +110,9 @@ class Faults:
     async def _link(self) -> str:
         link = self._rng.choice(self._links)
         await self._pause(0.3)
-        self._lab.cut(*link)
+        self._lab.do(link_steps(self._lab.topology, *link, "down"))
         await self._pause(1.5)
-        self._lab.reconnect(*link)
+        self._lab.do(link_steps(self._lab.topology, *link, "up"))
         return "-".join(link)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from railweave.experiments.hosts import JobOptions, module_command, start_job
 from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.lab.faults import link_steps
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.lab.options import LabOptions
@@ -49,7 +50,7 @@ async def kill_spine(lab: Lab) -> None:
 
 async def cut_trunk(lab: Lab) -> None:
     """The only spine that is left loses a rack, while the other one is coming back."""
-    lab.cut("leaf2", "spine2")
+    lab.do(link_steps(lab.topology, "leaf2", "spine2", "down"))
     await lab.revive("spine1")
 
 

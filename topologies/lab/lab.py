@@ -16,7 +16,7 @@ from types import TracebackType
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab import counters, services
 from railweave.topologies.lab.counters import InterfaceCounters
-from railweave.topologies.lab.faults import Step, link_steps, rate_steps
+from railweave.topologies.lab.faults import Step
 from railweave.topologies.lab.namespaces import (
     CONTROLLER_NODE,
     Namespaces,
@@ -177,21 +177,6 @@ class Lab:
         plane, switch = self._switch(name)
         await self._start_switch(plane, switch)
         await self._services[name].ready(READY_DEADLINE_S)
-
-    def cut(self, node: str, other: str) -> None:
-        """Cut the links between two neighbours: switches, or a host and a switch.
-
-        At the switch's end: a host's own interface keeps its addresses and routes.
-        """
-        self.do(link_steps(self.topology, node, other, "down"))
-
-    def reconnect(self, node: str, other: str) -> None:
-        """Restore the links that were cut."""
-        self.do(link_steps(self.topology, node, other, "up"))
-
-    def set_rate(self, plane: str, rate_bps: int, host: str = "") -> None:
-        """Give every link of a plane, or one host's, another rate in bit/s; 0 is unshaped."""
-        self.do(rate_steps(self.topology.plane(plane), rate_bps, host))
 
     def freeze(self, switch: str) -> None:
         """Stop a P4 switch's process; it stays stopped until `thaw`, or until the lab ends."""
