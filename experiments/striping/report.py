@@ -98,7 +98,7 @@ def _size(found: Found, size: int) -> dict[str, Any]:
         "shares": found.shares(size),
         "bandwidth_shares": {rail: speed / sum(speeds.values()) for rail, speed in speeds.items()},
         "runs": len(seconds),
-        "wrong": sum(s.wrong for each in (found.together, *alone) for s in found.samples(each, size)),
+        "wrong": sum(s.wrong for record in found.records if (s := record.sample(size)) is not None),
     }
 
 

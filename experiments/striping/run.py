@@ -6,14 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from railweave.experiments import statistics
 from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.allreduce.run import sum_of_limits, with_contenders
 from railweave.experiments.errors import OptionError
-from railweave.experiments.measures import limits_bps
-from railweave.experiments.records import Record, Sample
+from railweave.experiments.measures import Runs, limits_bps
+from railweave.experiments.records import Record
 from railweave.experiments.scenario import Scenario, Workload
 
 PARTS = ("sizes", "thresholds", "convergence", "overhead")
@@ -76,32 +77,29 @@ class Found:
         """The contender that has all rails."""
         return self.case.scenario.contenders[0].name
 
+    @cached_property
+    def runs(self) -> Runs:
+        """The good ones of them."""
+        return Runs(self.records)
+
     @property
     def sizes(self) -> list[int]:
         """The sizes in bytes."""
-        return sorted({sample.size_bytes for record in self.records for sample in record.samples})
+        return self.runs.sizes(self.case.name, self.together)
 
     @property
     def wrong(self) -> int:
         """The number of wrong elements."""
         return sum(record.wrong for record in self.records)
 
-    def samples(self, contender: str, size: int) -> list[Sample]:
-        """Return a contender's samples of a size, by round."""
-        of = (record.sample(size) for record in self.records if record.contender == contender)
-        return [sample for sample in of if sample is not None]
-
     def seconds(self, contender: str, size: int) -> list[float]:
         """Return the times of all its calls."""
-        return [time / 1e6 for sample in self.samples(contender, size) for time in sample.times_us]
+        return [time / 1e6 for time in self.runs.times_us(self.case.name, contender, size)]
 
     def shares(self, size: int) -> dict[str, float]:
         """Return each rail's share of the calls on all rails, median over rounds."""
-        of_rounds = [r.shares[str(size)] for r in self.records if r.contender == self.together]
-        return {
-            rail: statistics.median([shares.get(rail, 0.0) for shares in of_rounds])
-            for rail in self.case.rails
-        }
+        name, shares = self.case.name, self.runs.shares
+        return {rail: statistics.median(shares(name, self.together, size, rail)) for rail in self.case.rails}
 
 
 def cases(

@@ -25,8 +25,11 @@ def chosen(part: str, **changes: Any) -> list[Case]:
     return run.cases([part], **{**usual, **changes})
 
 
-def record(contender: str, *samples: Sample, **values: Any) -> Record:
-    return Record("key", "name", contender, "railweave", 0, OK, samples=samples, **values)
+def record(case: Case, contender: str, *samples: Sample, **values: Any) -> Record:
+    scenario = case.scenario.as_json()
+    return Record(
+        "key", case.name, contender, "railweave", 0, OK, samples=samples, configuration=scenario, **values
+    )
 
 
 def sample(size: int, times_us: list[float], wrong: int = 0, **values: Any) -> Sample:
@@ -38,9 +41,9 @@ def sweep_of(case: Case, speedups: dict[int, float], second: float = 0.5) -> Fou
     both, alone = {one: 1 - second, other: second}, {one: 1.0}
     together = [sample(size, [1e6 / s, 1e6 / s, 9e6 / s]) for size, s in speedups.items()]
     shares = {str(size): both if speedup > 1 else alone for size, speedup in speedups.items()}
-    records = [record("+".join(case.rails), *together, shares=shares)]
+    records = [record(case, "+".join(case.rails), *together, shares=shares)]
     for rail in case.rails:
-        records.append(record(rail, *[sample(size, [1e6, 1e6, 9e6]) for size in speedups]))
+        records.append(record(case, rail, *[sample(size, [1e6, 1e6, 9e6]) for size in speedups]))
     return Found(case, records)
 
 
@@ -142,7 +145,8 @@ def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> 
     carried = [{"tcp0": size * (1 - share), "tcp1": size * share} for share in shares]
     events = [[at_s, "rate"] for at_s in changes]
     extra = {"carried": {str(size): carried}, "events": events}
-    return Found(chosen("convergence")[0], [record("tcp0+tcp1", calls, extra=extra)])
+    case = chosen("convergence")[0]
+    return Found(case, [record(case, "tcp0+tcp1", calls, extra=extra)])
 
 
 def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
@@ -166,7 +170,7 @@ def test_overhead_is_over_the_best_rail_of_the_same_block() -> None:
     case = chosen("overhead")[0]
     blocks = {"tcp0+tcp1": [1.04, 2.08, 4.16], "tcp0": [1.0, 2.0, 4.0], "tcp1": [2.0, 3.0, 5.0]}
     records = [
-        record(name, sample(1024, [us for us in of for _ in range(run.OVERHEAD_CALLS)], name == "tcp1"))
+        record(case, name, sample(1024, [us for us in of for _ in range(run.OVERHEAD_CALLS)], name == "tcp1"))
         for name, of in blocks.items()
     ]
     told = report.overhead(Found(case, records))
