@@ -179,3 +179,30 @@ def test_recovery_is_refused_where_it_cannot_be() -> None:
     with pytest.raises(ValueError, match="members of 1 rails instead of 2"):
         agent.enable_recovery(1, [[("127.0.0.1", port)] * 2], [0])
     agent.close(0)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rail_that_comes_back_takes_over_what_others_have_not_begun(late: int) -> None:
+    """Also of a call that a rank has not made by then."""
+    x = np.arange(300_000, dtype=np.int32)
+    parts = [(0, 30_000 * number, 30_000) for number in range(10)]
+    outs = [np.empty_like(x) for _ in range(2)]
+
+    def make(rank: Rank) -> int:
+        return rank.submit_at(parts, Call(DType.INT32, ReduceOp.SUM, x.size), x, outs[rank.rank])
+
+    def call(rank: Rank) -> None:
+        rank.until(lambda: rank.alive(0) == [0])
+        op = None if rank.rank == late else make(rank)
+        job.meet()
+        rank.agent.set_obstacle(1, "")
+        rank.until(lambda: rank.alive(1) == [0, 1])
+        rank.wait(make(rank) if op is None else op)
+        assert (outs[rank.rank] == 2 * x).all()
+        carried = [(record.rail, record.repair) for record in rank.agent.drain_records()]
+        assert carried.count((0, False)) <= 2
+        assert {(0, True), (1, True)} <= set(carried)
+
+    with Job(2) as job:
+        job.ranks[0].agent.set_obstacle(1, "it is tested")
+        job.run(call)
