@@ -33,20 +33,7 @@ if TYPE_CHECKING:
 __version__ = version("railweave")
 
 # Imported when they are asked for, so that the command line is quick.
-_HOMES = {
-    "Communicator": "railweave.hosts.communicator",
-    "Work": "railweave.hosts.work",
-    "RailSpec": "railweave.hosts.options",
-    "CollectiveMismatch": "railweave.hosts.errors",
-    "ControllerUnreachable": "railweave.hosts.errors",
-    "GroupRefused": "railweave.hosts.errors",
-    "InvalidOption": "railweave.hosts.errors",
-    "JoinTimeout": "railweave.hosts.errors",
-    "PeerLost": "railweave.hosts.errors",
-    "RailDown": "railweave.hosts.errors",
-    "RailweaveError": "railweave.hosts.errors",
-    "UnsupportedDType": "railweave.hosts.errors",
-}
+_HOMES = {"Communicator": "communicator", "Work": "work", "RailSpec": "options"}  # the others: errors
 
 __all__ = [
     "CollectiveMismatch",
@@ -147,6 +134,6 @@ def lab(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"railweave.hosts.{_HOMES.get(name, 'errors')}"), name)

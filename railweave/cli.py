@@ -11,40 +11,21 @@ from typing import Annotated
 
 import typer
 
-# Name, module with a typer application `app`, what it does.
+# Name, what it does. The command is in a module with a typer application `app`.
 COMMANDS = (
-    (
-        "demo",
-        "railweave.commands.demo",
-        "Train a model on Mininet hosts over three rails at once, and check it.",
-    ),
-    ("run", "railweave.commands.run", "Run a program of your own on Mininet hosts, over several rails."),
-    (
-        "bench",
-        "railweave.commands.bench",
-        "Measure collectives: time, bandwidth, share per rail, % of the limit.",
-    ),
-    (
-        "reproduce",
-        "railweave.commands.reproduce",
-        "Measure the papers' figures again, and judge what they claim: one report.",
-    ),
-    (
-        "why",
-        "railweave.commands.why",
-        "Show the trees of each job, which rails carry its calls, and why others do not.",
-    ),
-    (
-        "plan",
-        "railweave.commands.plan",
-        "Predict how a collective of some size would be split over the rails.",
-    ),
-    ("topo", "railweave.commands.topo", "Draw a topology, or write it as a file."),
-    ("doctor", "railweave.commands.doctor", "Check this machine: tools, kernel features, optional parts."),
-    ("switch", "railweave.switch.cli", "Run a P4 switch on network interfaces (daemon)."),
-    ("shell", "railweave.commands.shell", "Open p4runtime-shell on a switch."),
-    ("controller", "railweave.controller.cli", "Place jobs in the network (daemon)."),
+    ("demo", "Train a model on Mininet hosts over three rails at once, and check it."),
+    ("run", "Run a program of your own on Mininet hosts, over several rails."),
+    ("bench", "Measure collectives: time, bandwidth, share per rail, % of the limit."),
+    ("reproduce", "Measure the papers' figures again, and judge what they claim: one report."),
+    ("why", "Show the trees of each job, which rails carry its calls, and why others do not."),
+    ("plan", "Predict how a collective of some size would be split over the rails."),
+    ("topo", "Draw a topology, or write it as a file."),
+    ("doctor", "Check this machine: tools, kernel features, optional parts."),
+    ("switch", "Run a P4 switch on network interfaces (daemon)."),
+    ("shell", "Open p4runtime-shell on a switch."),
+    ("controller", "Place jobs in the network (daemon)."),
 )
+DAEMONS = {"switch": "railweave.switch.cli", "controller": "railweave.controller.cli"}
 
 EXAMPLES = """
 Examples:
@@ -84,9 +65,10 @@ def build(wanted: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(epilog=EXAMPLES)(_root)
-    for name, module, summary in COMMANDS:
+    for name, summary in COMMANDS:
         if name == wanted:
-            _mount(app, name, import_module(module).app, summary)
+            module = import_module(DAEMONS.get(name, f"railweave.commands.{name}"))
+            _mount(app, name, module.app, summary)
         else:
             app.command(name, help=summary)(_not_imported)
     return app

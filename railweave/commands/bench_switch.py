@@ -12,6 +12,8 @@ from railweave.commands import common
 from railweave.experiments.errors import OptionError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from railweave.experiments.switch_speed.run import SwitchSpeed
 
 EXAMPLES = (
@@ -52,11 +54,9 @@ def switch(
         common.write_result(run.as_json(result), json_file)
 
 
-def _show(console: object, result: SwitchSpeed) -> None:
-    from rich.console import Console  # noqa: PLC0415
+def _show(console: Console, result: SwitchSpeed) -> None:
     from rich.table import Table  # noqa: PLC0415
 
-    assert isinstance(console, Console)  # noqa: S101
     table = Table(box=None, pad_edge=False)
     for column, title in enumerate(("target", "lanes", "workers", "ns/packet", "packets/s", "Mbit/s in",
                                     "window", "per frame", "sent again")):  # fmt: skip

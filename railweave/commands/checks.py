@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata, util
 
@@ -100,9 +99,8 @@ def _tool(name: str, needed: bool, version: tuple[str, ...] | None, remedy: str)
 
 
 def _first_line(command: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+    done = _run(command)
+    if done is None:
         return ""
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return lines[0][:60] if lines else ""
@@ -145,22 +143,14 @@ def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
     remedy = f"a kernel with {feature} is needed" if needed else f"adds a baseline: a kernel with {feature}"
     if os.geteuid() != 0:
         return Finding(name, False, needed, "only root can check", "run with sudo")
-    done = _try(
-        lambda: subprocess.run(
-            ["unshare", "--net", "sh", "-c", script],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    )
+    done = _run(("unshare", "--net", "sh", "-c", script))
     present = done is not None and done.returncode == 0
     complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or [""])[0]
     return Finding(name, present, needed, "works" if present else complaint, remedy)
 
 
-def _try(action: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str] | None:
+def _run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:
     try:
-        return action()
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -15,7 +15,7 @@ from railweave import __version__, cli
 from railweave.commands import checks
 from railweave.commands.common import with_live_port
 
-COMMANDS = [name for name, _, _ in cli.COMMANDS]
+COMMANDS = [name for name, _ in cli.COMMANDS]
 
 
 def railweave(*arguments: str) -> subprocess.CompletedProcess[str]:
