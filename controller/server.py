@@ -90,10 +90,7 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
 
 
 def _listen(server: grpc.aio.Server, address: str) -> int:
-    try:
-        port: int = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise ControllerError(f"cannot listen on {address}: in use, or no address of this host") from error
-    if not port:
-        raise ControllerError(f"cannot listen on {address}: in use, or no address of this host")
-    return port
+    with suppress(RuntimeError):
+        if port := server.add_insecure_port(address):
+            return port
+    raise ControllerError(f"cannot listen on {address}: in use, or no address of this host")

@@ -36,10 +36,7 @@ async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.Switch
     try:
         await _fill(counters, switch, groups)
     except SwitchUnavailable as unavailable:
-        counters.Clear()
-        counters.MergeFrom(
-            pb.SwitchCounters(plane=switch.plane.name, name=switch.name, problem=str(unavailable))
-        )
+        return pb.SwitchCounters(plane=switch.plane.name, name=switch.name, problem=str(unavailable))
     return counters
 
 
