@@ -14,7 +14,7 @@ from google.protobuf import text_format
 from railweave.switch import pauses
 from railweave.switch.errors import SwitchError
 from railweave.switch.inspection import Inspection
-from railweave.switch.options import SwitchOptions, stop_on_signals
+from railweave.switch.options import SwitchOptions, read_file, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
@@ -69,7 +69,7 @@ async def load_program(service: Service, options: SwitchOptions) -> None:
     if options.program is None or options.p4info is None:
         raise SwitchError("--program and --p4info belong together: p4c writes both")
     config = p4r.ForwardingPipelineConfig(
-        p4info=_parse_p4info(options.p4info), p4_device_config=_read(options.program)
+        p4info=_parse_p4info(options.p4info), p4_device_config=read_file(options.program)
     )
     request = p4r.SetForwardingPipelineConfigRequest(
         device_id=options.device_id,
@@ -83,7 +83,7 @@ async def load_program(service: Service, options: SwitchOptions) -> None:
 
 
 def _parse_p4info(path: Path) -> p4i.P4Info:
-    data = _read(path)
+    data = read_file(path)
     p4info = p4i.P4Info()
     try:
         text_format.Parse(data.decode(), p4info)
@@ -93,10 +93,3 @@ def _parse_p4info(path: Path) -> p4i.P4Info:
         except Exception:
             raise SwitchError(f"{path} is not a P4Info, neither text nor binary: {error}") from None
     return p4info
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SwitchError(f"cannot read {path}: {error.strerror}") from None

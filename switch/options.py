@@ -35,15 +35,16 @@ class Tls:
 
     def read(self) -> tuple[bytes, bytes, bytes | None]:
         """Key, certificate and CA; SwitchError names a file that cannot be read."""
-        pair = (_read(self.key, "--tls-key"), _read(self.certificate, "--tls-cert"))
-        return *pair, _read(self.client_ca, "--tls-ca") if self.client_ca else None
+        pair = (read_file(self.key, "--tls-key"), read_file(self.certificate, "--tls-cert"))
+        return *pair, read_file(self.client_ca, "--tls-ca") if self.client_ca else None
 
 
-def _read(path: Path, option: str) -> bytes:
+def read_file(path: Path, what: str = "cannot read") -> bytes:
+    """A file's contents; SwitchError says `what`, its path and the reason."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SwitchError(f"{option} {path}: {error.strerror}") from None
+        raise SwitchError(f"{what} {path}: {error.strerror}") from None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
 
 from railweave.switch.errors import SwitchError
-from railweave.switch.options import Tls
+from railweave.switch.options import Tls, read_file
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 _MAX_MESSAGE_BYTES = 64 << 20
@@ -40,9 +40,9 @@ class SwitchClient:
         if ca is None and tls is None:
             self._channel = grpc.insecure_channel(address, options)
         else:
-            credentials = grpc.ssl_channel_credentials(
-                _bytes(ca), _bytes(tls.key if tls else None), _bytes(tls.certificate if tls else None)
-            )
+            files = (ca, *((tls.key, tls.certificate) if tls else (None, None)))
+            contents = [read_file(path) if path else None for path in files]
+            credentials = grpc.ssl_channel_credentials(*contents)
             self._channel = grpc.secure_channel(address, credentials, options)
         self._p4runtime = p4r_grpc.P4RuntimeStub(self._channel)
         self._switch: Any = switch_pb2_grpc.SwitchStub(self._channel)  # type: ignore[no-untyped-call]
@@ -132,12 +132,3 @@ class SwitchClient:
                 case grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise SwitchError(f"no answer from {self._address} within {_ANSWER_S:g} s") from None
             raise SwitchError(f"{self._address}: {code.name}: {details}") from None
-
-
-def _bytes(path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SwitchError(f"cannot read {path}: {error.strerror}") from None

@@ -7,21 +7,10 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-from finsy.proto import p4i
+from typing import TypeVar
 
 from railweave.switch.errors import SwitchError
-
-
-class Named(Protocol):
-    """The objects of a P4Info."""
-
-    @property
-    def preamble(self) -> p4i.Preamble:
-        """Its id, name and alias."""
-        ...
-
+from railweave.switch.p4runtime.schema import Named
 
 _T = TypeVar("_T", bound=Named)
 

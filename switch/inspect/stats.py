@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from google.protobuf.message import Message
+
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 from railweave.switch.inspect.tables import action_counts
 from railweave.v1 import switch_pb2
 
 Row = dict[str, Any]
-_PORT = [field.name for field in switch_pb2.PortStatus.DESCRIPTOR.fields]
-_PIPELINE = [field.name for field in switch_pb2.PipelineStatus.DESCRIPTOR.fields]
-_IMPAIRMENT = [field.name for field in switch_pb2.ImpairmentStatus.DESCRIPTOR.fields]
 _RATES = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
 
 
@@ -52,7 +51,10 @@ def _result(answer: switch_pb2.GetPortsResponse | None, actions: list[Row]) -> R
     ports = pipeline = None
     impairments: list[Row] = []
     if answer is not None:
-        ports = [{name: getattr(port, name) for name in _PORT} for port in answer.ports]
-        pipeline = {name: getattr(answer.pipeline, name) for name in _PIPELINE}
-        impairments = [{name: getattr(one, name) for name in _IMPAIRMENT} for one in answer.impairments]
+        ports, pipeline = list(map(_row, answer.ports)), _row(answer.pipeline)
+        impairments = list(map(_row, answer.impairments))
     return {"ports": ports, "impairments": impairments, "pipeline": pipeline, "actions": actions}
+
+
+def _row(message: Message) -> Row:
+    return {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}

@@ -79,14 +79,8 @@ def print_tables(console: Console, tables: Sequence[Row], *, entries: bool) -> N
 
 
 def _print_entries(console: Console, entries: Sequence[Row]) -> None:
-    optional = {
-        "priority": any("priority" in entry for entry in entries),
-        "packets": any("packets" in entry for entry in entries),
-        "bytes": any("bytes" in entry for entry in entries),
-        "idle_s": any("idle_s" in entry for entry in entries),
-        "meter": any("meter" in entry for entry in entries),
-    }
-    extra = [name for name, shown in optional.items() if shown]
+    optional = ("priority", "packets", "bytes", "idle_s", "meter")
+    extra = [name for name in optional if any(name in entry for entry in entries)]
     fields = list(entries[0]["text"])
     rows = [
         [entry["text"][field] for field in fields] + [_does(entry)] + [_extra(entry, name) for name in extra]
@@ -129,24 +123,23 @@ def print_registers(console: Console, result: Row) -> None:
 
     def flush() -> None:
         for at in range(0, len(pending), _PER_LINE):
-            line = "  ".join(
-                f"{value:#x}" if value > 9 else str(value) for value in pending[at : at + _PER_LINE]
-            )
-            console.print(f"{start + at:>8}  {line}")
+            console.print(f"{start + at:>8}  {'  '.join(map(_cell, pending[at : at + _PER_LINE]))}")
         pending.clear()
 
     for begin, end, value in runs(values, first):
         if end - begin >= _PER_LINE:
             flush()
-            console.print(
-                f"{begin:>8}  … {end}: all {value:#x}" if value > 9 else f"{begin:>8}  … {end}: all {value}"
-            )
+            console.print(f"{begin:>8}  … {end}: all {_cell(value)}")
             start = end + 1
         else:
             if not pending:
                 start = begin
             pending += [value] * (end - begin + 1)
     flush()
+
+
+def _cell(value: int) -> str:
+    return f"{value:#x}" if value > 9 else str(value)
 
 
 def print_counters(console: Console, result: Row) -> None:

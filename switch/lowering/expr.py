@@ -225,3 +225,6 @@ class Graph:
     def header_equal(self, a: Any, b: Any) -> Expr:
         """Whether two headers are valid and have equal contents."""
         return self._node("header_eq", (), (a, b), 0, 1)
+
+
+UNARY = {"not": Graph.negate, "~": Graph.invert, "d2b": Graph.to_bool, "b2d": Graph.to_data}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.expr import BOOLEANS, Expr, Graph
+from railweave.switch.lowering.expr import BOOLEANS, UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Header, Headers, Stack
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 from railweave.switch.program import Parameter
@@ -18,7 +18,6 @@ Elements = list[tuple[Expr | None, tuple[Header, ...]]]  # of a stack, each with
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
 MAX_CHAIN = 32  # alternatives in one chain of selects
 PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
-UNARY = {"not": Graph.negate, "~": Graph.invert, "d2b": Graph.to_bool, "b2d": Graph.to_data}
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
 
 

@@ -19,7 +19,7 @@ from railweave.switch.lowering.actions import (
     RegisterWrite,
     Statement,
 )
-from railweave.switch.lowering.expr import Expr, Graph
+from railweave.switch.lowering.expr import UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
 
 MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
@@ -258,19 +258,13 @@ class _Execution:
 
 def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
     """`node` with other arguments."""
+    if node.op in UNARY:
+        return UNARY[node.op](graph, *args)
     match node.op:
-        case "~":
-            return graph.invert(args[0])
-        case "not":
-            return graph.negate(args[0])
-        case "d2b":
-            return graph.to_bool(args[0])
-        case "b2d":
-            return graph.to_data(args[0])
         case "and" | "or":
-            return graph.logic(node.op, args[0], args[1])
+            return graph.logic(node.op, *args)
         case "select":
-            return graph.select(args[0], args[1], args[2])
+            return graph.select(*args)
         case "two_comp_mod":
             return graph.wrap(args[0], node.leaf, signed=True)
         case "usat_cast" | "sat_cast":
@@ -278,4 +272,4 @@ def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: 
         case "reg":
             return graph.register(node.leaf, args[0], node.leaf.width)
         case _:
-            return graph.binary(node.op, args[0], args[1])
+            return graph.binary(node.op, *args)

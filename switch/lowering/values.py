@@ -13,6 +13,7 @@ from railweave.switch.lowering.fields import Field
 
 ARITHMETIC = {"+": "ADD", "-": "SUB", "*": "MUL", "&": "AND", "|": "OR", "^": "XOR"}
 DIVISION = {"/": "DIV", "%": "MOD"}
+LOGIC = {"~": "NOT", "not": "LNOT", "d2b": "BOOL", "and": "AND", "or": "OR", "select": "SELECT"}
 
 
 def _exact(out: Code, node: Expr) -> None:
@@ -125,32 +126,22 @@ def _compute(out: Code, node: Expr) -> Operand:  # noqa: PLR0912 - one case afte
         case "header_eq":
             a, b = (out.headers.by_name[name].index for name in node.leaf)
             out.op("HDR_EQ", result, a, b)
-        case "~":
-            out.op("NOT", result, args[0])
-        case "not":
-            out.op("LNOT", result, args[0])
-        case "d2b":
-            out.op("BOOL", result, args[0])
-        case "and" | "or":
-            out.op(node.op.upper(), result, *args)
-        case "select":
-            out.op("SELECT", result, *args)
         case "two_comp_mod":
             out.op("SEXT", result, args[0], node.leaf)
         case "usat_cast" | "sat_cast":
             out.op("USAT" if node.op == "usat_cast" else "SSAT", result, args[0], node.leaf)
         case _:
-            out.op(_binary_op(node), result, *args)
+            out.op(_op(node), result, *args)
     return result
 
 
-def _binary_op(node: Expr) -> str:
+def _op(node: Expr) -> str:
     unsigned = all(arg.fits_unsigned64 for arg in node.args)
     if node.op == ">>":
         return "SHR" if node.args[0].fits_unsigned64 else "SAR"
     if node.op in {"<", "<="}:
         return ("LT" if node.op == "<" else "LE") + ("U" if unsigned else "S")
-    return {**ARITHMETIC, **DIVISION, "<<": "SHL", "==": "EQ"}[node.op]
+    return {**ARITHMETIC, **DIVISION, **LOGIC, "<<": "SHL", "==": "EQ"}[node.op]
 
 
 def field_access(out: Code, member: Field) -> tuple[str, int, int]:

@@ -10,20 +10,18 @@ import copy
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import already_exists, not_found, require
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.p4runtime.strings import Strings
 from railweave.switch.pipeline import Digest
 
 MAX_LIST = 1024  # messages, where the controller sets no limit of its own
 MAX_UNACKNOWLEDGED = 65_536  # messages of one digest that are remembered, so as not to be sent again
 
-_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 _Values = tuple[int, ...]
 
 
@@ -81,7 +79,7 @@ class Digests:
         self._ids = {digest.preamble.name: number for number, digest in schema.digests.items()}
         self._learners: dict[int, _Learner] = {}
 
-    def write(self, kind: _Kind, message: p4r.DigestEntry) -> None:
+    def write(self, kind: Kind, message: p4r.DigestEntry) -> None:
         """INSERT enables a digest, MODIFY configures it anew, DELETE disables it."""
         name = self._schema.digests[message.digest_id].preamble.name
         known = self._learners.get(message.digest_id)

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters
 from railweave.switch.p4runtime.direct import default_has_none, value
 from railweave.switch.p4runtime.errors import require
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.p4runtime.tables import Tables
 from railweave.switch.pipeline import Pipeline
-
-_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
 class DirectEntries:
@@ -28,7 +25,7 @@ class DirectEntries:
         self._tables = tables
         self._direct = tables.direct
 
-    def write_counter(self, kind: _Kind, message: p4r.DirectCounterEntry) -> None:
+    def write_counter(self, kind: Kind, message: p4r.DirectCounterEntry) -> None:
         """MODIFY the counter of an existing entry; without data nothing changes."""
         _require_modify(kind, "counter")
         table = self._schema.tables[message.table_entry.table_id]
@@ -37,7 +34,7 @@ class DirectEntries:
         if message.HasField("data"):
             self._pipeline.tables.set_direct_counter(table.preamble.name, handle, value(message.data))
 
-    def write_meter(self, kind: _Kind, message: p4r.DirectMeterEntry) -> None:
+    def write_meter(self, kind: Kind, message: p4r.DirectMeterEntry) -> None:
         """MODIFY the meter of an existing entry; without a config it turns green."""
         _require_modify(kind, "meter")
         table = self._schema.tables[message.table_entry.table_id]
@@ -85,8 +82,7 @@ class DirectEntries:
         if pattern.table_id and pattern.match:
             table = self._schema.tables[pattern.table_id]
             self._tables.find(table, self._tables.key(table, pattern), pattern.priority)
-        chosen = [self._schema.tables[pattern.table_id]] if pattern.table_id else self._schema.tables.values()
-        for table in chosen:
+        for table in self._schema.tables.chosen(pattern.table_id):
             for found in self._tables.select(table, pattern):
                 if found is None or found[1] is None or not has(table):
                     yield None
@@ -103,5 +99,5 @@ class DirectEntries:
         return self._tables.find(table, self._tables.key(table, entry), entry.priority)
 
 
-def _require_modify(kind: _Kind, what: str) -> None:
+def _require_modify(kind: Kind, what: str) -> None:
     require(kind == p4r.Update.MODIFY, f"a direct {what} comes and goes with its entry: only MODIFY")

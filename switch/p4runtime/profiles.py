@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import actions
 from railweave.switch.p4runtime.errors import exhausted, invalid, not_found, require, require_fits
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.pipeline import GroupMember, Pipeline
 
 _Update = p4r.Update
-_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
 class Profiles:
@@ -34,7 +32,7 @@ class Profiles:
         view._pipeline, view._groups = pipeline, dict(self._groups)
         return view
 
-    def write_member(self, kind: _Kind, message: p4r.ActionProfileMember) -> None:
+    def write_member(self, kind: Kind, message: p4r.ActionProfileMember) -> None:
         """INSERT, MODIFY or DELETE a member."""
         profile = self._schema.profiles[message.action_profile_id]
         name, number = profile.preamble.name, message.member_id
@@ -50,7 +48,7 @@ class Profiles:
         else:
             self._pipeline.profiles.modify_member(name, number, action, params)
 
-    def write_group(self, kind: _Kind, message: p4r.ActionProfileGroup) -> None:
+    def write_group(self, kind: Kind, message: p4r.ActionProfileGroup) -> None:
         """INSERT, MODIFY or DELETE a group."""
         profile = self._schema.profiles[message.action_profile_id]
         name, number = profile.preamble.name, message.group_id
@@ -74,7 +72,7 @@ class Profiles:
 
     def read_members(self, pattern: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
         """One member, or all of a profile, or all."""
-        for profile in self._chosen(pattern.action_profile_id):
+        for profile in self._schema.profiles.chosen(pattern.action_profile_id):
             name, table = profile.preamble.name, self._table(profile)
             members = self._pipeline.profiles.members(name)
             wanted = [pattern.member_id] if pattern.member_id else list(members)
@@ -90,7 +88,9 @@ class Profiles:
 
     def read_groups(self, pattern: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
         """One group, or all of a selector, or all."""
-        profiles = {profile.preamble.id for profile in self._chosen(pattern.action_profile_id)}
+        profiles = {
+            profile.preamble.id for profile in self._schema.profiles.chosen(pattern.action_profile_id)
+        }
         found = [
             group
             for (profile, number), group in self._groups.items()
@@ -145,9 +145,6 @@ class Profiles:
         if message.max_size and size > message.max_size:
             raise exhausted(f"the group has a size of {size}, its max_size is {message.max_size}")
         return list(members.values())
-
-    def _chosen(self, profile_id: int) -> Iterable[p4i.ActionProfile]:
-        return [self._schema.profiles[profile_id]] if profile_id else self._schema.profiles.values()
 
     def _table(self, profile: p4i.ActionProfile) -> p4i.Table:
         """A table of the profile: all of them have the same actions."""

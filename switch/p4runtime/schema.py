@@ -5,21 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from finsy.proto import p4i
+from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import not_found, require, unimplemented
 from railweave.switch.program import Program, TableInfo
 
+Kind: TypeAlias = "p4r.Update.Type.ValueType"  # INSERT, MODIFY or DELETE
 
-class _Named(Protocol):
+
+class Named(Protocol):
+    """The objects of a P4Info."""
+
     @property
-    def preamble(self) -> p4i.Preamble: ...
+    def preamble(self) -> p4i.Preamble:
+        """Its id, name and alias."""
+        ...
 
 
-_T = TypeVar("_T", bound=_Named)
+_T = TypeVar("_T", bound=Named)
 
 
 class _Objects(dict[int, _T]):
@@ -39,6 +45,10 @@ class _Objects(dict[int, _T]):
     def __missing__(self, number: int) -> _T:
         """There is none."""
         raise not_found(f"no {self._kind} has id {number} in the P4Info")
+
+    def chosen(self, number: int) -> list[_T]:
+        """What a pattern's id names: one object, or all (0)."""
+        return [self[number]] if number else list(self.values())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from finsy.proto import p4i, p4r
 
@@ -16,11 +16,10 @@ from railweave.switch.p4runtime import actions, matches
 from railweave.switch.p4runtime.direct import Direct
 from railweave.switch.p4runtime.errors import denied, not_found, require
 from railweave.switch.p4runtime.profiles import Profiles
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.pipeline import Entry, Match, Pipeline
 
 _Update = p4r.Update
-_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
 def monotonic_us() -> int:
@@ -58,7 +57,7 @@ class Tables:
         view.direct = Direct(self._schema, pipeline)
         return view
 
-    def write(self, kind: _Kind, message: p4r.TableEntry) -> None:
+    def write(self, kind: Kind, message: p4r.TableEntry) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY a default action."""
         table = self._schema.tables[message.table_id]
         name = table.preamble.name
@@ -105,7 +104,7 @@ class Tables:
             if pattern.HasField("time_since_last_hit"):
                 self._check_timeout(table, pattern)
             self.direct.check_read(table, pattern)
-        for table in self._chosen(pattern.table_id):
+        for table in self._schema.tables.chosen(pattern.table_id):
             for found in self.select(table, pattern):
                 if found is None:
                     yield None
@@ -234,7 +233,7 @@ class Tables:
             message.action.action.CopyFrom(actions.encode(self._schema, table, *default))
         return message
 
-    def _write_default(self, kind: _Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
+    def _write_default(self, kind: Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
         name = table.preamble.name
         require(kind == _Update.MODIFY, f"the default action of {name} can only be modified")
         require(
@@ -256,7 +255,7 @@ class Tables:
             self._kept.pop((table.preamble.id, None), None)
 
     def _write_constant(
-        self, kind: _Kind, table: p4i.Table, match: list[Match], message: p4r.TableEntry
+        self, kind: Kind, table: p4i.Table, match: list[Match], message: p4r.TableEntry
     ) -> None:
         """Of a constant entry only the direct resources can be written."""
         name = table.preamble.name
@@ -310,9 +309,6 @@ class Tables:
         if kept != _Kept():
             return False
         return current == (None if declared is None else (declared.action, declared.parameters))
-
-    def _chosen(self, table_id: int) -> list[p4i.Table]:
-        return [self._schema.tables[table_id]] if table_id else list(self._schema.tables.values())
 
 
 def _fits(message: p4r.TableEntry, pattern: p4r.TableEntry) -> bool:

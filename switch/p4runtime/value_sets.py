@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import matches
 from railweave.switch.p4runtime.errors import already_exists, exhausted, require
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.pipeline import Match, Pipeline
-
-_Kind: TypeAlias = "p4r.Update.Type.ValueType"
 
 
 class ValueSets:
@@ -32,7 +29,7 @@ class ValueSets:
         view._written = dict(self._written)
         return view
 
-    def write(self, kind: _Kind, message: p4r.ValueSetEntry) -> None:
+    def write(self, kind: Kind, message: p4r.ValueSetEntry) -> None:
         """MODIFY: the members given replace all that were there."""
         require(kind == p4r.Update.MODIFY, "value sets can only be modified")
         info = self._schema.value_sets[message.value_set_id]
@@ -47,10 +44,8 @@ class ValueSets:
 
     def read(self, pattern: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
         """One value set, or all (id 0)."""
-        ids = list(self._schema.value_sets)
-        if pattern.value_set_id:
-            ids = [self._schema.value_sets[pattern.value_set_id].preamble.id]
-        for number in ids:
+        for one in self._schema.value_sets.chosen(pattern.value_set_id):
+            number = one.preamble.id
             empty = p4r.ValueSetEntry(value_set_id=number)
             yield p4r.Entity(value_set_entry=self._written.get(number, empty))
 

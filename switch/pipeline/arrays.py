@@ -33,10 +33,6 @@ class Arrays:
         number = _number(self._program.counters, name, cells)
         return [CounterValue(*value) for value in self._engine.counters(number, cells.start, len(cells))]
 
-    def set_counter(self, name: str, index: int, value: CounterValue) -> None:
-        """Write a cell of an indirect counter."""
-        self.set_counters(name, range(index, index + 1), value)
-
     def set_counters(self, name: str, cells: range, value: CounterValue) -> None:
         """Write the same into cells of an indirect counter."""
         number = _number(self._program.counters, name, cells)
@@ -75,10 +71,6 @@ class Arrays:
             _number(self._program.registers, name, cells), cells.start, len(cells)
         )
 
-    def set_register(self, name: str, index: int, value: int) -> None:
-        """Write a cell of a register array; ValueError if the value is too wide."""
-        self.set_registers(name, range(index, index + 1), value)
-
     def set_registers(self, name: str, cells: range, value: int) -> None:
         """Write the same into cells of a register array; ValueError if the value is too wide."""
         number = _number(self._program.registers, name, cells)
@@ -108,10 +100,6 @@ class Arrays:
         """The cells of an indirect meter that are configured, by index."""
         with self._lock:
             return dict(self._meters[name])
-
-    def set_meter(self, name: str, index: int, config: MeterConfig | None) -> None:
-        """Configure a cell of an indirect meter; None: back to always green."""
-        self.set_meters(name, range(index, index + 1), config)
 
     def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
         """Configure cells of an indirect meter alike; None: back to always green."""

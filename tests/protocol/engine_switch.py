@@ -103,7 +103,9 @@ class EngineSwitch:
         """Give a group its entries. Registers of a fresh range are as if earlier groups had used it."""
         fresh = {member.base + slot for slot in range(2 * member.slots)} - self._used_slots
         for slot in fresh:
-            self.pipeline.arrays.set_register("slot_tag", slot, (member.start - 1) & 0xFFFFFFFF)
+            self.pipeline.arrays.set_registers(
+                "slot_tag", range(slot, slot + 1), (member.start - 1) & 0xFFFFFFFF
+            )
         self._used_slots |= fresh
         multicast = self._next_multicast
         self._next_multicast += 1

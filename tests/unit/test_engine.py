@@ -152,7 +152,7 @@ def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
     control.inject(1, packet(2, 10, 3))
     assert control.tables.direct_counter("hosts", handle) == CounterValue(4, 4 * len(given))
     assert control.arrays.counter("seen", 3) == CounterValue(5, 5 * len(given))
-    control.arrays.set_counter("seen", 3, CounterValue(1, 2))
+    control.arrays.set_counters("seen", range(3, 4), CounterValue(1, 2))
     control.tables.set_direct_counter("hosts", handle, CounterValue(0, 0))
     control.inject(1, given)
     assert control.arrays.counter("seen", 3) == CounterValue(2, 2 + len(given))
@@ -161,11 +161,11 @@ def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
 
 
 def test_registers_from_outside(control: Pipeline) -> None:
-    control.arrays.set_register("wide", 3, 1 << 99 | 5)
+    control.arrays.set_registers("wide", range(3, 4), 1 << 99 | 5)
     assert control.arrays.register("wide", 3) == 1 << 99 | 5
     assert control.arrays.register("wide", 2) == 0
     with pytest.raises(ValueError, match="100 bits"):
-        control.arrays.set_register("wide", 0, 1 << 100)
+        control.arrays.set_registers("wide", range(0, 1), 1 << 100)
     with pytest.raises(ValueError, match="indexes"):
         control.arrays.register("wide", 16)
 
@@ -235,10 +235,10 @@ def test_meter_colours(control: Pipeline) -> None:
         return [control.inject(1, given, now_us)[0][1][7] for _ in range(count)]
 
     assert colours(3, 0) == [0, 0, 0]  # not configured: green
-    control.arrays.set_meter("police", 2, MeterConfig(10, 3, 100, 5))
+    control.arrays.set_meters("police", range(2, 3), MeterConfig(10, 3, 100, 5))
     assert colours(7, 0) == [0, 0, 0, 1, 1, 2, 2]
     assert colours(2, 100_000) == [0, 1]  # one token of the slow bucket has come
-    control.arrays.set_meter("police", 2, None)
+    control.arrays.set_meters("police", range(2, 3), None)
     assert colours(2, 100_000) == [0, 0]
 
 

@@ -64,7 +64,7 @@ def colours(pipeline: Pipeline, now_us: int, size: int) -> tuple[int, int]:
 def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
     # Whole tokens in every step of time, as BMv2 counts no others.
     packets, octets = MeterConfig(2_000, 2, 4_000, 3), MeterConfig(400_000, 900, 1_000_000, 2_000)
-    cells.arrays.set_meter("I.police", 2, packets)
+    cells.arrays.set_meters("I.police", range(2, 3), packets)
     [entry] = cells.tables.entries("I.counted")
     cells.tables.set_direct_meter("I.counted", entry.handle, octets)
     rng, now_us = random.Random(seed), 0
@@ -82,9 +82,9 @@ def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
 def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
     config = MeterConfig(1, 2, 3, 4)
     assert cells.arrays.meter("I.police", 1) is None
-    cells.arrays.set_meter("I.police", 1, config)
+    cells.arrays.set_meters("I.police", range(1, 2), config)
     assert cells.arrays.meter("I.police", 1) == config
-    cells.arrays.set_meter("I.police", 1, None)
+    cells.arrays.set_meters("I.police", range(1, 2), None)
     assert cells.arrays.meter("I.police", 1) is None
     [entry] = cells.tables.entries("I.counted")
     cells.tables.set_direct_meter("I.counted", entry.handle, config)
@@ -94,6 +94,6 @@ def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
     assert cells.tables.direct_meter("I.counted", handle) is None
     for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
         with pytest.raises(ValueError, match="meter"):
-            cells.arrays.set_meter("I.police", 1, wrong)
+            cells.arrays.set_meters("I.police", range(1, 2), wrong)
     with pytest.raises(ValueError, match="belongs to the entries"):
-        cells.arrays.set_meter("I.limit", 0, config)
+        cells.arrays.set_meters("I.limit", range(0, 1), config)

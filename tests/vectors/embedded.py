@@ -123,7 +123,7 @@ class Embedded:
     @do.register
     def _(self, step: steps.Meter) -> None:
         name = _full(step.name, self.pipeline.program.meters)
-        self.pipeline.arrays.set_meter(name, step.index, _rates(step))
+        self.pipeline.arrays.set_meters(name, range(step.index, step.index + 1), _rates(step))
 
     @do.register
     def _(self, step: steps.DirectMeter) -> None:
