@@ -2,6 +2,7 @@
 #include "collectives/simulation.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,9 +16,155 @@ constexpr std::byte kSpoilt{0xab};
 
 }  // namespace
 
-SimulatedNetwork::SimulatedNetwork(int ranks, std::uint64_t seed) : random_(seed), transports_(ranks) {}
+class SimulatedTransport final : public Transport {
+ public:
+  SimulatedTransport(SimulatedNetwork& network, int rank, int ranks)
+      : network_(network), rank_(rank), ranks_(ranks), peers_(ranks), last_arrival_(ranks) {}
 
-SimulatedNetwork::~SimulatedNetwork() = default;
+  std::string_view kind() const override { return "simulated"; }
+  int world_size() const override { return ranks_; }
+  int rank() const override { return rank_; }
+  void set_listener(TransportListener* listener) override { listener_ = listener; }
+  void begin(const MessageLabel& label, Time) override { label_ = label; }
+  void post_send(int peer, Bytes data, Time) override {
+    check_neighbour(peer);
+    if (aborted_) return;
+    peers_[peer].sending.push_back({.label = label_, .data = data});
+    const bool at_once = peers_[peer].sending.size() == 1 && network_.toss();
+    if (at_once) return leave(peer);
+    after_delay([this, peer] { leave(peer); });
+  }
+  void post_receive(int peer, MutableBytes into, Time) override {
+    check_neighbour(peer);
+    if (aborted_) return;
+    std::fill(into.begin(), into.end(), kSpoilt);
+    peers_[peer].posted.push_back({.label = label_, .into = into});
+    if (network_.toss()) return match(peer);
+    after_delay([this, peer] { match(peer); });
+  }
+  void announce(const Failure& failure, Time) override {
+    for (SimulatedTransport* peer : network_.transports_) {
+      if (peer != this) network_.after(network_.delay(), [peer, failure] { peer->fail(failure); });
+    }
+  }
+  void abort() override { aborted_ = true; }
+  void halt(Time) override {
+    ++halts_;
+    aborted_ = true;
+    ready_ = false;
+    for (Peer& peer : peers_) {
+      peer.sending.clear();
+      peer.posted.clear();
+    }
+  }
+  void restart(std::uint32_t incarnation, Time) override {
+    if (ready_ || incarnation <= incarnation_) throw std::logic_error("not halted, or not a new incarnation");
+    incarnation_ = incarnation;
+    aborted_ = false;
+    for (Peer& peer : peers_)
+      std::erase_if(peer.arrived, [&](const Message& message) { return message.incarnation < incarnation_; });
+    after_delay([this] {
+      ready_ = true;
+      listener_->joined(network_.now());
+    });
+  }
+  bool ready() const override { return ready_; }
+  RailStats stats() const override { return stats_; }
+
+ private:
+  struct Message {
+    std::uint32_t incarnation;
+    MessageLabel label;
+    std::vector<std::byte> data;
+  };
+  struct Receive {
+    MessageLabel label;
+    MutableBytes into;
+  };
+  struct Outgoing {
+    MessageLabel label;
+    Bytes data;
+  };
+  struct Peer {
+    std::deque<Outgoing> sending;
+    std::deque<Message> arrived;
+    std::deque<Receive> posted;
+  };
+
+  // Transports that know neighbours alone would drop the message.
+  void check_neighbour(int peer) const {
+    const std::vector<int> known = neighbours(rank_, ranks_);
+    if (!std::binary_search(known.begin(), known.end(), peer))
+      throw std::logic_error("rank " + std::to_string(peer) + " is no neighbour of rank " +
+                             std::to_string(rank_) + " of " + std::to_string(ranks_));
+  }
+  /// Nothing comes of it after a halt.
+  void after_delay(std::function<void()> action) {
+    network_.after(network_.delay(), [this, halts = halts_, action = std::move(action)] {
+      if (halts == halts_) action();
+    });
+  }
+  void leave(int peer) {
+    if (aborted_) return;
+    const Outgoing outgoing = peers_[peer].sending.front();
+    peers_[peer].sending.pop_front();
+    Message message{.incarnation = incarnation_,
+                    .label = outgoing.label,
+                    .data = {outgoing.data.begin(), outgoing.data.end()}};
+    last_arrival_[peer] = std::max(last_arrival_[peer], network_.now() + network_.delay());
+    stats_.bytes_sent += message.data.size();
+    network_.after(last_arrival_[peer] - network_.now(),
+                   [this, peer, message = std::move(message)]() mutable {
+                     network_.transports_[peer]->arrive(rank_, std::move(message));
+                   });
+    listener_->sent(peer, network_.now());
+  }
+  // As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
+  // waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found
+  // even if nobody waits for it.
+  void arrive(int peer, Message message) {
+    if (message.incarnation < incarnation_) return;
+    if (message.incarnation == incarnation_) {
+      if (aborted_) return;
+      const auto own = listener_->pending_label(key_of(message.label));
+      if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
+    }
+    peers_[peer].arrived.push_back(std::move(message));
+    match(peer);
+  }
+  void match(int peer) {
+    if (aborted_ || peers_[peer].arrived.empty() || peers_[peer].posted.empty()) return;
+    if (peers_[peer].arrived.front().incarnation > incarnation_) return;
+    const Message message = std::move(peers_[peer].arrived.front());
+    const Receive receive = peers_[peer].posted.front();
+    peers_[peer].arrived.pop_front();
+    peers_[peer].posted.pop_front();
+    const bool agree = message.label == receive.label && message.data.size() == receive.into.size();
+    if (!agree) return fail(mismatch(rank_, receive.label, peer, message.label));
+    std::copy(message.data.begin(), message.data.end(), receive.into.begin());
+    stats_.bytes_received += message.data.size();
+    listener_->received(peer, network_.now());
+    match(peer);
+  }
+  void fail(const Failure& failure) {
+    if (!std::exchange(aborted_, true)) listener_->failed(failure, network_.now());
+  }
+
+  SimulatedNetwork& network_;
+  const int rank_;
+  const int ranks_;
+  TransportListener* listener_ = nullptr;
+  MessageLabel label_{};
+  std::vector<Peer> peers_;
+  std::vector<Time> last_arrival_;  // at each peer, of what this rank has sent
+  std::uint32_t incarnation_ = 0;
+  std::uint64_t halts_ = 0;
+  bool ready_ = true;
+  bool aborted_ = false;
+  RailStats stats_;
+};
+
+SimulatedNetwork::SimulatedNetwork(int ranks, std::uint64_t seed) : random_(seed), transports_(ranks) {}
 
 std::unique_ptr<Transport> SimulatedNetwork::transport(int rank) {
   auto transport = std::make_unique<SimulatedTransport>(*this, rank, static_cast<int>(transports_.size()));
@@ -39,117 +186,5 @@ void SimulatedNetwork::after(Duration delay, std::function<void()> action) {
 }
 
 Duration SimulatedNetwork::delay() { return static_cast<Duration>(random_() % (100 * kMicrosecond)); }
-
-SimulatedTransport::SimulatedTransport(SimulatedNetwork& network, int rank, int ranks)
-    : network_(network), rank_(rank), ranks_(ranks), peers_(ranks), last_arrival_(ranks) {}
-
-void SimulatedTransport::post_send(int peer, Bytes data, Time) {
-  check_neighbour(peer);
-  if (aborted_) return;
-  peers_[peer].sending.push_back({.label = label_, .data = data});
-  const bool at_once = peers_[peer].sending.size() == 1 && network_.toss();
-  if (at_once) return leave(peer);
-  after_delay([this, peer] { leave(peer); });
-}
-
-void SimulatedTransport::leave(int peer) {
-  if (aborted_) return;
-  const Outgoing outgoing = peers_[peer].sending.front();
-  peers_[peer].sending.pop_front();
-  Message message{.incarnation = incarnation_,
-                  .label = outgoing.label,
-                  .data = {outgoing.data.begin(), outgoing.data.end()}};
-  last_arrival_[peer] = std::max(last_arrival_[peer], network_.now() + network_.delay());
-  stats_.bytes_sent += message.data.size();
-  network_.after(last_arrival_[peer] - network_.now(), [this, peer, message = std::move(message)]() mutable {
-    network_.transports_[peer]->arrive(rank_, std::move(message));
-  });
-  listener_->sent(peer, network_.now());
-}
-
-// Transports that know neighbours alone would drop the message.
-void SimulatedTransport::check_neighbour(int peer) const {
-  const std::vector<int> known = neighbours(rank_, ranks_);
-  if (!std::binary_search(known.begin(), known.end(), peer))
-    throw std::logic_error("rank " + std::to_string(peer) + " is no neighbour of rank " +
-                           std::to_string(rank_) + " of " + std::to_string(ranks_));
-}
-
-void SimulatedTransport::post_receive(int peer, MutableBytes into, Time) {
-  check_neighbour(peer);
-  if (aborted_) return;
-  std::fill(into.begin(), into.end(), kSpoilt);
-  peers_[peer].posted.push_back({.label = label_, .into = into});
-  if (network_.toss()) return match(peer);
-  after_delay([this, peer] { match(peer); });
-}
-
-/// Nothing comes of it after a halt.
-void SimulatedTransport::after_delay(std::function<void()> action) {
-  network_.after(network_.delay(), [this, halts = halts_, action = std::move(action)] {
-    if (halts == halts_) action();
-  });
-}
-
-// As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
-// waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found even
-// if nobody waits for it.
-void SimulatedTransport::arrive(int peer, Message message) {
-  if (message.incarnation < incarnation_) return;
-  if (message.incarnation == incarnation_) {
-    if (aborted_) return;
-    const auto own = listener_->pending_label(key_of(message.label));
-    if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
-  }
-  peers_[peer].arrived.push_back(std::move(message));
-  match(peer);
-}
-
-void SimulatedTransport::halt(Time) {
-  ++halts_;
-  aborted_ = true;
-  ready_ = false;
-  for (Peer& peer : peers_) {
-    peer.sending.clear();
-    peer.posted.clear();
-  }
-}
-
-void SimulatedTransport::restart(std::uint32_t incarnation, Time) {
-  if (ready_ || incarnation <= incarnation_) throw std::logic_error("not halted, or not a new incarnation");
-  incarnation_ = incarnation;
-  aborted_ = false;
-  for (Peer& peer : peers_)
-    std::erase_if(peer.arrived, [&](const Message& message) { return message.incarnation < incarnation_; });
-  after_delay([this] {
-    ready_ = true;
-    listener_->joined(network_.now());
-  });
-}
-
-void SimulatedTransport::match(int peer) {
-  if (aborted_ || peers_[peer].arrived.empty() || peers_[peer].posted.empty()) return;
-  if (peers_[peer].arrived.front().incarnation > incarnation_) return;
-  const Message message = std::move(peers_[peer].arrived.front());
-  const Receive receive = peers_[peer].posted.front();
-  peers_[peer].arrived.pop_front();
-  peers_[peer].posted.pop_front();
-  const bool agree = message.label == receive.label && message.data.size() == receive.into.size();
-  if (!agree) return fail(mismatch(rank_, receive.label, peer, message.label));
-  std::copy(message.data.begin(), message.data.end(), receive.into.begin());
-  stats_.bytes_received += message.data.size();
-  listener_->received(peer, network_.now());
-  match(peer);
-}
-
-void SimulatedTransport::announce(const Failure& failure, Time) {
-  for (SimulatedTransport* peer : network_.transports_) {
-    if (peer != this) network_.after(network_.delay(), [peer, failure] { peer->fail(failure); });
-  }
-}
-
-void SimulatedTransport::fail(const Failure& failure) {
-  if (!std::exchange(aborted_, true)) listener_->failed(failure, network_.now());
-}
 
 }  // namespace railweave

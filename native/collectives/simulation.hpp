@@ -3,9 +3,7 @@
 // nasty about buffers as the contract of Transport allows.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <queue>
 #include <random>
@@ -22,7 +20,6 @@ class SimulatedTransport;
 class SimulatedNetwork {
  public:
   SimulatedNetwork(int ranks, std::uint64_t seed);
-  ~SimulatedNetwork();
 
   /// A transport lives as long as the network.
   std::unique_ptr<Transport> transport(int rank);
@@ -51,64 +48,6 @@ class SimulatedNetwork {
   std::uint64_t order_ = 0;
   std::priority_queue<Event> events_;
   std::vector<SimulatedTransport*> transports_;
-};
-
-class SimulatedTransport final : public Transport {
- public:
-  SimulatedTransport(SimulatedNetwork& network, int rank, int ranks);
-  std::string_view kind() const override { return "simulated"; }
-  int world_size() const override { return ranks_; }
-  int rank() const override { return rank_; }
-  void set_listener(TransportListener* listener) override { listener_ = listener; }
-  void begin(const MessageLabel& label, Time) override { label_ = label; }
-  void post_send(int peer, Bytes data, Time now) override;
-  void post_receive(int peer, MutableBytes into, Time now) override;
-  void announce(const Failure& failure, Time now) override;
-  void abort() override { aborted_ = true; }
-  void halt(Time) override;
-  void restart(std::uint32_t incarnation, Time now) override;
-  bool ready() const override { return ready_; }
-  RailStats stats() const override { return stats_; }
-
- private:
-  struct Message {
-    std::uint32_t incarnation;
-    MessageLabel label;
-    std::vector<std::byte> data;
-  };
-  struct Receive {
-    MessageLabel label;
-    MutableBytes into;
-  };
-  struct Outgoing {
-    MessageLabel label;
-    Bytes data;
-  };
-  struct Peer {
-    std::deque<Outgoing> sending;
-    std::deque<Message> arrived;
-    std::deque<Receive> posted;
-  };
-
-  void check_neighbour(int peer) const;
-  void after_delay(std::function<void()> action);
-  void leave(int peer);
-  void arrive(int peer, Message message);
-  void match(int peer);
-  void fail(const Failure& failure);
-
-  SimulatedNetwork& network_;
-  const int rank_;
-  const int ranks_;
-  TransportListener* listener_ = nullptr;
-  MessageLabel label_{};
-  std::vector<Peer> peers_;
-  std::vector<Time> last_arrival_;  // at each peer, of what this rank has sent
-  std::uint32_t incarnation_ = 0;
-  std::uint64_t halts_ = 0;
-  bool ready_ = true;
-  bool aborted_ = false;
-  RailStats stats_;
 };
 
 }  // namespace railweave

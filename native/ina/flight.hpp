@@ -2,8 +2,10 @@
 // The contributions that a group may still need: as packets, with what became of each.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/time.hpp"
@@ -39,7 +41,18 @@ class Flights {
 
   std::size_t capacity() const { return flights_.size(); }
   /// Makes room for `capacity` contributions; keeps those up to `end`. Packets and flights move in memory.
-  void grow(std::size_t capacity, std::uint64_t end);
+  void grow(std::size_t capacity, std::uint64_t end) {
+    if (capacity <= flights_.size()) return;
+    Flights larger(packet_bytes_);
+    larger.flights_.resize(capacity);
+    larger.packets_.resize(capacity * packet_bytes_);
+    const std::uint64_t kept = std::min<std::uint64_t>(end, flights_.size());
+    for (std::uint64_t chunk = end - kept; chunk < end; ++chunk) {
+      larger.at(chunk) = at(chunk);
+      std::copy_n(packet(chunk), packet_bytes_, larger.packet(chunk));
+    }
+    *this = std::move(larger);
+  }
 
   std::uint32_t index(std::uint64_t chunk) const {
     return static_cast<std::uint32_t>(chunk % flights_.size());
@@ -68,9 +81,23 @@ class FlightList {
   bool empty() const { return head_ == kEnd; }
   std::uint32_t size() const { return size_; }
   std::uint32_t front() const { return head_; }
-  void push_back(std::uint32_t index);
-  void remove(std::uint32_t index);
-  void clear();
+  void push_back(std::uint32_t index) {
+    flights_.by_index(index).previous = tail_;
+    flights_.by_index(index).next = kEnd;
+    (tail_ == kEnd ? head_ : flights_.by_index(tail_).next) = index;
+    tail_ = index;
+    ++size_;
+  }
+  void remove(std::uint32_t index) {
+    const auto [previous, next] = std::pair(flights_.by_index(index).previous, flights_.by_index(index).next);
+    (previous == kEnd ? head_ : flights_.by_index(previous).next) = next;
+    (next == kEnd ? tail_ : flights_.by_index(next).previous) = previous;
+    --size_;
+  }
+  void clear() {
+    head_ = tail_ = kEnd;
+    size_ = 0;
+  }
 
  private:
   Flights& flights_;

@@ -2,7 +2,10 @@
 // A TCP connection before both ends know who the other is.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
+#include <cerrno>
 
 #include "loop/event_loop.hpp"
 #include "rails/socket.hpp"
@@ -30,7 +33,17 @@ class TcpHandshake final : public ReadyHandler {
 
   enum class Heard { kNothingYet, kHello, kNonsense };
   /// Reads on; `hello` says what was heard.
-  Heard hear();
+  Heard hear() {
+    const ssize_t size =
+        recv(socket_.get(), incoming_.data() + received_, incoming_.size() - received_, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+    if (size <= 0) return Heard::kNonsense;
+    received_ += static_cast<std::size_t>(size);
+    if (received_ < incoming_.size()) return Heard::kNothingYet;
+    const auto hello = decode_hello(incoming_.data());
+    hello_ = hello.value_or(Hello{});
+    return hello ? Heard::kHello : Heard::kNonsense;
+  }
   const Hello& hello() const { return hello_; }
 
   void on_ready(std::uint32_t events, Time now) override { owner_.handshake_ready(*this, events, now); }
@@ -46,6 +59,10 @@ class TcpHandshake final : public ReadyHandler {
 };
 
 /// Into a connection that has said nothing yet; false: it is broken.
-bool send_hello(const Descriptor& socket, const Hello& hello);
+inline bool send_hello(const Descriptor& socket, const Hello& hello) {
+  const auto bytes = encode(hello);
+  const ssize_t size = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return size == static_cast<ssize_t>(bytes.size());  // an empty socket takes it whole
+}
 
 }  // namespace railweave
