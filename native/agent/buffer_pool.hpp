@@ -4,8 +4,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
-#include <memory>
+#include <cstdlib>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace railweave {
@@ -17,9 +20,19 @@ class BufferPool {
   class Buffer {
    public:
     Buffer() = default;
-    Buffer(Buffer&& other) noexcept;
-    Buffer& operator=(Buffer&& other) noexcept;
-    ~Buffer();
+    Buffer(Buffer&& other) noexcept
+        : pool_(std::exchange(other.pool_, nullptr)),
+          data_(std::exchange(other.data_, nullptr)),
+          capacity_(std::exchange(other.capacity_, 0)) {}
+    Buffer& operator=(Buffer&& other) noexcept {
+      std::swap(pool_, other.pool_);
+      std::swap(data_, other.data_);
+      std::swap(capacity_, other.capacity_);
+      return *this;
+    }
+    ~Buffer() {
+      if (data_ != nullptr) pool_->give_back(data_, capacity_);
+    }
 
     std::byte* data() const { return data_; }
     std::size_t capacity() const { return capacity_; }
@@ -36,12 +49,32 @@ class BufferPool {
   };
 
   BufferPool() = default;
-  ~BufferPool();
+  ~BufferPool() {
+    for (const auto& buffers : idle_) {
+      for (std::byte* data : buffers) std::free(data);
+    }
+  }
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
   /// At least `bytes`, page-aligned, of whatever content. std::bad_alloc if there is no memory.
-  Buffer take(std::size_t bytes);
+  Buffer take(std::size_t bytes) {
+    const std::size_t index = class_of(bytes);
+    if (index >= kClasses) throw std::bad_alloc();
+    const std::size_t capacity = kSmallest << index;
+    auto& buffers = idle_[index];
+    std::byte* data = nullptr;
+    if (buffers.empty()) {
+      data = static_cast<std::byte*>(std::aligned_alloc(kSmallest, capacity));
+      if (data == nullptr) throw std::bad_alloc();
+    } else {
+      data = buffers.back();
+      buffers.pop_back();
+      idle_bytes_ -= capacity;
+    }
+    taken_ += capacity;
+    return {*this, data, capacity};
+  }
   /// Capacity of the buffers that are out.
   std::size_t taken() const { return taken_; }
 
@@ -50,8 +83,15 @@ class BufferPool {
   static constexpr std::size_t kClasses = 48;                       // powers of two from the smallest on
   static constexpr std::size_t kMostIdle = std::size_t{256} << 20;  // what lies idle beyond is freed
 
-  static std::size_t class_of(std::size_t bytes);
-  void give_back(std::byte* data, std::size_t capacity);
+  static std::size_t class_of(std::size_t bytes) {
+    return bytes <= kSmallest ? 0 : std::bit_width(bytes - 1) - std::bit_width(kSmallest - 1);
+  }
+  void give_back(std::byte* data, std::size_t capacity) {
+    taken_ -= capacity;
+    if (idle_bytes_ + capacity > kMostIdle) return std::free(data);
+    idle_[class_of(capacity)].push_back(data);
+    idle_bytes_ += capacity;
+  }
 
   std::array<std::vector<std::byte*>, kClasses> idle_;
   std::size_t idle_bytes_ = 0;

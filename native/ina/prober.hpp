@@ -25,21 +25,69 @@ enum class ProbeAnswer : std::uint8_t { kNew, kLate, kUnsent };
 class Prober {
  public:
   /// Nothing came for a timeout: a probe of each kind is due.
-  void silence(Time now);
+  void silence(Time now) {
+    for (Target* target : {&first_switch_, &root_}) {
+      target->due = true;
+      if (target->silent_since == kNever) target->silent_since = now;
+    }
+  }
   /// A result came.
-  void alive();
+  void alive() {
+    hear(first_switch_);
+    hear(root_);
+  }
   /// Forgets what is under way: the group has moved.
-  void reset();
+  void reset() {
+    for (Target* target : {&first_switch_, &root_}) {
+      hear(*target);
+      target->due = false;
+      target->sent_at = kNever;
+    }
+  }
 
   /// The next probe that is due; empty if none. Its bytes stay until the next one to the same target.
-  Bytes transmit(std::uint16_t group, std::uint8_t child, Time now);
+  Bytes transmit(std::uint16_t group, std::uint8_t child, Time now) {
+    if (!first_switch_.due && !root_.due) return {};
+    const bool to_root = !first_switch_.due;
+    Target& target = to_root ? root_ : first_switch_;
+    target.due = false;
+    target.sent_at = now;
+    ++target.unanswered;
+    encode({.kind = static_cast<std::uint8_t>(Kind::kProbe),
+            .group = group,
+            .child = child,
+            .flags = to_root ? flag::kToRoot : std::uint8_t{0},
+            .round = ++target.number},
+           target.packet.data());
+    return target.packet;
+  }
   /// `round_trip` is set for a new answer.
-  ProbeAnswer receive(const Header& header, Time now, Duration& round_trip);
+  ProbeAnswer receive(const Header& header, Time now, Duration& round_trip) {
+    const bool from_root = (header.flags & flag::kToRoot) != 0;
+    Target& target = from_root ? root_ : first_switch_;
+    const auto age = static_cast<std::int32_t>(target.number - header.round);
+    if (age < 0 || header.round == 0) return ProbeAnswer::kUnsent;
+    if (from_root) {
+      alive();
+    } else {
+      hear(first_switch_);
+    }
+    if (age > 0 || target.sent_at == kNever) return ProbeAnswer::kLate;
+    round_trip = now - target.sent_at;
+    target.sent_at = kNever;
+    return ProbeAnswer::kNew;
+  }
 
   /// What has been silent for `limit`, and for several probes; nothing if the root answers.
-  std::optional<Stalled> stalled(Time now, Duration limit) const;
+  std::optional<Stalled> stalled(Time now, Duration limit) const {
+    if (!dead(root_, now, limit)) return std::nullopt;
+    return Stalled{.first_switch_ok = !dead(first_switch_, now, limit), .root_ok = false};
+  }
 
  private:
+  // Answers cross every link of a path twice: at 5 % loss and three links one in four is lost.
+  static constexpr std::uint32_t kUnanswered = 6;
+
   /// Probes of one kind. Their numbers count up and come back in the answer.
   struct Target {
     bool due = false;
@@ -50,8 +98,14 @@ class Prober {
     std::array<std::byte, kHeaderBytes> packet{};
   };
 
-  static bool dead(const Target& target, Time now, Duration limit);
-  static void hear(Target& target);
+  static bool dead(const Target& target, Time now, Duration limit) {
+    return target.silent_since != kNever && now - target.silent_since >= limit &&
+           target.unanswered >= kUnanswered;
+  }
+  static void hear(Target& target) {
+    target.silent_since = kNever;
+    target.unanswered = 0;
+  }
 
   Target first_switch_;
   Target root_;

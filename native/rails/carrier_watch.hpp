@@ -2,15 +2,30 @@
 // Tells when the interface of a rail goes down, loses its carrier or disappears, and when it is back.
 #pragma once
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 #include <string>
 
+#include "core/descriptor.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/link_watch.hpp"
 
 namespace railweave {
 
 /// Why nothing can be sent by this interface now; "" if there is no reason, or if `interface` is "".
-std::string carrier_obstacle(const std::string& interface);
+inline std::string carrier_obstacle(const std::string& interface) {
+  if (interface.empty()) return "";
+  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!any) return "";  // no descriptor left: says nothing of the interface
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  if (ioctl(any.get(), SIOCGIFFLAGS, &request) < 0) return "interface " + interface + " is gone";
+  if ((request.ifr_flags & IFF_UP) == 0) return "interface " + interface + " is down";
+  if ((request.ifr_flags & IFF_RUNNING) == 0) return "interface " + interface + " has no carrier";
+  return "";
+}
 
 class CarrierWatch final : public ReadyHandler {
  public:
@@ -22,10 +37,15 @@ class CarrierWatch final : public ReadyHandler {
   };
 
   /// Throws std::system_error where there is no route netlink.
-  CarrierWatch(EventLoop& loop, Owner& owner);
-  ~CarrierWatch() override;
+  CarrierWatch(EventLoop& loop, Owner& owner) : loop_(loop), owner_(owner) {
+    loop_.watch(links_.fd(), EPOLLIN, *this);
+  }
+  ~CarrierWatch() override { loop_.unwatch(links_.fd()); }
 
-  void on_ready(std::uint32_t events, Time now) override;
+  void on_ready(std::uint32_t, Time now) override {
+    links_.drain();
+    owner_.links_changed(now);
+  }
 
  private:
   EventLoop& loop_;

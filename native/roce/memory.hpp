@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -21,17 +22,53 @@ class MemoryRegions {
   /// Registers `buffer` for `access` (of Access) by the local queue pair `qpn`, or by all. Returns the rkey;
   /// the region's remote address is the buffer's own address. Throws std::length_error when 65,536 regions
   /// are in use.
-  std::uint32_t add(MutableBytes buffer, std::uint8_t access, std::uint32_t qpn = kAnyQueuePair);
+  std::uint32_t add(MutableBytes buffer, std::uint8_t access, std::uint32_t qpn = kAnyQueuePair) {
+    if (free_.empty()) {
+      if (regions_.size() == 65'536) throw std::length_error("all 65,536 RDMA memory regions are in use");
+      free_.push_back(static_cast<std::uint32_t>(regions_.size()));
+      regions_.emplace_back();
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    Region& region = regions_[index];
+    region.address = reinterpret_cast<std::uintptr_t>(buffer.data());
+    region.buffer = buffer;
+    region.qpn = qpn;
+    region.access = access;
+    region.live = true;
+    ++region.use;
+    return index << 16 | region.use;
+  }
   /// Ends a registration; unknown keys are ignored.
-  void remove(std::uint32_t rkey);
+  void remove(std::uint32_t rkey) {
+    Region* region = live(rkey);
+    if (region == nullptr) return;
+    region->live = false;
+    region->buffer = {};
+    region->copy = {};
+    free_.push_back(rkey >> 16);
+  }
   /// Gives the buffer back but keeps the registration: from now on a copy stands for it, so that a peer that
   /// writes on does no harm and gets no error.
-  void release_buffer(std::uint32_t rkey);
+  void release_buffer(std::uint32_t rkey) {
+    Region* region = live(rkey);
+    if (region == nullptr) return;
+    region->copy.assign(region->buffer.begin(), region->buffer.end());
+    region->buffer = region->copy;
+  }
 
   /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
   /// unknown, belongs to another queue pair, does not grant `access`, or the range is not wholly inside.
   MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, Access access,
-                    std::uint32_t qpn);
+                    std::uint32_t qpn) {
+    const Region* region = live(rkey);
+    if (region == nullptr || (region->access & access) == 0) return {};
+    if (region->qpn != kAnyQueuePair && region->qpn != qpn) return {};
+    const std::uint64_t base = region->address, size = region->buffer.size();
+    // Differences only: address + length may wrap.
+    if (address < base || address - base > size || length > size - (address - base)) return {};
+    return region->buffer.subspan(address - base, length);
+  }
 
  private:
   struct Region {
@@ -43,7 +80,12 @@ class MemoryRegions {
     std::uint8_t access = 0;
     bool live = false;
   };
-  Region* live(std::uint32_t rkey);
+  Region* live(std::uint32_t rkey) {
+    const std::uint32_t index = rkey >> 16;
+    if (index >= regions_.size()) return nullptr;
+    Region& region = regions_[index];
+    return region.live && region.use == (rkey & 0xffff) ? &region : nullptr;
+  }
 
   std::vector<Region> regions_;
   std::vector<std::uint32_t> free_;
