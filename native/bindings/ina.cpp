@@ -112,7 +112,6 @@ class PyEndpoint : public ina::Endpoint {
     all["in_flight"] = in_flight();
     all["window"] = window().size();
     all["rtt_ns"] = window().smoothed_rtt();
-    all["rto_ns"] = window().rto();
     return all;
   }
 
@@ -135,16 +134,10 @@ void bind_constants(nb::module_& m) {
   m.attr("SLOTS") = ina::kSlots;
   m.attr("MAX_CHILDREN") = ina::kMaxChildren;
   m.attr("MAX_WORLD_SIZE") = ina::kMaxWorldSize;
-  m.attr("KIND_CONTRIBUTE") = static_cast<int>(ina::Kind::kContribute);
-  m.attr("KIND_RESULT") = static_cast<int>(ina::Kind::kResult);
-  m.attr("KIND_PROBE") = static_cast<int>(ina::Kind::kProbe);
-  m.attr("OP_SUM") = static_cast<int>(ina::WireOp::kSum);
   m.attr("OP_MAX") = static_cast<int>(ina::WireOp::kMax);
-  m.attr("FLAG_RETRANSMISSION") = ina::flag::kRetransmission;
   m.attr("FLAG_NONFINITE") = ina::flag::kNonfinite;
   m.attr("FLAG_OVERFLOW") = ina::flag::kOverflow;
   m.attr("FLAG_MISMATCH") = ina::flag::kMismatch;
-  m.attr("FLAG_TO_ROOT") = ina::flag::kToRoot;
 }
 
 void bind_header(nb::module_& m) {
@@ -243,19 +236,18 @@ void bind_endpoint(nb::module_& m) {
           "__init__",
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
-             Duration packet_time, Duration initial_rto, Duration stall_after) {
+             Duration packet_time, Duration stall_after) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
             options.window.packet_time = packet_time;
-            options.window.initial_rto = initial_rto;
             options.reorder = reorder;
             options.stall_after = stall_after;
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
-          "initial_rto"_a = ina::WindowOptions{}.initial_rto, "stall_after"_a = 300 * kMillisecond)
+          "stall_after"_a = 300 * kMillisecond)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("start_part", &PyEndpoint::start_part, "op_index"_a, "op"_a, "input"_a, "output"_a, "collective"_a,
            "root"_a, "rank"_a, "whole"_a, "offset"_a, "count"_a,

@@ -120,7 +120,6 @@ void bind_datagrams(nb::module_& m) {
   RAILWEAVE_ENUM(m, Refusal, kStranger, kMalformed);
   m.attr("MAX_DATAGRAM") = kMaxDatagram;
   m.attr("MAX_REASON") = kMaxReason;
-  m.attr("WINDOW") = kWindow;
   m.def(
       "encode",
       [](const Datagram& datagram, std::uint64_t token, int world_size, std::size_t rails) {
@@ -163,7 +162,6 @@ void bind_parts(nb::module_& m) {
       .def_prop_ro("settled", &Coordinator::settled);
   nb::class_<Member>(m, "Member", "A rank's part in the agreement.")
       .def(nb::init<const Options&>(), "options"_a)
-      .def("set_silence", &Member::set_silence, "rail"_a, "reason"_a)
       .def("set_obstacle", &Member::set_obstacle, "rail"_a, "reason"_a)
       .def("suspect", &Member::suspect, "rail"_a, "reason"_a)
       .def("prepared", &Member::prepared, "prepare"_a, "position"_a)

@@ -3,9 +3,17 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace railweave {
+
+/// Throws errno, with what was tried.
+[[noreturn]] inline void raise_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
 
 /// A file descriptor that is closed with its owner.
 class Descriptor {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 namespace railweave {
@@ -16,13 +15,12 @@ namespace {
 constexpr int kEventsPerRound = 64;
 constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
 
-[[noreturn]] void raise(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
 }  // namespace
 
 EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
-  if (!epoll_ || !wake_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) < 0) raise("epoll");
+  if (!epoll_ || !wake_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) < 0)
+    raise_errno("epoll");
 }
 
 Time EventLoop::now() {
@@ -53,7 +51,7 @@ void EventLoop::unwatch(int fd) {
 void EventLoop::control(int operation, int fd, std::uint32_t events) {
   const std::uint64_t tag = std::uint64_t{watches_.at(fd).generation} << 32 | static_cast<std::uint32_t>(fd);
   epoll_event event{.events = events, .data = {.u64 = tag}};
-  if (epoll_ctl(epoll_.get(), operation, fd, &event) < 0) raise("epoll_ctl");
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) < 0) raise_errno("epoll_ctl");
 }
 
 void EventLoop::add_timed(Timed& timed) { timed_.push_back(&timed); }
@@ -73,7 +71,7 @@ void EventLoop::post(std::function<void()> task) {
 void EventLoop::wake() {
   if (woken_.exchange(true)) return;
   const std::uint64_t one = 1;
-  if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) raise("eventfd");
+  if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) raise_errno("eventfd");
 }
 
 void EventLoop::stop() {
@@ -89,7 +87,7 @@ bool EventLoop::run_once(Time latest) {
   epoll_event events[kEventsPerRound];
   const int fetched = sleep(events, kEventsPerRound, std::min(latest, next_deadline()));
   const bool interrupted = fetched < 0 && errno == EINTR;
-  if (fetched < 0 && !interrupted) raise("epoll_wait");
+  if (fetched < 0 && !interrupted) raise_errno("epoll_wait");
   const Time time = now();
   for (int i = 0; i < fetched; ++i) dispatch(events[i], time);
   expire_due(time);

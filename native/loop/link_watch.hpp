@@ -7,9 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <system_error>
 
 #include "core/descriptor.hpp"
 
@@ -24,7 +22,7 @@ class LinkWatch {
     address.nl_family = AF_NETLINK;
     address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR;
     if (!socket_ || bind(fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      throw std::system_error(errno, std::generic_category(), "listening to link events");
+      raise_errno("listening to link events");
     }
   }
 

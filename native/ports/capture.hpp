@@ -2,13 +2,12 @@
 // Packets into a file that Wireshark and tcpdump read.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <fstream>
 #include <string>
-#include <system_error>
 
 #include "core/bytes.hpp"
+#include "core/descriptor.hpp"
 #include "core/time.hpp"
 
 namespace railweave::ports {
@@ -18,7 +17,7 @@ class Capture {
  public:
   /// Throws std::system_error that names the file.
   explicit Capture(const std::string& path) : file_(path, std::ios::binary) {
-    if (!file_) throw std::system_error(errno, std::generic_category(), "writing packets to " + path);
+    if (!file_) raise_errno("writing packets to " + path);
     // Nanoseconds; version 2.4; longest packet; Ethernet.
     for (const std::uint32_t value : {0xa1b23c4du, 2u | 4u << 16, 0u, 0u, 1u << 18, 1u}) word(value);
     file_.flush();  // a file without packets is one, too

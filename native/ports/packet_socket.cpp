@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "core/headers.hpp"
@@ -22,9 +21,7 @@ constexpr int kReceiveBufferBytes = 32 << 20;
 constexpr int kSendBufferBytes = 4 << 20;
 
 void set_option(int fd, int level, int option, const void* value, socklen_t size, const std::string& what) {
-  if (setsockopt(fd, level, option, value, size) != 0) {
-    throw std::system_error(errno, std::generic_category(), what);
-  }
+  if (setsockopt(fd, level, option, value, size) != 0) raise_errno(what);
 }
 
 /// Beyond net.core.{r,w}mem_max where the process may, up to it where not.
@@ -49,7 +46,7 @@ const tpacket_auxdata* auxiliary(msghdr& message) {
 Descriptor open_packet_socket(const std::string& interface, unsigned index) {
   // Protocol 0 until bound: otherwise frames of every interface would arrive in between.
   Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw std::system_error(errno, std::generic_category(), "a raw packet socket");
+  if (!socket) raise_errno("a raw packet socket");
   const int fd = socket.get();
   const int on = 1;
   for (const auto& [option, name] :
@@ -68,9 +65,8 @@ Descriptor open_packet_socket(const std::string& interface, unsigned index) {
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = static_cast<int>(index);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    throw std::system_error(errno, std::generic_category(), "binding to " + interface);
-  }
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    raise_errno("binding to " + interface);
   return socket;
 }
 

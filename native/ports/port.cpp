@@ -34,7 +34,7 @@ Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limi
 
 void Port::open() {
   const unsigned index = if_nametoindex(interface_.c_str());
-  if (index == 0) throw std::system_error(errno, std::generic_category(), "interface " + interface_);
+  if (index == 0) raise_errno("interface " + interface_);
   socket_ = open_packet_socket(interface_, index);
   index_ = index;
   up_ = is_up(interface_, fd());

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <stdexcept>
-#include <system_error>
 
 #include "core/segments.hpp"
 
@@ -29,7 +28,7 @@ constexpr std::size_t kMaxInjected = 1024;
 std::uint64_t now_us() { return static_cast<std::uint64_t>(now<std::chrono::steady_clock>() / kMicrosecond); }
 
 Descriptor checked(int fd, const char* what) {
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
+  if (fd < 0) raise_errno(what);
   return Descriptor(fd);
 }
 
@@ -56,7 +55,7 @@ SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputL
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     watched = watched && watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);
   }
-  if (!watched) throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  if (!watched) raise_errno("epoll_ctl");
 }
 
 bool SwitchPorts::watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const {

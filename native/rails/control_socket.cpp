@@ -34,7 +34,7 @@ Descriptor open(const LocalInterface& at, std::uint16_t port) {
   const int on = 1;
   if (setsockopt(socket.get(), IPPROTO_IP, IP_TOS, &kNetworkControl, sizeof kNetworkControl) < 0 ||
       setsockopt(socket.get(), IPPROTO_IP, IP_RECVERR, &on, sizeof on) < 0) {
-    throw std::system_error(errno, std::generic_category(), "setsockopt");
+    raise_errno("setsockopt");
   }
   return socket;
 }

@@ -12,7 +12,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "core/segments.hpp"
 
@@ -22,15 +21,11 @@ namespace {
 constexpr int kReceiveBuffer = 8 << 20;
 constexpr int kBatchesPerTurn = 4;
 
-[[noreturn]] void raise(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
 ifreq request_for(const std::string& interface) {
   ifreq request{};
   if (interface.empty() || interface.size() >= sizeof request.ifr_name) {
     errno = ENODEV;
-    raise("network interface '" + interface + "'");
+    raise_errno("network interface '" + interface + "'");
   }
   interface.copy(request.ifr_name, interface.size());
   return request;
@@ -38,13 +33,13 @@ ifreq request_for(const std::string& interface) {
 
 ifreq ask(int fd, unsigned long what, const std::string& interface) {
   ifreq request = request_for(interface);
-  if (ioctl(fd, what, &request) < 0) raise("network interface '" + interface + "'");
+  if (ioctl(fd, what, &request) < 0) raise_errno("network interface '" + interface + "'");
   return request;
 }
 
 template <typename T>
 void set_option(int fd, int level, int name, const T& value, const char* what) {
-  if (setsockopt(fd, level, name, &value, sizeof value) < 0) raise(what);
+  if (setsockopt(fd, level, name, &value, sizeof value) < 0) raise_errno(what);
 }
 
 template <std::size_t N>
@@ -81,7 +76,7 @@ void attach_roce_filter(int fd, roce::Ipv4Address address) {
 Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address address) {
   // Protocol 0 receives nothing until the filter is in place and the socket is bound.
   Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) raise("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
+  if (!socket) raise_errno("packet socket on '" + interface + "' (needs root or CAP_NET_RAW)");
   const int fd = socket.get();
   const int on = 1;
   attach_roce_filter(fd, address);
@@ -94,7 +89,7 @@ Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address ad
   local.sll_protocol = htons(ETH_P_IP);
   local.sll_ifindex = ask(fd, SIOCGIFINDEX, interface).ifr_ifindex;
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0)
-    raise("packet socket on '" + interface + "'");
+    raise_errno("packet socket on '" + interface + "'");
   return socket;
 }
 
@@ -108,7 +103,7 @@ std::string dotted(roce::Ipv4Address address) {
 // error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
 Descriptor open_silencer(const std::string& interface, roce::Ipv4Address address) {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) raise("UDP socket");
+  if (!socket) raise_errno("UDP socket");
   const int fd = socket.get();
   const int on = 1;
   std::array<sock_filter, 1> drop{{BPF_STMT(BPF_RET | BPF_K, 0)}};
@@ -121,8 +116,8 @@ Descriptor open_silencer(const std::string& interface, roce::Ipv4Address address
   local.sin_port = htons(roce::kUdpPort);
   local.sin_addr.s_addr = htonl(address);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) < 0 && errno != EADDRINUSE) {
-    raise("UDP port 4791 at " + dotted(address) + " on '" + interface +
-          "': is that the interface's address?");
+    raise_errno("UDP port 4791 at " + dotted(address) + " on '" + interface +
+                "': is that the interface's address?");
   }
   return socket;
 }
@@ -188,7 +183,7 @@ FrameSocket::Sent FrameSocket::flush() {
     } else if (errno == ENOBUFS) {
       return Sent::kNoBuffers;
     } else if (errno != EINTR) {
-      raise("send");
+      raise_errno("send");
     }
   }
   sent_ = queued_ = 0;
@@ -200,7 +195,7 @@ bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
     const int count = recvmmsg(fd(), in_messages_.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) raise("receive");
+    if (count < 0) raise_errno("receive");
     for (int i = 0; i < count; ++i) {
       Slot& slot = in_[static_cast<std::size_t>(i)];
       const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;

@@ -30,22 +30,18 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   return out;
 }
 
-[[noreturn]] void raise(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
 Descriptor bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
   const int protocol = local.mptcp && type == SOCK_STREAM ? IPPROTO_MPTCP : 0;
   Descriptor socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
-  if (!socket) raise("socket");
+  if (!socket) raise_errno("socket");
   if (!local.interface.empty() &&
       setsockopt(socket.get(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
                  static_cast<socklen_t>(local.interface.size())) < 0) {
-    raise("cannot use interface '" + local.interface + "'");
+    raise_errno("cannot use interface '" + local.interface + "'");
   }
   const sockaddr_in at = ipv4(local.address, port);
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
-    raise("cannot use address " + local.address + " on interface '" + local.interface + "'");
+    raise_errno("cannot use address " + local.address + " on interface '" + local.interface + "'");
   }
   return socket;
 }
@@ -59,7 +55,7 @@ bool is_mptcp(const Descriptor& socket) {
 
 template <typename T>
 void set(const Descriptor& socket, int option, T value) {
-  if (setsockopt(socket.get(), IPPROTO_TCP, option, &value, sizeof value) < 0) raise("setsockopt");
+  if (setsockopt(socket.get(), IPPROTO_TCP, option, &value, sizeof value) < 0) raise_errno("setsockopt");
 }
 
 }  // namespace
@@ -68,7 +64,7 @@ std::string to_string(const SocketAddress& at) { return at.address + ":" + std::
 
 Descriptor listen_on(const LocalInterface& local, std::uint16_t port) {
   Descriptor socket = bound(local, port);
-  if (listen(socket.get(), kBacklog) < 0) raise("cannot listen on " + local.address);
+  if (listen(socket.get(), kBacklog) < 0) raise_errno("cannot listen on " + local.address);
   return socket;
 }
 
@@ -80,7 +76,7 @@ Descriptor dial(const LocalInterface& local, const SocketAddress& remote) {
   Descriptor socket = bound(local, 0);
   const sockaddr_in to = ipv4(remote.address, remote.port);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
-    raise("cannot connect to " + to_string(remote) + " from " + local.address);
+    raise_errno("cannot connect to " + to_string(remote) + " from " + local.address);
   }
   return socket;
 }
@@ -92,7 +88,7 @@ Accepted accept_from(const Descriptor& listener) {
     if (errno == EAGAIN) return {};
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
       return {.socket = {}, .exhausted = true};
-    if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) raise("accept");
+    if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) raise_errno("accept");
   }
 }
 
@@ -101,7 +97,7 @@ unsigned interface_index(const std::string& interface) { return if_nametoindex(i
 std::uint16_t port_of(const Descriptor& socket) {
   sockaddr_in at{};
   socklen_t size = sizeof at;
-  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &size) < 0) raise("getsockname");
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &size) < 0) raise_errno("getsockname");
   return ntohs(at.sin_port);
 }
 

@@ -238,14 +238,19 @@ void TcpTransport::post_receive(int peer, MutableBytes into, Time now) {
   if (const auto& connection = connections_[peer]) connection->post_receive(into, now);
 }
 
+template <typename Action>
+void TcpTransport::for_each_connection(const Action& action) const {
+  for (const auto& connection : connections_) {
+    if (connection) action(*connection);
+  }
+}
+
 Time TcpTransport::next_deadline() const {
   if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
   Time next = accept_again_at_;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
   for (const Redial& redial : redials_) next = std::min(next, redial.at);
-  for (const auto& connection : connections_) {
-    if (connection) next = std::min(next, connection->deadline());
-  }
+  for_each_connection([&](const TcpConnection& connection) { next = std::min(next, connection.deadline()); });
   return next;
 }
 
@@ -271,15 +276,11 @@ void TcpTransport::expire(Time now) {
 }
 
 void TcpTransport::begin(const MessageLabel& label, Time now) {
-  for (const auto& connection : connections_) {
-    if (connection) connection->begin(label, now);
-  }
+  for_each_connection([&](TcpConnection& connection) { connection.begin(label, now); });
 }
 
 void TcpTransport::pass_over(const CallDescription& call, Time now) {
-  for (const auto& connection : connections_) {
-    if (connection) connection->pass_over(call, now);
-  }
+  for_each_connection([&](TcpConnection& connection) { connection.pass_over(call, now); });
 }
 
 bool TcpTransport::hears(int peer, Time now) const {
@@ -292,17 +293,13 @@ void TcpTransport::failed(const Failure& failure, Time now) {
 }
 
 void TcpTransport::announce(const Failure& failure, Time now) {
-  for (const auto& connection : connections_) {
-    if (connection) connection->announce(failure, now);
-  }
+  for_each_connection([&](TcpConnection& connection) { connection.announce(failure, now); });
 }
 
 void TcpTransport::abort() {
   failed_ = true;
   for (Redial& redial : redials_) redial.at = kNever;
-  for (const auto& connection : connections_) {
-    if (connection) connection->abort();
-  }
+  for_each_connection([](TcpConnection& connection) { connection.abort(); });
 }
 
 // What has come in may be of the next incarnation already.
@@ -325,9 +322,7 @@ void TcpTransport::halt(Time) {
 }
 
 void TcpTransport::close(Time now) {
-  for (const auto& connection : connections_) {
-    if (connection) connection->close(now);
-  }
+  for_each_connection([&](TcpConnection& connection) { connection.close(now); });
 }
 
 bool TcpTransport::closed() const {
@@ -337,9 +332,7 @@ bool TcpTransport::closed() const {
 
 RailStats TcpTransport::stats() const {
   RailStats stats = past_;
-  for (const auto& connection : connections_) {
-    if (connection) connection->add_counts(stats);
-  }
+  for_each_connection([&](const TcpConnection& connection) { connection.add_counts(stats); });
   for (const auto& connection : halted_) connection->add_counts(stats);
   stats.malformed = strangers_;
   return stats;

@@ -91,6 +91,8 @@ class TcpTransport final : public Transport,
     std::uint32_t incarnation;
   };
 
+  template <typename Action>
+  void for_each_connection(const Action& action) const;
   Time next_deadline() const;
   void bring_forward(Time deadline) { deadline_ = std::min(deadline_, deadline); }
   void follow_interface();

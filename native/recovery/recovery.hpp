@@ -9,7 +9,6 @@
 
 #include "recovery/coordinator.hpp"
 #include "recovery/datagram.hpp"
-#include "recovery/line.hpp"
 #include "recovery/member.hpp"
 #include "recovery/outbox.hpp"
 #include "recovery/progress.hpp"

@@ -19,25 +19,13 @@ MAX_CHILDREN: int = 31
 
 MAX_WORLD_SIZE: int = 1023
 
-KIND_CONTRIBUTE: int = 0
-
-KIND_RESULT: int = 1
-
-KIND_PROBE: int = 2
-
-OP_SUM: int = 0
-
 OP_MAX: int = 1
-
-FLAG_RETRANSMISSION: int = 1
 
 FLAG_NONFINITE: int = 2
 
 FLAG_OVERFLOW: int = 4
 
 FLAG_MISMATCH: int = 8
-
-FLAG_TO_ROOT: int = 16
 
 class Header:
     def __init__(self, *, version: int = 1, kind: int = 0, op: int = 0, group: int = 0, child: int = 0, flags: int = 0, slot: int = 0, round: int = 0, mark: int = 0) -> None: ...
@@ -124,7 +112,7 @@ def decode_ordered(arg0: bytes, arg1: str, /) -> bytes: ...
 def decode_integer_mean(arg0: bytes, arg1: int, /) -> bytes: ...
 
 class Endpoint:
-    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, initial_rto: int = 20000000, stall_after: int = 300000000) -> None: ...
+    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, stall_after: int = 300000000) -> None: ...
 
     def start(self, op_index: int, op: str, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], count: int | None = None) -> None: ...
 

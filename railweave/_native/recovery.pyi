@@ -555,8 +555,6 @@ MAX_DATAGRAM: int = 8192
 
 MAX_REASON: int = 96
 
-WINDOW: int = 64
-
 def encode(datagram: Datagram, token: int, world_size: int, rails: int) -> bytes:
     """Lists must be as long as world size and rails say."""
 
@@ -617,8 +615,6 @@ class Member:
     """A rank's part in the agreement."""
 
     def __init__(self, options: Options) -> None: ...
-
-    def set_silence(self, rail: int, reason: str) -> None: ...
 
     def set_obstacle(self, rail: int, reason: str) -> None: ...
 
