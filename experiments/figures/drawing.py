@@ -35,7 +35,7 @@ COLOURS = {
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
     "hosts": BLUE, "switches": ORANGE,
 }  # fmt: skip
-MOST_INSIDE = 4  # names in a legend; more stand above the panel
+MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 MARKERS = "osD^vP*X"
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -270,7 +270,7 @@ def _legend(panel: Axes, dotted: str = "") -> None:
     if dotted:
         handles.append(Line2D([], [], linestyle=":", color=FAINT))
         labels.append(dotted)
-    if len(handles) > MOST_INSIDE:
+    if len(handles) > MOST_INSIDE and not panel.get_title():
         panel.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     else:
         panel.legend(handles, labels, loc="best")

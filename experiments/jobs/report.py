@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
@@ -24,7 +25,7 @@ def table(result: JobsResult) -> Table:
     made.add_column("#wrong", justify="right")
     made.add_column("not used")
     for row in result.rows:
-        cells = [row.name]
+        cells = [row.job]
         for rail in rails:
             cells += [f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}"]
         made.add_row(*cells, str(row.calls), str(row.wrong), _not_used(row))
@@ -51,17 +52,7 @@ def as_json(result: JobsResult) -> dict[str, Any]:
         "bytes": options.bytes,
         "window_s": result.window_s,
         "utilisation": {plane.name: result.utilisation(plane.name) for plane in options.topology.planes},
-        "rows": [
-            {
-                "job": row.name,
-                "calls": row.calls,
-                "wrong": row.wrong,
-                "bps": dict(row.bps),
-                "share": dict(row.share),
-                "why": dict(row.why),
-            }
-            for row in result.rows
-        ],
+        "rows": [asdict(row) for row in result.rows],
         "ok": result.ok,
     }
 

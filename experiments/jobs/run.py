@@ -51,7 +51,7 @@ class JobRun:
 class JobRow:
     """What one job got while all of them ran."""
 
-    name: str
+    job: str
     calls: int
     wrong: int
     bps: Mapping[str, float]  # bits of tensors per second, by rail
@@ -131,7 +131,7 @@ def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
     totals = {rail: sum(bps[rail] for bps in got) for rail in rails}
     rows = [
         JobRow(
-            name=job.name,
+            job=job.name,
             calls=len(job.ranks[0].calls),
             wrong=sum(rank.wrong for rank in job.ranks),
             bps=bps,

@@ -38,13 +38,13 @@ def _sizes(found: Sequence[Found]) -> Figure:
     """Draw the time of each rail alone and of all together."""
     figure, panels = drawing.sheet(len(found))
     for panel, each in zip(panels, found, strict=True):
+        panel.set_title(each.case.name)
         drawing.times(panel, each.runs, each.case.name)
         largest = report.sweep(each)["rows"][-1]
         panel.annotate(
             f"x {largest['speedup']:.2f}", (largest["bytes"], largest["time_us"] / 1e3), (-8, -20),
             textcoords="offset points", ha="right",
         )  # fmt: skip
-        panel.set_title(each.case.name)
     runs = len(found[0].seconds(found[0].together, found[0].sizes[0]))
     return _note(figure, f"median of {runs} runs per size after warm-up")
 

@@ -17,6 +17,7 @@ from railweave.experiments.accounting import RailAccount, chunks_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import module_command, require_peers
 from railweave.experiments.messages import read
+from railweave.experiments.problem import LANES
 from railweave.experiments.program.run import ProgramOptions, ProgramResult
 from railweave.experiments.program.run import run as run_program
 from railweave.experiments.timeline import Span
@@ -24,7 +25,6 @@ from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
 from railweave.topologies.model import Topology
 
-LANES = 256
 RESULT_DECISION = "result"
 
 

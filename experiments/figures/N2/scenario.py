@@ -6,8 +6,6 @@ from __future__ import annotations
 from railweave.experiments.figures import networks
 from railweave.experiments.scenario import Scenario
 
-BASE_HOSTS = 4  # where the rails are also measured alone, for N1 and N3
-
 
 def plan(quick: bool) -> list[Scenario]:
     """Return a sweep for each pair and number of hosts."""
