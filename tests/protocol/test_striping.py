@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -265,6 +266,25 @@ def test_a_rail_that_dies_gets_nothing_and_comes_back_with_its_old_costs() -> No
     assert_split(back, rails)
     calls(job, 8)
     assert planner.rail_states[1] is RailState.UP
+
+
+def test_long_parts_are_cut_while_a_rail_is_out_and_measured_whole() -> None:
+    rails = [tcp(1e6), tcp(3e6), tcp()]
+    job = StripedJob(rails, rate_bps=100_000_000)
+    job.change([True, True, False])
+    calls(job, WITHIN, 1 << 20)
+    *_, taken = calls(job, 3, 1 << 20)
+    assert_split(taken, rails[:2], 1 << 20)
+    assert taken.plan.expected_s == pytest.approx(taken.time_s, rel=0.1)
+    pieces = taken.plan.sequence
+    assert [rail for rail, _, _ in pieces] == [0] * 10 + [1] * 10  # of about 0.1 s each
+    assert [first for _, first, _ in pieces] == list(
+        accumulate((count for _, _, count in pieces[:-1]), initial=0)
+    )
+    assert sum(count for _, _, count in pieces) == 1 << 20
+    assert calls(job, 1, 1 << 10)[0].plan.sequence == ()
+    job.change([True, True, True])
+    assert calls(job, 1, 1 << 20)[0].plan.sequence == ()
 
 
 def test_a_rail_that_comes_back_slower_is_measured_at_once() -> None:
