@@ -30,6 +30,9 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
     async with serving(options):
         ready(options.ready_line())
         await stop.wait()
+    # RPCs that have ended may have a step to come: asyncio.run would cancel it, of which gRPC complains.
+    if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(rest, timeout=_GRACE_S)
 
 
 @contextlib.asynccontextmanager
