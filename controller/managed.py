@@ -59,7 +59,7 @@ class ManagedSwitch:
         self.orphans: dict[int, SwitchState] = {}  # groups found in the switch, waiting to be claimed
         self.last_group = 0
         self._counted_from: dict[int, dict[int, int]] = {}  # a new group's counts begin at its predecessors'
-        self.ready = asyncio.Event()
+        self.ready = asyncio.Event()  # reconciled since the controller started
         self._addresses = addresses
         self._routes = Routes()
         self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
@@ -76,14 +76,9 @@ class ManagedSwitch:
         return self._trunks | self._routes.nics
 
     @property
-    def known(self) -> bool:
-        """Whether it has been reconciled since the controller started."""
-        return self.ready.is_set()
-
-    @property
     def usable(self) -> bool:
         """Whether it accepts requests now."""
-        return self.link.up and self.known
+        return self.link.up and self.ready.is_set()
 
     def follow(self, routes: Routes) -> bool:
         """Take new routes, and flood to no port that they lack any more; whether that changes anything."""
