@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r
@@ -25,28 +26,28 @@ def groups(client: SwitchClient) -> Row:
 
 def multicast(client: SwitchClient) -> list[Row]:
     """Multicast groups with their replicas."""
-    pattern = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
-    found = client.read([p4r.Entity(packet_replication_engine_entry=pattern)])
-    entries = (entity.packet_replication_engine_entry.multicast_group_entry for entity in found)
     return [
         {"group": e.multicast_group_id, "replicas": [_replica(replica) for replica in e.replicas]}
-        for e in entries
+        for e in _replication(client, "multicast_group_entry")
     ]
 
 
 def clone_sessions(client: SwitchClient) -> list[Row]:
     """Clone sessions with their replicas."""
-    pattern = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
-    found = client.read([p4r.Entity(packet_replication_engine_entry=pattern)])
-    entries = (entity.packet_replication_engine_entry.clone_session_entry for entity in found)
     return [
         {
             "session": e.session_id,
             "replicas": [_replica(replica) for replica in e.replicas],
             "packet_length": e.packet_length_bytes,
         }
-        for e in entries
+        for e in _replication(client, "clone_session_entry")
     ]
+
+
+def _replication(client: SwitchClient, kind: str) -> Iterator[Any]:
+    pattern = p4r.Entity()
+    getattr(pattern.packet_replication_engine_entry, kind).SetInParent()
+    return (getattr(found.packet_replication_engine_entry, kind) for found in client.read([pattern]))
 
 
 def profiles(client: SwitchClient) -> list[Row]:

@@ -26,9 +26,8 @@ def print_stats(console: Console, result: Row) -> None:
         for port in result["ports"]:
             lost = sum(port[name] for name in ("rx_missed", "rx_refused", "tx_dropped", "tx_refused"))
             row = [str(port["port"]), port["interface"], "up" if port["up"] else "down"]
-            row += [f"{port[n]:,}" for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")] + [
-                f"{lost:,}"
-            ]
+            counts = [port[n] for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")]
+            row += [f"{count:,}" for count in (*counts, lost)]
             if rates:
                 row += [f"{port[f'{n}_packets_per_s']:,.0f}" for n in ("rx", "tx")]
                 row += [f"{port[f'{n}_bytes_per_s'] * 8e-6:,.2f}" for n in ("rx", "tx")]

@@ -59,7 +59,7 @@ class Notifier:
             if message is not None:
                 device.translation.packet_in(message)
                 response = p4r.StreamMessageResponse(packet=message)
-                self._streams.tell_primaries(response, partial(_hears, message))
+                self._streams.tell_primaries(response, partial(Scope.hears, packet=message))
         now_ns = time.monotonic_ns()
         for digest in device.pipeline.digests():
             self._send(device.digests.take(digest, now_ns))
@@ -102,7 +102,3 @@ class Notifier:
             if heard:
                 notification = p4r.IdleTimeoutNotification(table_entry=heard, timestamp=time.time_ns())
                 stream.send(p4r.StreamMessageResponse(idle_timeout_notification=notification))
-
-
-def _hears(message: p4r.PacketIn, scope: Scope) -> bool:
-    return scope.hears(message)
