@@ -235,22 +235,16 @@ std::uint32_t Calls::begun(const Channel& channel) const {
   return channel.ended + static_cast<std::uint32_t>(first - channel.queue.begin());
 }
 
-std::uint32_t Calls::movable() const {
-  std::ptrdiff_t pieces = 0;
-  for (const Channel& channel : main_)
-    pieces += std::count_if(channel.queue.begin() + static_cast<std::ptrdiff_t>(channel.taken),
-                            channel.queue.end(), [](const Place& p) { return p.movable; });
-  return static_cast<std::uint32_t>(pieces);
-}
-
 recovery::Position Calls::prepare(recovery::RailSet alive) {
   preparing_ = true;
+  std::uint32_t waiting = 0;
+  for (const Channel& main : main_) waiting += main.places() - begun(main);
   recovery::Position position{.submitted = next_};
   for (std::size_t rail = 0; rail < main_.size(); ++rail) {
     const Channel& main = main_[rail];
     position.main.push_back(!recovery::has(alive, rail)   ? reached(main)
                             : recovery::has(alive_, rail) ? begun(main)
-                                                          : movable());
+                                                          : waiting);
     position.repair.push_back(repaired(repair_[rail]));
   }
   return position;
@@ -259,7 +253,7 @@ recovery::Position Calls::prepare(recovery::RailSet alive) {
 Cut Calls::cut_for(const recovery::Commit& commit) const {
   Cut cut{.commit = commit, .returns = (commit.alive & ~alive_) != 0};
   for (const Channel& main : main_) {
-    cut.mains.push_back(main.ended + static_cast<std::uint32_t>(main.queue.size()));
+    cut.mains.push_back(main.places());
     cut.places.push_back(0);
   }
   for (const Call& call : calls_) {

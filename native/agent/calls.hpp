@@ -120,7 +120,7 @@ class Calls {
 
   /// Begins no movable piece until `apply`. How far this rank is: per channel, it has all that it needs
   /// before that call, or that place. Of main channels that are `alive`: the place of the first movable piece
-  /// that the rail has not begun; of one that comes back: how many such pieces wait on the others.
+  /// that the rail has not begun; of one that comes back: how many wait on the others from there on.
   recovery::Position prepare(recovery::RailSet alive);
   bool preparing() const { return preparing_; }
   /// Calls before the boundary are cut again, without their pieces on channels that have ended.
@@ -166,6 +166,8 @@ class Calls {
     std::size_t taken = 0;      // so many of them are with the rail
     std::uint32_t ended = 0;    // so many were before them
     Time free_since = 0;        // end of the last piece
+
+    std::uint32_t places() const { return ended + static_cast<std::uint32_t>(queue.size()); }
   };
 
   Call* find(std::uint32_t op_index);
@@ -175,7 +177,6 @@ class Calls {
   std::size_t kept_input(const CallDescription& call) const;
   std::uint32_t reached(const Channel& channel) const;
   std::uint32_t begun(const Channel& channel) const;
-  std::uint32_t movable() const;
   std::uint32_t repaired(const Channel& channel) const;
   Duration repair_time(const CallDescription& call, const Piece& piece) const;
   Duration piece_time(const Call& call, const Piece& piece) const;
