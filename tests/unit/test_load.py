@@ -67,7 +67,7 @@ def drive(answer: Answer, workers: int = 2, **options: float) -> dict[str, float
 def test_right_sums_are_counted() -> None:
     counts = drive(bytes)
     assert counts["right"] > 50
-    assert (counts["wrong"], counts["strangers"], counts["repeated"]) == (0, 0, 0)
+    assert (counts["wrong"], counts["strangers"]) == (0, 0)  # a peer without a CPU is asked again
 
 
 def test_one_wrong_lane_is_found() -> None:
