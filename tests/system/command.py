@@ -14,11 +14,15 @@ from railweave.topologies.lab.record import RUN_FOLDER, Identity
 
 
 class Command:
-    """A `railweave` command that runs."""
+    """A `railweave` command that runs; with a `folder`, it sees the records of labs there, and no others."""
 
-    def __init__(self, arguments: tuple[str, ...]) -> None:
+    def __init__(self, arguments: tuple[str, ...], folder: Path | None = None) -> None:
+        self._folder = folder or RUN_FOLDER
+        RUN_FOLDER.mkdir(parents=True, exist_ok=True)
+        mount = f'mount --bind "$0" {RUN_FOLDER} && exec "$@"'
+        own = ("unshare", "--mount", "sh", "-c", mount, str(folder)) if folder else ()
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "railweave", *arguments],
+            [*own, sys.executable, "-u", "-m", "railweave", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -27,7 +31,7 @@ class Command:
     @property
     def records(self) -> list[Path]:
         """The records of the labs that it has made."""
-        return list(RUN_FOLDER.glob(f"{self.process.pid}-*.json"))
+        return list(self._folder.glob(f"{self.process.pid}-*.json"))
 
     def processes(self) -> dict[str, Identity]:
         """What its lab consists of, by name."""

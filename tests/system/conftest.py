@@ -11,6 +11,7 @@ from system.command import Command
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.namespaces import require_tools
+from railweave.topologies.lab.record import sweep
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -23,16 +24,23 @@ def _able() -> None:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
-    """Start `railweave` with arguments, options before `--`; what runs at the end of the test is killed."""
+    """Start `railweave` with arguments, options before `--`; what runs at the end of the test is killed.
+
+    With `alone`, labs of other tests do not clean up after it, only others that are started like this.
+    """
     running: list[Command] = []
 
-    def start_it(*arguments: str) -> Command:
+    records = tmp_path / "records"
+    records.mkdir()
+
+    def start_it(*arguments: str, alone: bool = False) -> Command:
         place = arguments.index("--") if "--" in arguments else len(arguments)
         out = ("--out", str(tmp_path / "out"))
-        running.append(Command((*arguments[:place], *out, *arguments[place:])))
+        running.append(Command((*arguments[:place], *out, *arguments[place:]), records if alone else None))
         return running[-1]
 
     yield start_it
     for command in running:
         command.process.kill()
         command.process.communicate()
+    sweep(records)

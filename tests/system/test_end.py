@@ -89,13 +89,14 @@ def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Comm
 
 
 def test_what_a_killed_run_leaves_is_found_by_the_next(start: Callable[..., Command]) -> None:
-    killed = start(*LONG)
+    killed = start(*LONG, alone=True)
     killed.until("step")
     processes = killed.processes()
     killed.process.kill()
     killed.process.communicate()
     following = start(
-        "bench", "all-reduce", "--hosts", "2", "--rails", "tcp", "--sizes", "1K", "--iters", "2"
+        *("bench", "all-reduce", "--hosts", "2", "--rails", "tcp", "--sizes", "1K", "--iters", "2"),
+        alone=True,
     )
     code, told = following.end()
     assert code == 0, told
