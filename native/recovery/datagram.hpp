@@ -18,7 +18,8 @@
 
 namespace railweave::recovery {
 
-inline constexpr std::uint8_t kVersion = 1;
+// 2: a rank's place on a rail that stays is what it begins next; 1 had none there.
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame's
 inline constexpr std::size_t kMaxReason = 96;      // bytes of text
 inline constexpr std::size_t kWindow = 64;         // ranks whose progress one heartbeat carries
