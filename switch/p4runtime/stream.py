@@ -24,10 +24,11 @@ from railweave.switch.p4runtime.packet_io import packet_out
 from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.ports import PortError
 
-_QUEUED_MESSAGES = (
-    4096  # for a controller that does not read: what does not fit is dropped, as packets may be
-)
+# For a controller that does not read: what does not fit is dropped, as packets may be.
+_QUEUED_MESSAGES = 4096
 _QUEUED_BYTES = 16 << 20
+_QUEUED_ERROR_BYTES = 256 << 10  # with errors on top: any client is sent these, only primaries the rest
+_ECHOED_BYTES = 64 << 10  # of a refused message, in its error
 _UNREAD = "too many notifications wait for this controller, which does not read them"
 # Arbitration is not dropped for packets; a stream that lets it pile up is ended.
 _QUEUED_NOTICE_BYTES = 4 << 20
@@ -53,7 +54,8 @@ class Stream:
     def send(self, message: p4r.StreamMessageResponse) -> bool:
         """Queue a message; False if there is no room."""
         size = message.ByteSize()
-        if self._end or len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > _QUEUED_BYTES:
+        most = _QUEUED_ERROR_BYTES if message.HasField("error") else _QUEUED_BYTES
+        if self._end or len(self._waiting) >= _QUEUED_MESSAGES or self._bytes + size > most:
             return False
         self._queue(message, size)
         return True
@@ -165,6 +167,8 @@ def _deliver(notices: Iterable[Notice]) -> None:
 def _stream_error(refusal: Refused, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
     error = p4r.StreamError(canonical_code=refusal.code, message=refusal.message)
     match request.WhichOneof("update"):
+        case _ if request.ByteSize() > _ECHOED_BYTES:
+            pass
         case "packet":
             error.packet_out.packet_out.CopyFrom(request.packet)
         case "digest_ack":

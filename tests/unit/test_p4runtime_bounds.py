@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -25,12 +26,13 @@ from p4runtime_clients import (
 
 from railweave.experiments.switch_speed.scenario import Scenario
 from railweave.switch.p4runtime import batches, requests
+from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused
 from railweave.switch.p4runtime.requests import parse
 from railweave.switch.p4runtime.service import MAX_READS, Service
-from railweave.switch.p4runtime.stream import Stream
+from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.pipeline import Pipeline
 
 ATOMICITIES = (p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC)
@@ -233,6 +235,25 @@ async def test_notifications_for_a_client_that_does_not_read_are_limited(length:
     assert stream.waiting == 0
     with pytest.raises(Refused, match="does not read them"):
         await stream.next()
+
+
+@pytest.mark.parametrize(("size", "least", "echoed"), [(1 << 10, 200, True), (1 << 17, 1000, False)])
+async def test_errors_for_a_client_that_does_not_read_are_limited(
+    size: int, least: int, echoed: bool
+) -> None:
+    """No role is needed to be sent an error for each packet; a large packet is not sent back with it."""
+    refused = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(size)))
+
+    async def requests() -> AsyncIterator[p4r.StreamMessageRequest]:
+        for _ in range(5000):
+            yield refused
+
+    stream = Stream()
+    await Streams(Arbitration(DEVICE), lambda: None).serve(requests(), stream)
+    errors = [message.error for _ in range(stream.waiting) if (message := await stream.next())]
+    assert len(errors) >= least
+    assert sum(error.ByteSize() for error in errors) <= 256 << 10
+    assert {error.packet_out.packet_out == refused.packet for error in errors} == {echoed}
 
 
 def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
