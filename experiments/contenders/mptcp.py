@@ -105,11 +105,17 @@ def difference(
 
 
 def check(extra: Mapping[str, Any], job: Job) -> None:
-    """Raise OSError unless each pair of ranks had a path on each plane, and each path carried bytes."""
-    joined = sum(counts.get("MPJoinAckRx", 0) for counts in extra["kernel"].values())
-    expected = job.size * (job.size - 1) // 2 * (len(job.planes) - 1)
-    if joined < expected:
-        raise OSError(f"Multipath TCP joined {joined} paths of {expected}: {extra['kernel']}")
+    """Raise OSError unless each connection had a path on each plane, and each plane carried bytes.
+
+    Ranks are connected with those that the algorithms have them exchange messages with.
+    """
+    connections, joined = (
+        sum(counts.get(name, 0) for counts in extra["kernel"].values())
+        for name in ("MPCapableSYNRX", "MPJoinAckRx")
+    )
+    expected = connections * (len(job.planes) - 1)
+    if not connections or joined < expected:
+        raise OSError(f"Multipath TCP joined {joined} paths of {expected} to {connections} connections")
     sent = extra["bytes_sent"]
     for host in sent[job.planes[0]]:
         total = sum(counts.get(host, 0) for counts in sent.values())

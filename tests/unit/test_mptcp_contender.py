@@ -26,7 +26,11 @@ def counts(b: int, joined: int = 3) -> dict[str, Any]:
     }
     return {
         "bytes_sent": sent,
-        "kernel": {"h1": {"MPJoinAckRx": joined - 1}, "h2": {"MPJoinAckRx": 1}, "h3": {}},
+        "kernel": {
+            "h1": {"MPCapableSYNRX": 2, "MPJoinAckRx": joined - 1},
+            "h2": {"MPCapableSYNRX": 1, "MPJoinAckRx": 1},
+            "h3": {},
+        },
     }
 
 
@@ -46,3 +50,9 @@ def test_a_plane_without_bytes_is_none() -> None:
 def test_a_missing_path_is_none() -> None:
     with pytest.raises(OSError, match="joined 2 paths of 3"):
         check(counts(9 << 20, joined=2), JOB)
+
+
+def test_without_a_connection_nothing_is_proven() -> None:
+    given = counts(9 << 20)
+    with pytest.raises(OSError, match="0 connections"):
+        check({**given, "kernel": {"h1": {"MPTCPRetrans": 1}}}, JOB)
