@@ -25,10 +25,13 @@ def powers(first: int, last: int, step: int = 2) -> tuple[int, ...]:
 
 
 def sweep(quick: bool, first: int = KIB, last: int = 1024 * KIB) -> Workload:
-    """Return calls of all sizes, as many as time allows: powers of two, or of four if it must be quick."""
+    """Return calls of all sizes, as many as time allows: powers of two, or of four if it must be quick.
+
+    100 small calls would take 30 ms, in which a machine may well be busy with something else.
+    """
     if quick:
-        return Workload(powers(first, last, 4), iterations=100, seconds=0.4)
-    return Workload(powers(first, last), iterations=200, seconds=0.6)
+        return Workload(powers(first, last, 4), iterations=1000, seconds=0.4)
+    return Workload(powers(first, last), iterations=1000, seconds=0.5)
 
 
 def rails(
