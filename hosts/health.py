@@ -51,7 +51,7 @@ class Health:
         None: what has not come about is that the ranks agree on the rails for the next one.
         """
         what = "the ranks to agree on their rails" if op_index is None else f"call #{op_index}"
-        waited = f"rank {self._rank} has waited {self._timeout_s:g} s (timeout_s) for {what}"
+        waited = f"rank {self._rank} has waited {self._timeout_s:g} s, its timeout (timeout_s), for {what}"
         lagging = set() if op_index is None else set(self._agent.lagging(op_index))
         names = [rail.spec.name for rail in self._rails if rail.index in lagging]
         obstacles = self._obstacles()

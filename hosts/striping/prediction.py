@@ -67,11 +67,11 @@ class Prediction:
         """Return the table."""
         what = " ".join(filter(None, (self.collective, self.op, self.dtype)))
         lines = [f"{what}, {self.size_bytes} bytes, {self.hosts} hosts: {self.state}"]
-        lines += _columns(
+        lines += columns(
             ("rail", "kind", "state", "alone (us)", "a (us)", "b (Mbit/s)", "samples", "cost"),
             [_rail_row(rail) for rail in self.rails],
         )
-        lines += _columns(
+        lines += columns(
             ("", "split", "time (us)", "gain"),
             [
                 (
@@ -274,7 +274,7 @@ def _rail_row(rail: RailPrediction) -> tuple[str, ...]:
     )
 
 
-def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of columns as wide as they must be."""
     table = [titles, *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(titles))]
