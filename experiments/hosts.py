@@ -12,6 +12,7 @@ from railweave.experiments.errors import OptionError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Plane, Topology
+from railweave.topologies.planes import management_address
 
 TORCH_PORT = 29500
 
@@ -73,8 +74,8 @@ def environment_of(
         "RAILWEAVE_JOB": options.job,
         "RAILWEAVE_CONTROLLER": controller,
         "RAILWEAVE_RAILS": ",".join(rails),
-        # For torch.distributed, as torchrun sets it.
-        "MASTER_ADDR": used[0].nics[0].address,
+        # For torch.distributed, as torchrun sets it; ranks meet there, off the planes.
+        "MASTER_ADDR": management_address(1),
         "MASTER_PORT": str(TORCH_PORT),
         "GLOO_SOCKET_IFNAME": _interface(used[0], host),
         # Hosts share this machine's processors; and one thread per product makes products repeat bit for bit.

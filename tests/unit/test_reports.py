@@ -240,7 +240,7 @@ def test_hosts_know_their_rails_from_the_environment() -> None:
     assert (environment["RANK"], environment["WORLD_SIZE"]) == ("1", "2")
     only = environment_of(topology, "h1", 0, "", replace(job, planes=("tcp",), shares=None))
     assert only["RAILWEAVE_RAILS"] == "tcp=tcp@h1-tcp"
-    assert (only["MASTER_ADDR"], only["GLOO_SOCKET_IFNAME"]) == ("10.2.0.1", "h1-tcp")
+    assert (only["MASTER_ADDR"], only["GLOO_SOCKET_IFNAME"]) == ("10.255.0.1", "h1-tcp")
     assert "RAILWEAVE_SHARES" not in only
 
 
