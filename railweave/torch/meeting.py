@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ranks meet without a controller: in the store of torch.distributed, which all of them trust."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from railweave.hosts.errors import InvalidOption, JoinTimeout
+from railweave.hosts.events import InaGroup, RailOffer
+from railweave.hosts.interfaces import interface
+from railweave.hosts.membership import Join
+from railweave.hosts.options import RailSpec
+
+NO_CONTROLLER = "aggregation trees need a controller: set RAILWEAVE_CONTROLLER"
+
+
+def default_rail() -> RailSpec:
+    """Return a TCP rail on the interface over which this host reaches MASTER_ADDR."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((master, 9))  # sends nothing
+            address = probe.getsockname()[0]
+    except OSError as error:
+        raise InvalidOption(f"MASTER_ADDR {master!r}: {error}; set RAILWEAVE_RAILS") from error
+    for _, name in socket.if_nameindex():
+        try:
+            if interface(name).address == address:
+                return RailSpec("tcp", "tcp", name)
+        except InvalidOption:
+            continue  # it has no address
+    raise InvalidOption(f"no interface has {address}, over which {master} is reached; set RAILWEAVE_RAILS")
+
+
+def meet_in(store: Any) -> Join:
+    """Return a way to join the ranks of one job in a store that is theirs alone."""
+
+    def join(
+        controller: str,
+        *,
+        job: str,
+        rank: int,
+        size: int,
+        rails: Sequence[RailOffer],
+        deadline_s: float,
+        on_event: Callable[[Any], None],
+        decisions: Callable[[], Any],
+    ) -> Meeting:
+        del controller, job, on_event, decisions
+        return Meeting(store, rank, size, rails, deadline_s)
+
+    return join
+
+
+class Meeting:
+    """A membership without a controller: nobody is told of lost ranks, and there are no aggregation trees."""
+
+    groups: Mapping[str, Sequence[InaGroup]] = {}
+
+    def __init__(
+        self, store: Any, rank: int, size: int, rails: Sequence[RailOffer], deadline_s: float
+    ) -> None:
+        """Wait for all ranks.
+
+        JoinTimeout names those that are missing, InvalidOption how the rails of one differ from this one's.
+        """
+        if rank == 0:
+            store.set("token", str(secrets.randbits(64)))
+        store.set(f"rails/{rank}", json.dumps([asdict(rail) for rail in rails]))
+        keys = ["token", *(f"rails/{other}" for other in range(size))]
+        try:
+            store.wait(keys, timedelta(seconds=deadline_s))
+        except RuntimeError:  # of one kind or another, by the kind of store
+            missing = [str(other) for other in range(size) if not store.check([f"rails/{other}"])]
+            raise JoinTimeout(
+                f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}"
+            ) from None
+        self.token = int(store.get("token"))
+        self.members = {
+            other: tuple(map(_offer, json.loads(store.get(f"rails/{other}")))) for other in range(size)
+        }
+        self.refusals = {rail.name: NO_CONTROLLER for rail in rails if rail.kind == "ina"}
+        for other, offers in self.members.items():
+            theirs, mine = (
+                [(rail.name, rail.kind, rail.rate_bps) for rail in each] for each in (offers, rails)
+            )
+            if theirs != mine:
+                raise InvalidOption(f"rank {rank} has the rails {mine}, rank {other} has {theirs}")
+
+    def report_position(self, group: int, position: int) -> None:
+        """Nothing pauses a group."""
+
+    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
+        """There is no group that could stall."""
+
+    def leave(self) -> None:
+        """Nobody keeps a place."""
+
+
+def _offer(rail: dict[str, Any]) -> RailOffer:
+    return RailOffer(**{**rail, "queue_pairs": tuple(rail["queue_pairs"])})

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handles of calls, as torch.distributed knows them: to wait for, or futures that are completed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from railweave.hosts.errors import InvalidOption, RailweaveError, UnsupportedDType
+from railweave.hosts.work import Work as Pending
+from railweave.torch.overlap import Timing
+
+Copies = list[tuple[torch.Tensor, torch.Tensor]]  # target and source
+
+
+@contextmanager
+def torch_errors() -> Iterator[None]:
+    """Raise what torch's users catch; what was wrong with the arguments stays what it is."""
+    try:
+        yield
+    except (InvalidOption, UnsupportedDType):
+        raise
+    except TimeoutError as error:  # JoinTimeout is one
+        raise dist.DistBackendError(f"railweave: Timed out ({error})") from error
+    except RailweaveError as error:
+        raise dist.DistBackendError(f"railweave: {error}") from error
+
+
+class Work(dist.Work):  # type: ignore[misc]
+    """One call of a process group, which may be several of the communicator."""
+
+    def __init__(
+        self,
+        pending: Sequence[Pending],
+        copies: Copies,
+        results: Any,
+        timeout_s: float | None,
+        completions: Completions,
+        timing: Timing,
+    ) -> None:
+        """`copies` are made when all that is pending has ended; `results` is what the future gives."""
+        super().__init__()
+        self._pending = pending
+        self.copies = copies
+        self.results = results
+        self._timeout_s = timeout_s
+        self._completions = completions
+        self._timing = timing
+        self._lock = threading.Lock()  # of copies and future
+        self._future: Any = None
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait for the end; DistBackendError says why there was none. Without timeouts the group's holds."""
+        with self._timing.waiting():
+            self._settle(seconds_of(timeout) or self._timeout_s)
+        return True
+
+    synchronize = wait
+
+    def _settle(self, timeout_s: float | None) -> None:
+        with torch_errors():
+            for pending in self._pending:
+                pending.wait(timeout_s)
+        with self._lock:
+            for target, source in self.copies:
+                target.copy_(source)
+            self.copies = []
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not."""
+        ended = all(pending.done() for pending in self._pending)
+        if ended:
+            self.failure()  # the results are where they belong
+        return ended
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return self.is_completed() and self.failure() is None
+
+    def exception(self) -> Exception | None:
+        """Return what it has failed with, if it has."""
+        return self.failure() if self.is_completed() else None
+
+    def failure(self) -> Exception | None:
+        """Wait, and return what it has failed with; None if it has not."""
+        try:
+            self._settle(self._timeout_s)
+        except (RailweaveError, RuntimeError) as error:
+            return error
+        self._timing.ended()
+        return None
+
+    def result(self) -> Any:
+        """Wait, and return the tensors."""
+        self.wait()
+        return self.results
+
+    def get_future(self) -> Any:
+        """Return a future of the tensors, which is completed from another thread."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            end: Any = torch.futures.Future()
+            # DistributedDataParallel does not survive `set_exception`; what `then` raises is well.
+            self._future = end.then(self._outcome)
+        self._completions.add(self, end)
+        return self._future
+
+    def _outcome(self, end: Any) -> Any:
+        error = end.value()
+        if error is not None:
+            raise error
+        return self.results
+
+
+class Completions:
+    """Completes futures in the order in which they were asked for, so that callbacks run alike on all ranks.
+
+    A callback may make calls and wait for their futures, but not for futures that were asked for elsewhere
+    after its own.
+    """
+
+    def __init__(self) -> None:
+        """There is a thread as soon as there is a future."""
+        self._queue: SimpleQueue[tuple[Work, Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Work, end: Any) -> None:
+        """When the work has ended, give the future `end` None, or the error; in a callback, at once."""
+        if threading.current_thread() is self._thread:
+            end.set_result(work.failure())
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="railweave futures", daemon=True)
+            self._thread.start()
+        self._queue.put((work, end))
+
+    def close(self) -> None:
+        """End the thread when all futures are complete."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            work, end = first
+            end.set_result(work.failure())
+
+
+def seconds_of(timeout: timedelta | None) -> float | None:
+    """Return a timeout in seconds; None for torch's ways to say that there is none."""
+    seconds = timeout.total_seconds() if timeout is not None else 0.0
+    return seconds if seconds > 0 else None

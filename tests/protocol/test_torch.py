@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""railweave as a back end of torch.distributed: three processes over loopback, without a controller."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+RANKS = 3
+DEADLINE_S = 120.0
+WORKER = Path(__file__).with_name("torch_worker.py")
+CHECKS = ("collectives", "others", "futures", "in_flight", "parallel", "reports", "anew", "late")
+
+
+def run(check: str, store: Path) -> list[tuple[int, str]]:
+    """Run a check of torch_worker.py on all ranks; return their exit statuses and output."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, WORKER, check, store, str(rank), str(RANKS)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    end = time.monotonic() + DEADLINE_S
+    try:
+        outputs = [rank.communicate(timeout=max(0.0, end - time.monotonic()))[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    return [(rank.returncode, output) for rank, output in zip(ranks, outputs, strict=True)]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_ranks(check: str, tmp_path: Path) -> None:
+    for status, output in run(check, tmp_path / "store"):
+        assert status == 0, output
+
+
+def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
+    first, killed, last = run("lost", tmp_path / "store")
+    assert killed[0] == -signal.SIGKILL
+    for status, output in (first, last):
+        assert status == 0, output

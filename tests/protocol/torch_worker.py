@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each rank of test_torch.py does: `python torch_worker.py CHECK STORE RANK RANKS`."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import railweave.torch
+from railweave.hosts.errors import PeerLost
+
+DEADLINE = timedelta(seconds=60)
+DTYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+)
+OPS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
+Tensor = torch.Tensor
+
+
+def calls() -> int:
+    """Return how many calls the communicator of the default group has carried."""
+    group = dist.group.WORLD
+    assert isinstance(group, railweave.torch.ProcessGroup)
+    return sum(each.calls for each in group._comm.why())
+
+
+def mine(dtype: torch.dtype, *shape: int) -> Tensor:
+    """Return small whole numbers, other ones on each rank, which every type holds and all sums are exact."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) + dist.get_rank()) % 3 + 1).reshape(shape).to(dtype)
+
+
+def layouts(x: Tensor) -> Iterator[Tensor]:
+    """Yield it in order, and as a part of something larger that is not contiguous."""
+    yield x.clone()
+    wide = torch.zeros(*x.shape, 2, dtype=x.dtype)
+    wide[..., 1] = x
+    yield wide[..., 1]
+
+
+def both(call: Callable[[Tensor, Any], Any], x: Tensor, gloo: Any) -> None:
+    """Make a call on both groups, on both layouts; the results in the tensor must be the same."""
+    expected = x.clone()
+    call(expected, gloo)
+    for given in layouts(x):
+        call(given, None)
+        assert torch.equal(given, expected), (given, expected)
+
+
+def collectives() -> None:
+    """Every collective in every type, next to Gloo."""
+    n, gloo = dist.get_world_size(), dist.new_group(backend="gloo")
+    for dtype in DTYPES:
+        x, before, made = mine(dtype, 4, 3), calls(), 0
+        for op in OPS:
+            both(lambda t, group, op=op: dist.all_reduce(t, op, group), x, gloo)
+            made += 2
+        both(lambda t, group: dist.broadcast(t, 1, group), x, gloo)
+        made += 2
+        for given in layouts(x):
+            result = given.clone()
+            dist.reduce(result, 1)
+            expected = x.clone()
+            dist.all_reduce(expected, group=gloo)
+            assert torch.equal(result, expected if dist.get_rank() == 1 else x)
+
+            lists = [[torch.empty_like(x) for _ in range(n)] for _ in range(2)]
+            dist.all_gather(lists[0], given)
+            dist.all_gather(lists[1], x, gloo)
+            assert all(map(torch.equal, *lists))
+            whole = torch.empty(n * 4, 3, dtype=dtype)
+            dist.all_gather_into_tensor(whole, given.contiguous())
+            assert torch.equal(whole, torch.cat(lists[1]))
+
+            shards = [(x + shard).to(dtype) for shard in range(n)]
+            expected = shards[dist.get_rank()].clone()
+            for shard, each in enumerate(shards):
+                total = each.clone()
+                dist.all_reduce(total, group=gloo)
+                if shard == dist.get_rank():
+                    expected = total
+            output = torch.empty_like(given)
+            dist.reduce_scatter(output, shards)
+            assert torch.equal(output, expected)
+            output = torch.empty_like(x)
+            dist.reduce_scatter_tensor(output, torch.cat(shards))
+            assert torch.equal(output, expected)
+            made += 5
+        assert calls() == before + made, (dtype, calls() - before, made)
+    average = mine(torch.float32, 5)
+    total = average.clone()
+    dist.all_reduce(average, dist.ReduceOp.AVG)
+    dist.all_reduce(total)
+    torch.testing.assert_close(average, total / n)
+
+
+def others() -> None:
+    """What only Gloo carries still works, and so do several groups, and coalesced calls."""
+    n, rank, before = dist.get_world_size(), dist.get_rank(), calls()
+    whole = [torch.empty(3, dtype=torch.bool) for _ in range(n)]
+    dist.all_gather(whole, torch.full((3,), rank == 1))
+    assert [bool(each[0]) for each in whole] == [other == 1 for other in range(n)]
+    bits = torch.tensor([1 << rank], dtype=torch.int32)
+    dist.all_reduce(bits, dist.ReduceOp.BOR)
+    assert bits.item() == (1 << n) - 1
+    assert calls() == before
+    found: list[Any] = [None] * n
+    dist.all_gather_object(found, {"rank": rank})
+    assert found[1] == {"rank": 1}
+    pair = dist.new_group([0, 1])
+    if rank < 2:
+        x = torch.ones(2)
+        dist.all_reduce(x, group=pair)
+        assert x.tolist() == [2, 2]
+    with dist._coalescing_manager():
+        several = [torch.full((size,), 1.0) for size in (1, 10, 1000)]
+        for x in several:
+            dist.all_reduce(x)
+    assert all(torch.all(x == n) for x in several)
+    dist.barrier()
+    empty = torch.empty(0)
+    dist.all_reduce(empty)
+
+
+def futures() -> None:
+    """Futures complete, also where a callback waits for another one, and their errors are raised."""
+    n = dist.get_world_size()
+
+    def again(first: Any) -> Any:
+        inner = dist.all_reduce(first.value()[0], async_op=True).get_future()
+        return inner.wait()[0]
+
+    for size in (1, 9, 4000):
+        future = dist.all_reduce(torch.ones(size), async_op=True).get_future().then(again)
+        assert torch.all(future.wait() == n * n)
+    order: list[int] = []
+    several = [
+        dist.all_reduce(torch.ones(5000 // place), async_op=True)
+        .get_future()
+        .then(lambda _, place=place: order.append(place))
+        for place in range(1, 10)
+    ]
+    torch.futures.wait_all(several)
+    assert order == list(range(1, 10))
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    assert work.wait()
+    assert work.is_completed()
+    assert work.is_success()
+    assert work.result()[0].tolist() == work.get_future().wait()[0].tolist() == [n] * 3
+
+
+def in_flight() -> None:
+    """Eight calls in flight, of mixed sizes, with ranks that come at random times."""
+    draw, wait, n = random.Random(1), random.Random(dist.get_rank()), dist.get_world_size()
+    pause = threading.Event()
+    for number in range(int(os.environ.get("ROUNDS", "100"))):
+        sizes = [draw.choice((1, 100, 5000, 100_000)) for _ in range(8)]
+        tensors = [torch.full((size,), number + place) for place, size in enumerate(sizes)]
+        works = []
+        for x in tensors:
+            pause.wait(wait.choice((0, 0, 0.001)))
+            works.append(dist.all_reduce(x, async_op=True))
+        for work in wait.sample(works, len(works)):
+            work.wait()
+        assert all(torch.all(x == n * (number + place)) for place, x in enumerate(tensors))
+
+
+def reports() -> None:
+    """The report has each kind of call, and what was hidden of it."""
+    x = torch.ones(1000)
+    for _ in range(5):
+        dist.all_reduce(x)
+    dist.broadcast(x, 0)
+    dist.all_reduce(x, async_op=True).get_future().wait()
+    titles, reduced, sent = railweave.torch.report().splitlines()
+    assert titles.split() == ["call", "bytes", "calls", "split", "time", "(ms)", "hidden"]
+    assert reduced.split()[:6] == ["all_reduce", "sum", "float32", "4,000", "6", "tcp"]
+    assert sent.split()[:4] == ["broadcast", "float32", "4,000", "1"]
+    with pytest.raises(ValueError, match="no process group of railweave"):
+        railweave.torch.report(dist.new_group(backend="gloo"))
+
+
+def parallel() -> None:
+    """DistributedDataParallel: gradients as the mean of all ranks', with and without a hook."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: PLC0415
+    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
+
+    def gradients(group: Any, hook: Any = None) -> list[Tensor]:
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 1))
+        wrapped = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.001)
+        if hook is not None:
+            wrapped.register_comm_hook(None, hook)
+        for _ in range(3):
+            wrapped(mine(torch.float32, 4, 30)).sum().backward()
+        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+    expected = gradients(dist.new_group(backend="gloo"))
+    torch.testing.assert_close(gradients(None), expected)
+    torch.testing.assert_close(gradients(None, default_hooks.allreduce_hook), expected)
+
+
+def anew() -> None:
+    """A group can be left and made again."""
+    for number in range(3):
+        old = dist.group.WORLD
+        dist.destroy_process_group()
+        with pytest.raises(dist.DistBackendError, match="has been destroyed"):
+            old.allreduce([torch.ones(1)])
+        begin(number)
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x.item() == dist.get_world_size()
+
+
+def lost() -> None:
+    """The rank that is gone is named to all others, in calls and futures."""
+    dist.barrier()
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    futures = [dist.all_reduce(torch.ones(1), async_op=True).get_future() for _ in range(2)]
+    with pytest.raises(RuntimeError, match="rank 1 is lost"):  # the first may have ended before
+        torch.futures.wait_all(futures)
+    with pytest.raises(dist.DistBackendError) as raised:
+        dist.all_reduce(torch.ones(1))
+    assert isinstance(raised.value.__cause__, PeerLost)
+    assert raised.value.__cause__.rank == 1
+
+
+def late() -> None:
+    """A wait with a time-out says so, and can be repeated."""
+    dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        with pytest.raises(dist.DistBackendError, match=" Timed out "):
+            work.wait(timedelta(milliseconds=50))
+        store.set("late", "1")
+        work.wait()
+    else:
+        store.wait(["late"], DEADLINE)
+        dist.all_reduce(torch.ones(1))
+
+
+def begin(number: int = -1) -> None:
+    """Meet the others; each time in a file of its own."""
+    dist.init_process_group(
+        "railweave",
+        init_method=f"file://{sys.argv[2]}{number}",
+        rank=int(sys.argv[3]),
+        world_size=int(sys.argv[4]),
+        timeout=DEADLINE,
+    )
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    begin()
+    globals()[sys.argv[1]]()
+    dist.destroy_process_group()
