@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint stubs sanitize fuzz p4 bench baseline clean
+.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline clean
 OUT ?= out/demo
 
 help: ## say what can be made
-	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1	\2/' | expand -t 20
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1	\2/' | expand -t 20
 
 demo: ## set up this machine, then train a model on four Mininet hosts over three rails
 	@./bootstrap run
@@ -51,6 +51,10 @@ bench: ## hold a short set of ratios against the committed baseline: what has mo
 
 baseline: ## install what experiments compare railweave with: PyTorch (for Gloo) into .venv, Open MPI
 	@./bootstrap baseline
+
+test-torch: ## run PyTorch's own distributed tests, those that Gloo can run, on railweave
+	@./bootstrap baseline
+	.venv/bin/python tests/torch_suite.py $(TESTS)
 
 clean: ## remove what was built and installed in this folder
 	rm -rf .venv build out
