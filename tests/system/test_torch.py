@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch on railweave: the examples on the lab's hosts, and a part of PyTorch's own tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from system.command import Start
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+ROOT = Path(__file__).parents[2]
+RUN = ("run", "--hosts", "2", "--rails", "ina,tcp,rdma", "--rate", "50M", "--join", "0")
+LOSS_TOLERANCE = 1e-3  # of 4.5; the ina rail rounds sums to fixed point
+OWN_TESTS = (  # of PyTorch: one of each kind of call, groups, futures, models, and what Gloo carries
+    "test_all_gather_coalesced_with_empty",
+    "test_all_gather_object_subgroup",
+    "test_all_reduce_coalesced_max",
+    "test_all_reduce_sum_async",
+    "test_all_reduce_sum_complex",
+    "test_barrier_timeout_full_group",
+    "test_batch_isend_irecv_gloo",
+    "test_broadcast_full_group",
+    "test_ddp_logging_data_cpu",
+    "test_DistributedDataParallelCPU_grad_is_view",
+    "test_gather",
+    "test_get_future",
+    "test_monitored_barrier_gloo_subgroup",
+    "test_accumulate_gradients_no_sync_allreduce_with_then_hook",
+    "test_reduce_sum_twice",
+    "test_scatter_object_list",
+    "test_sparse_all_reduce_sum",
+    "test_static_graph_api_cpu",
+)
+
+
+def trained(start: Start, folder: Path, example: str, backend: str) -> dict[str, Any]:
+    """Return what an example has written."""
+    out = folder / f"{backend}.json"
+    program = (sys.executable, str(ROOT / "examples" / example), "--backend", backend, "--steps", "6")
+    command = start(*RUN, "--", *program, "--out", str(out))
+    said, complaint = command.process.communicate()
+    # PyTorch's Gloo aborts now and then when the interpreter ends ("terminate called without an active
+    # exception"), also where nothing else is imported; then its result is there.
+    assert command.process.returncode == 0 or (backend == "gloo" and out.exists()), said + complaint
+    result: dict[str, Any] = json.loads(out.read_text())
+    return {**result, "said": said}
+
+
+@pytest.mark.parametrize("example", ["ddp.py", "fsdp.py"])
+def test_an_example_trains_as_on_gloo(start: Start, tmp_path: Path, example: str) -> None:
+    ours, gloo = (trained(start, tmp_path, example, backend) for backend in ("railweave", "gloo"))
+    assert ours["losses"] == pytest.approx(gloo["losses"], abs=LOSS_TOLERANCE)
+    assert ours["losses"][-1] < ours["losses"][0]
+    assert "all counts agree" in ours["said"]
+    assert "hidden" in ours["said"]
+
+
+def test_some_of_pytorchs_own_tests(record_property: Any) -> None:
+    suite = subprocess.run(
+        [sys.executable, ROOT / "tests" / "torch_suite.py", *OWN_TESTS],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert suite.returncode == 0, suite.stdout + suite.stderr
+    record_property("summary", f"PyTorch's own tests: {suite.stdout.splitlines()[-1]}")
