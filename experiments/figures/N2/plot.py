@@ -18,6 +18,5 @@ def draw(runs: Runs) -> Figure:
         for scenario in sorted(runs.scenarios.values(), key=lambda each: each.hosts):
             if scenario.rails == pair:
                 drawing.shares(panel, runs, scenario.name, name, second, f"{scenario.hosts} hosts")
-        panel.set_title(name)
-        panel.set_ylabel(f"share of {second} (%)")
+        panel.set_ylabel(f"{name}: share of {second} (%)")  # above the panel stands its legend
     return figure
