@@ -83,9 +83,7 @@ class Meeting:
                 f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}"
             ) from None
         self.token = int(store.get("token"))
-        self.members = {
-            other: tuple(map(_offer, json.loads(store.get(f"rails/{other}")))) for other in range(size)
-        }
+        self.members = {other: _offers(other, store.get(f"rails/{other}")) for other in range(size)}
         self.refusals = {rail.name: NO_CONTROLLER for rail in rails if rail.kind == "ina"}
         for other, offers in self.members.items():
             theirs, mine = (
@@ -104,5 +102,12 @@ class Meeting:
         """Nobody keeps a place."""
 
 
-def _offer(rail: dict[str, Any]) -> RailOffer:
-    return RailOffer(**{**rail, "queue_pairs": tuple(rail["queue_pairs"])})
+def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:
+    try:
+        rails = json.loads(text)
+        return tuple(RailOffer(**{**rail, "queue_pairs": tuple(rail["queue_pairs"])}) for rail in rails)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidOption(
+            f"rank {rank} describes its rails as {text[:200]!r} ({error}): "
+            "all ranks must run the same version of railweave"
+        ) from error

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 
@@ -46,7 +46,7 @@ class Overlap:
 
     def __init__(self) -> None:
         """There are no calls yet."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()  # of all times
         self._times: dict[Kind, Times] = {}
         self.last_call_at = 0.0
 
@@ -56,17 +56,16 @@ class Overlap:
         return Timing(self, kind, self.last_call_at)
 
     def add(self, kind: Kind, total_s: float, exposed_s: float) -> None:
-        """Note that one has ended."""
-        with self._lock:
-            times = self._times.setdefault(kind, Times())
-            times.calls += 1
-            times.total_s += total_s
-            times.exposed_s += exposed_s
+        """Note that one has ended; with the lock."""
+        times = self._times.setdefault(kind, Times())
+        times.calls += 1
+        times.total_s += total_s
+        times.exposed_s += exposed_s
 
     def times(self) -> Mapping[Kind, Times]:
         """Return the times so far, in the order of the first ends."""
-        with self._lock:
-            return dict(self._times)
+        with self.lock:
+            return {kind: replace(times) for kind, times in self._times.items()}
 
 
 class Timing:
@@ -91,7 +90,8 @@ class Timing:
         self._end(max(self._begin, self._overlap.last_call_at))
 
     def _end(self, waited_since: float) -> None:
-        if self._open and self._kind.bytes:
-            self._open = False
-            now = time.monotonic()
-            self._overlap.add(self._kind, now - self._begin, now - waited_since)
+        with self._overlap.lock:
+            if self._open and self._kind.bytes:
+                self._open = False
+                now = time.monotonic()
+                self._overlap.add(self._kind, now - self._begin, now - waited_since)

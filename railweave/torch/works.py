@@ -147,9 +147,15 @@ class Completions:
         self._queue.put(None)
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            work, end = first
-            end.set_result(work.failure())
+        while self._complete(self._queue.get()):
+            pass
+
+    def _complete(self, first: tuple[Work, Any] | None) -> bool:
+        if first is None:
+            return False
+        work, end = first
+        end.set_result(work.failure())
+        return True
 
 
 def seconds_of(timeout: timedelta | None) -> float | None:

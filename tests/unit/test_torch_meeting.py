@@ -61,3 +61,15 @@ def test_ranks_that_differ_all_learn_it() -> None:
     for error in meet([[TCP], [RDMA], [TCP]], 3):
         assert isinstance(error, InvalidOption)
         assert "rdma" in str(error)
+
+
+@pytest.mark.parametrize("said", ["{", "[1]", '[{"name": "tcp"}]', '[{"queue_pairs": [], "colour": "red"}]'])
+def test_a_rank_of_another_version_is_named(said: str) -> None:
+    import torch.distributed as dist  # noqa: PLC0415
+
+    from railweave.torch.meeting import Meeting  # noqa: PLC0415
+
+    store = dist.HashStore()
+    store.set("rails/1", said)
+    with pytest.raises(InvalidOption, match=r"rank 1 describes its rails as .*: all ranks must run the same"):
+        Meeting(store, 0, 2, [TCP], DEADLINE_S)
