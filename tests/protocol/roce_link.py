@@ -34,7 +34,7 @@ def address(array: Buffer) -> int:
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """What the link does to packets: probabilities, and the greatest extra delay of a reordered one."""
 
     loss: float = 0.0
@@ -65,7 +65,7 @@ class Pair:
 
     def __init__(
         self,
-        weather: Weather | None = None,
+        conditions: NetworkConditions | None = None,
         *,
         seed: int = 0,
         psn_a: int = 2**24 - 5,
@@ -73,7 +73,7 @@ class Pair:
         **options: Any,
     ) -> None:
         self.now = 0
-        self.weather = weather or Weather()
+        self.conditions = conditions or NetworkConditions()
         self.random = random.Random(seed)
         self.a = self._end(0x111, 0x222, psn_a, psn_b, options)
         self.b = self._end(0x222, 0x111, psn_b, psn_a, options)
@@ -87,13 +87,15 @@ class Pair:
         return End(QueuePair(QueuePairOptions(qpn, peer, psn, peer_psn, **options), memory), memory)
 
     def _launch(self, target: End, packet: bytes) -> None:
-        weather = self.weather
-        copies = 2 if self.random.random() < weather.duplication else 1
+        conditions = self.conditions
+        copies = 2 if self.random.random() < conditions.duplication else 1
         for _ in range(copies):
-            if self.random.random() < weather.loss:
+            if self.random.random() < conditions.loss:
                 continue
-            late = self.random.random() < weather.reordering
-            arrival = self.now + weather.delay_ns + (self.random.randrange(weather.late_ns) if late else 0)
+            late = self.random.random() < conditions.reordering
+            arrival = (
+                self.now + conditions.delay_ns + (self.random.randrange(conditions.late_ns) if late else 0)
+            )
             heapq.heappush(self._flying, (arrival, self._serial, target, packet))
             self._serial += 1
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, Pair, Weather, address, all_sent, buffer
+from protocol.roce_link import MS, NetworkConditions, Pair, address, all_sent, buffer
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
@@ -34,7 +34,7 @@ def request(pair: Pair, opcode: Opcode, payload: bytes = b"", *, ahead: int = 0,
 
 
 def test_a_silent_peer_is_given_up_after_the_retries() -> None:
-    pair = Pair(Weather(loss=1.0), retries=3, first_timeout=10 * MS)
+    pair = Pair(NetworkConditions(loss=1.0), retries=3, first_timeout=10 * MS)
     pair.write(b"first", 1)
     pair.write(b"second", 2)
     pair.a.qp.post_receive(3, buffer(8))

@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, Pair, Weather, all_sent
+from protocol.roce_link import MS, NetworkConditions, Pair, all_sent
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
@@ -172,7 +172,7 @@ def test_reads_in_progress_are_bounded() -> None:
 
 
 WEATHERS = st.builds(
-    Weather,
+    NetworkConditions,
     loss=st.sampled_from([0.0, 0.01, 0.05, 0.2]),
     duplication=st.sampled_from([0.0, 0.05, 0.3]),
     reordering=st.sampled_from([0.0, 0.05, 0.3]),
@@ -183,11 +183,11 @@ OPERATION = st.tuples(
 
 
 @settings(max_examples=150, deadline=None)
-@given(weather=WEATHERS, plan=st.lists(OPERATION, min_size=1, max_size=12), seed=st.integers(0, 2**32))
+@given(conditions=WEATHERS, plan=st.lists(OPERATION, min_size=1, max_size=12), seed=st.integers(0, 2**32))
 def test_everything_arrives_once_and_in_order(
-    weather: Weather, plan: list[tuple[str, int, bool]], seed: int
+    conditions: NetworkConditions, plan: list[tuple[str, int, bool]], seed: int
 ) -> None:
-    pair = Pair(weather, seed=seed, retries=60, window=32, max_reads=3)
+    pair = Pair(conditions, seed=seed, retries=60, window=32, max_reads=3)
     ends = (pair.a, pair.b)
     expected: list[tuple[object, bytes]] = []
     for index, (kind, size, backwards) in enumerate(plan):
@@ -222,7 +222,7 @@ def test_everything_arrives_once_and_in_order(
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
-    pair = Pair(Weather(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
+    pair = Pair(NetworkConditions(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
     data = message(300 * 256, seed)
     into = pair.write(data)
     pair.run()
@@ -231,7 +231,7 @@ def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
 
 def test_one_percent_of_loss_costs_little_time() -> None:
     """A megabyte at 50 µs each way: NAKs, not timers, repair nearly all."""
-    pair = Pair(Weather(loss=0.01), seed=3, retries=30)
+    pair = Pair(NetworkConditions(loss=0.01), seed=3, retries=30)
     data = message(1 << 20)
     into = pair.write(data)
     pair.run()
@@ -241,11 +241,11 @@ def test_one_percent_of_loss_costs_little_time() -> None:
 
 
 def test_the_window_shrinks_with_loss_and_grows_again() -> None:
-    pair = Pair(Weather(loss=0.05), seed=1, retries=30, window=64)
+    pair = Pair(NetworkConditions(loss=0.05), seed=1, retries=30, window=64)
     pair.write(message(1 << 18))
     pair.run()
     assert pair.a.qp.window < 64
-    pair.weather = Weather()
+    pair.conditions = NetworkConditions()
     pair.write(message(1 << 22))
     pair.run()
     assert pair.a.qp.window == 64
@@ -290,7 +290,7 @@ def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None
 
 
 def test_a_loss_does_not_widen_the_window() -> None:
-    pair = Pair(Weather(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
+    pair = Pair(NetworkConditions(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
     pair.write(message(1 << 20))
     pair.run()
     assert pair.a.qp.stats.timeouts + pair.a.qp.stats.naks_received > 0
