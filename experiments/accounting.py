@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from railweave._native.ina import exact_lanes
 from railweave.experiments.messages import RailCounts
 from railweave.hosts.reports import SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
@@ -87,11 +88,15 @@ def account(
     return accounts
 
 
-def chunks_of(elements: int, lanes: int) -> int:
+def chunks_of(elements: int, lanes: int, hosts: int) -> int:
     """Return the chunks in which an ina rail sums float32: the data, and an exponent for each of these.
 
-    >>> chunks_of(256 * 257, 256)
-    259
+    So few elements that one chunk holds them exactly have no exponents.
+
+    >>> chunks_of(256 * 257, 256, hosts=4), chunks_of(23, 256, hosts=4)
+    (259, 1)
     """
+    if elements * exact_lanes(hosts) <= lanes:
+        return 1
     data = -(-elements // lanes)
     return data + -(-data // lanes)

@@ -126,8 +126,8 @@ class Recorder:
         if message["rank"] == 0:
             for piece in message["slices"]:
                 elements = piece["bytes"] // 4
-                exact = piece["survey"] or elements == 1  # barriers: both are integers, without exponents
-                chunks = -(-elements // LANES) if exact else chunks_of(elements, LANES)
+                integers = piece["survey"]  # without exponents
+                chunks = -(-elements // LANES) if integers else chunks_of(elements, LANES, self._ranks)
                 self.chunks[piece["rail"]] = self.chunks.get(piece["rail"], 0) + chunks
 
     def _take_step(self, message: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@
 #include "arrays.hpp"
 #include "bindings/values.hpp"
 #include "ina/endpoint.hpp"
+#include "ina/exact.hpp"
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
 #include "ina/packet.hpp"
@@ -211,6 +212,25 @@ void bind_fixed_point(nb::module_& m) {
   });
 }
 
+void bind_exact(nb::module_& m) {
+  m.def("exact_lanes", [](int world_size) {
+    if (world_size < 1 || world_size > ina::kMaxWorldSize) throw nb::value_error("world size 1 to 1023");
+    return ina::exact_lanes(world_size);
+  });
+  m.def("encode_exact", [](ConstArray values, int world_size) {
+    check_floats(values, ina::kMinExponent);
+    return filled(4 * ina::exact_lanes(world_size) * values.size(), [&](std::byte* lanes) {
+      ina::encode_exact(bytes_of(values), values.size(), world_size, lanes);
+    });
+  });
+  m.def("decode_exact", [](const nb::bytes& lanes, int world_size, int divisor, bool to_odd) {
+    const std::size_t count = lanes.size() / 4 / ina::exact_lanes(world_size);
+    return filled(4 * count, [&](std::byte* floats) {
+      ina::decode_exact(view(lanes).data(), count, world_size, divisor, to_odd, floats);
+    });
+  });
+}
+
 void bind_lanes(nb::module_& m) {
   m.def("encode_ordered", [](ConstArray values, std::string_view op) {
     check_floats(values, ina::kMinExponent);
@@ -351,6 +371,7 @@ void bind_ina(nb::module_& m) {
   bind_constants(ina);
   bind_header(ina);
   bind_fixed_point(ina);
+  bind_exact(ina);
   bind_lanes(ina);
   bind_endpoint(ina);
   ina.def("measure_endpoint", &measure_endpoint, "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a,

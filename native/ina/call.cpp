@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "ina/exact.hpp"
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
 
@@ -67,11 +68,12 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
       length_(length_of(slice)),
       shard_chunks_(divide_up(length_, lanes)),
       chunks_(shards_of(slice) * shard_chunks_),
+      exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
       floats_(half_ ? lanes : 0),
       exponents_(fixed_point() ? chunks_ : 0) {}
 
-bool Call::fixed_point() const {
+bool Call::sums_floats() const {
   return !words_ && slice_.call.dtype != DType::kInt32 && adds(slice_.call.op);
 }
 
@@ -177,6 +179,11 @@ std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
   }
   const std::size_t count = chunk_size(chunk);
   const ReduceOp op = slice_.call.op;
+  if (exact_) {
+    encode_exact(input(chunk), count, slice_.world_size, lanes);
+    fill_lanes(lanes, count * exact_lanes(slice_.world_size), lanes_, 0);
+    return 0;
+  }
   fill_lanes(lanes, count, lanes_, adds(op) ? 0 : kMaxIdentity);
   if (fixed_point()) return build_fixed_point(chunk, lanes);
   if (slice_.call.dtype != DType::kInt32) {
@@ -277,7 +284,9 @@ void Call::absorb_sums(std::uint32_t chunk, const std::byte* lanes) {
   const ReduceOp op = slice_.call.op;
   std::byte* const to = results(chunk);
   const int mean_of = op == ReduceOp::kAvg ? slice_.world_size : 1;
-  if (fixed_point() && half_) {
+  if (exact_) {
+    decode_exact(lanes, count, slice_.world_size, mean_of, half_, to);
+  } else if (fixed_point() && half_) {
     dequantise_to_odd(lanes, count, exponents_[chunk], headroom_, mean_of, to);
   } else if (fixed_point() && mean_of > 1) {
     dequantise_mean(lanes, count, exponents_[chunk], headroom_, mean_of, to);

@@ -5,7 +5,8 @@
 //   int32; floats' MAX, MIN  data chunks in order
 //   floats' SUM, AVG        exponents of segments 0…lead-1, then for every segment j the exponents of segment
 //                           j + lead and the data chunks of segment j; at the end the class counts of those
-//                           chunks whose results are flagged NONFINITE
+//                           chunks whose results are flagged NONFINITE. An allreduce of so few values that
+//                           one packet holds their exact lanes is that one chunk
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
 // counts for all data.
 //
@@ -67,7 +68,8 @@ class Call {
 
  private:
   bool is(Collective collective) const { return slice_.call.collective == collective; }
-  bool fixed_point() const;
+  bool sums_floats() const;
+  bool fixed_point() const { return sums_floats() && !exact_; }
   std::uint32_t shard(std::uint32_t chunk) const { return chunk / shard_chunks_; }
   /// A chunk's first value, counted in its shard, and how many it has. A value fills a lane.
   std::size_t first(std::uint32_t chunk) const { return std::size_t{chunk % shard_chunks_} * lanes_; }
@@ -108,6 +110,7 @@ class Call {
   std::uint32_t shard_chunks_;  // of a shard
   int largest_exponent_ = 0;    // biased; 0: none yet
   std::uint32_t chunks_;
+  bool exact_;  // the only chunk holds exact lanes
   std::uint32_t segments_;
   std::uint32_t next_segment_ = 0;
   std::uint32_t next_chunk_ = 0;

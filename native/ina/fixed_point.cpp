@@ -181,6 +181,8 @@ void dequantise_to_odd(const std::byte* lanes, std::size_t count, int exponent, 
   }
 }
 
+float rounded_to_odd(double value) { return to_odd(value); }
+
 double error_bound(int exponent, int world_size) {
   return std::ldexp(0.5 * world_size, -lane_power(exponent, headroom_bits(world_size)));
 }

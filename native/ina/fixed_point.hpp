@@ -56,6 +56,9 @@ void dequantise_mean(const std::byte* lanes, std::size_t count, int exponent, in
 void dequantise_to_odd(const std::byte* lanes, std::size_t count, int exponent, int headroom, int divisor,
                        std::byte* floats);
 
+/// A float32 of which the last bit is 1 if the value has any below it; Inf where it exceeds float32.
+float rounded_to_odd(double value);
+
 /// How far a sum of `world_size` lanes may be from the exact sum before it is rounded to its type.
 double error_bound(int exponent, int world_size);
 

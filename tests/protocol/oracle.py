@@ -7,6 +7,7 @@ Written from the definition of the number format, chunk by chunk; it shares noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -119,18 +120,59 @@ def integer_reduce(inputs: Sequence[NDArray[np.int32]], op: str) -> NDArray[np.i
     return (np.sign(wide) * (np.abs(wide) // len(inputs))).astype(np.int32)
 
 
+def exact_lanes(world_size: int) -> int:
+    """Lanes of one float in an exact sum: limbs of 31 - h bits for 277, and the counts of NaN and Inf."""
+    return -(-277 // (31 - headroom_bits(world_size))) + 1
+
+
+def is_exact(inputs: Sequence[FloatArray], lanes: int) -> bool:
+    """Whether one packet holds the exact sums."""
+    return len(inputs[0]) * exact_lanes(len(inputs)) <= lanes
+
+
+def nearest(value: Fraction, dtype: np.dtype[Any]) -> Any:
+    """Round half to even, once; Inf past the largest."""
+    types = {"float32": (23, -126, 127), "float16": (10, -14, 15), "bfloat16": (7, -126, 127)}
+    mantissa, least, top = types[dtype.name]
+    magnitude = abs(value)
+    exponent = least
+    while magnitude >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    steps = round(magnitude / Fraction(2) ** (exponent - mantissa))  # half to even
+    size = np.ldexp(np.float64(steps), exponent - mantissa) if exponent <= top else np.inf
+    with np.errstate(over="ignore"):
+        return np.float64(-size if value < 0 else size).astype(np.float32).astype(dtype)
+
+
+def exact_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
+    """The sum, or the mean, of few floats: exact, then rounded to their type."""
+    dtype = inputs[0].dtype
+    wide = np.stack([values.astype(np.float64) for values in inputs])
+    finite = np.where(np.isfinite(wide), wide, 0.0)
+    totals = [sum(map(Fraction, column), Fraction(0)) for column in finite.T]
+    result = np.array([nearest(total / len(inputs) if mean else total, dtype) for total in totals], dtype)
+    return with_nonfinite(result, inputs)
+
+
 def expected(inputs: Sequence[Array], op: str, lanes: int) -> Array:
     """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet."""
     if inputs[0].dtype == np.int32:
         return integer_reduce(inputs, op)
     if op in ("max", "min"):
         return ordered_extreme(inputs, minimum=op == "min")
+    if is_exact(inputs, lanes):
+        return exact_sum(inputs, mean=op == "avg")
     return fixed_point_sum(inputs, lanes, mean=op == "avg")
 
 
 def error_bound(inputs: Sequence[FloatArray], lanes: int) -> NDArray[np.float64]:
-    """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type."""
+    """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type.
+
+    0 where few floats are summed exactly.
+    """
     world_size = len(inputs)
+    if is_exact(inputs, lanes):
+        return np.zeros(len(inputs[0]))
     bound = np.empty(len(inputs[0]))
     for start in range(0, len(bound), lanes):
         exponent = chunk_exponent([values[start : start + lanes] for values in inputs])

@@ -119,11 +119,21 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "op", "trips"), [("float32", "sum", 2), ("float32", "max", 1), ("int32", "sum", 1)]
+    ("dtype", "op", "count", "trips"),
+    [
+        ("float32", "sum", 256, 2),
+        ("float32", "sum", 24, 2),
+        ("float32", "sum", 23, 1),  # exact
+        ("float16", "avg", 23, 1),
+        ("float32", "max", 256, 1),
+        ("int32", "sum", 256, 1),
+    ],
 )
-def test_small_messages_take_the_least_round_trips_and_no_timer(dtype: str, op: str, trips: int) -> None:
+def test_small_messages_take_the_least_round_trips_and_no_timer(
+    dtype: str, op: str, count: int, trips: int
+) -> None:
     network = build(4, lanes=256, slots=512, link=Link(delay=100 * MICROSECOND))
-    check(network, op, random_inputs(np.random.default_rng(0), 4, 256, dtype), lanes=256)
+    check(network, op, random_inputs(np.random.default_rng(0), 4, count, dtype), lanes=256)
     assert network.now == trips * 2 * 100 * MICROSECOND
     assert network.packets_sent == [trips] * 4
     assert all(e.stats()["timeouts"] == 0 for e in network.endpoints)

@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from protocol.network import Link, build
-from protocol.oracle import BFLOAT16, FloatArray, error_bound, expected, rounded
+from protocol.oracle import BFLOAT16, FloatArray, error_bound, expected, is_exact, rounded
 from protocol.test_ina import BOUND, all_have, assert_bits, start_all
 
 LANES = 8
 LENGTHS = (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5)  # a slice of length 0 is refused before
+WIDE = 64  # lanes, of which an exact sum needs 10 to 11 for a value
+FEW = (1, 2, 5, 6)
 TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
 
@@ -58,12 +60,14 @@ def ulp(kind: str, value: float) -> Fraction:
     return Fraction(2) ** (max(exponent, least) - mantissa)
 
 
-def reduce(inputs: list[FloatArray], op: str, seed: int = 0) -> list[FloatArray]:
-    network = build(len(inputs), lanes=LANES, link=Link(loss=0.02 if seed else 0.0), seed=seed)
+def reduce(inputs: list[FloatArray], op: str, seed: int = 0, lanes: int = LANES) -> list[FloatArray]:
+    network = build(len(inputs), lanes=lanes, link=Link(loss=0.02 if seed else 0.0), seed=seed)
     outputs = start_all(network, 0, op, inputs)
     network.run(lambda: all_have(network, 0), within=BOUND)
-    bound = max(error_bound(inputs, LANES)) if op in ("sum", "avg") else 0.0
+    bound = max(error_bound(inputs, lanes)) if op in ("sum", "avg") else 0.0
     assert {endpoint.stats()["error_bound"] for endpoint in network.endpoints} == {bound}
+    if op in ("sum", "avg") and is_exact(inputs, lanes):
+        assert {endpoint.stats()["contributions"] for endpoint in network.endpoints} == {1}
     return outputs
 
 
@@ -76,6 +80,18 @@ def test_any_bits_at_all(kind: str, data: st.DataObject, hosts: int, count: int)
     wanted = expected(inputs, op, LANES)
     assert_bits(reduce(inputs, op), wanted)
     assert_bits(reduce(inputs, op, seed=1 + count), wanted)  # the order of arrival is another
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), hosts=st.integers(1, 5), count=st.sampled_from(FEW))
+def test_few_floats_are_summed_exactly_in_one_exchange(
+    kind: str, data: st.DataObject, hosts: int, count: int
+) -> None:
+    inputs = list(data.draw(any_bits(kind, hosts, count)))
+    op = data.draw(st.sampled_from(["sum", "avg"]))
+    assert_bits(reduce(inputs, op, lanes=WIDE), expected(inputs, op, WIDE))
+    assert_bits(reduce(inputs, op, seed=1 + count, lanes=WIDE), expected(inputs, op, WIDE))
 
 
 @pytest.mark.parametrize("kind", TYPES)

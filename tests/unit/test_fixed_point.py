@@ -125,6 +125,39 @@ def test_sums_of_the_largest_values_fit(world_size: int, sign: int) -> None:
     assert -(2**31) <= lane * world_size < 2**31
 
 
+@given(raw_arrays(), WORLD_SIZES)
+def test_lanes_of_exact_sums(values: NDArray[np.float32], world_size: int) -> None:
+    """Limb by limb the value in units of 2^-149; the sum of one rank's lanes is the rank's value."""
+    each = ina.exact_lanes(world_size)
+    assert each == oracle.exact_lanes(world_size)
+    lanes = lanes_from(ina.encode_exact(values, world_size)).reshape(each, len(values))
+    limb = 31 - oracle.headroom_bits(world_size)
+    assert np.abs(lanes[:-1]).max(initial=0) * world_size < 2**31
+    for value, column in zip(values, lanes.T, strict=True):
+        units = sum(int(lane) << limb * place for place, lane in enumerate(column[:-1]))
+        assert units * Fraction(2) ** -149 == (Fraction(float(value)) if np.isfinite(value) else 0)
+    got = np.frombuffer(ina.decode_exact(as_lanes(lanes.ravel()), world_size, 1, False), np.float32)
+    np.testing.assert_array_equal(got, values)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6).flatmap(lambda hosts: arrays(np.uint32, (hosts, 5), elements=BITS)), st.booleans())
+def test_exact_sums_are_rounded_once(bits: NDArray[np.uint32], mean: bool) -> None:
+    inputs = list(bits.view(np.float32))
+    hosts = len(inputs)
+    lanes = np.sum([lanes_from(ina.encode_exact(values, hosts)) for values in inputs], axis=0)
+    got = np.frombuffer(ina.decode_exact(as_lanes(lanes), hosts, hosts if mean else 1, False), np.uint32)
+    wanted = oracle.exact_sum(inputs, mean)
+    same = (got == wanted.view(np.uint32)) | (np.isnan(wanted) & np.isnan(got.view(np.float32)))
+    assert same.all(), (inputs, got.view(np.float32), wanted)
+
+
+@given(arrays(np.int64, 30, elements=st.integers(-(2**31), 2**31 - 1)), st.sampled_from([1, 2, 4, 1023]))
+def test_any_lanes_are_decoded(lanes: NDArray[np.int64], world_size: int) -> None:
+    """A broken switch may answer anything."""
+    ina.decode_exact(as_lanes(lanes), world_size, world_size, True)
+
+
 @given(raw_arrays(), raw_arrays(), st.sampled_from(["max", "min"]))
 def test_ordered_floats(a: NDArray[np.float32], b: NDArray[np.float32], op: str) -> None:
     size = min(len(a), len(b))

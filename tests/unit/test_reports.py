@@ -101,7 +101,7 @@ def test_a_step_is_told_when_all_ranks_have_taken_it() -> None:
     assert seen[0].shares == {"ina": 0.75, "tcp": 0.25}
     assert seen[0].goodput_bps["ina"] == pytest.approx(60e6)
     assert recorder.seconds() == pytest.approx(1.7)
-    assert recorder.chunks == {"ina": 2 * chunks_of(750_000, 256), "tcp": 2 * chunks_of(250_000, 256)}
+    assert recorder.chunks == {"ina": 2 * chunks_of(750_000, 256, 2), "tcp": 2 * chunks_of(250_000, 256, 2)}
 
 
 def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_p
 
 
 def test_chunks_are_data_and_their_exponents() -> None:
-    assert chunks_of(1, 256) == 2
-    assert chunks_of(256 * 256, 256) == 257
-    assert chunks_of(256 * 256 + 1, 256) == 259
+    assert chunks_of(256 * 256, 256, 4) == 257
+    assert chunks_of(256 * 256 + 1, 256, 4) == 259
+    assert [chunks_of(elements, 256, 4) for elements in (1, 23, 24)] == [1, 1, 2]
 
 
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:

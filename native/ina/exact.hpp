@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of so few floats that each can have many lanes: exact, and without an exchange of exponents before.
+//
+// A finite float32 is an integer in units of 2^-149, of at most 277 bits. It is cut into limbs of 31 - h
+// bits, h = headroom_bits(n), each a lane with the float's sign, so that n of them cannot overflow; a switch
+// adds them limb by limb (a superaccumulator, as in Collange et al., "Numerical reproducibility for the
+// parallel reduction on multi- and many-core architectures", 2015). One more lane counts NaN and Inf. Lanes
+// go limb by limb, least first, of all values each; the counts come last.
+#pragma once
+
+#include <cstddef>
+
+namespace railweave::ina {
+
+/// Lanes of one value in a sum over `world_size` ranks.
+std::size_t exact_lanes(int world_size);
+
+/// Writes exact_lanes(world_size) * count lanes. Memory of the caller may be unaligned.
+void encode_exact(const std::byte* floats, std::size_t count, int world_size, std::byte* lanes);
+
+/// The sums, divided by `divisor` and rounded once: half to even, or, with `to_odd`, as
+/// `dequantise_to_odd` does.
+void decode_exact(const std::byte* lanes, std::size_t count, int world_size, int divisor, bool to_odd,
+                  std::byte* floats);
+
+}  // namespace railweave::ina
