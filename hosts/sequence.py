@@ -97,34 +97,36 @@ class CallSequence:
         kept: dict[int, tuple[Array, Array]],
         start_now: bool,
     ) -> int:
-        """Plan and submit; where no rail can carry the call, again when that has changed.
+        """Plan from what is known, and submit; again where that was not all, or no rail can carry the call.
 
         Returns the op index, or, once the communicator has failed, one that has the error.
         """
-        end = self._end()
+        end = time.monotonic() + self._timeout_s
         prepared: tuple[Plan, Array, Array] | None = None
         planned_with = 0  # changes
         while True:
-            failed = self._take_surveys(self._agent.next_op(), end)
+            op_index, known = self._agent.next_op(), len(self._changes)
+            failed = self._take_surveys(op_index, end)
             if failed is not None:
                 return failed
-            op_index = self._plan_point(end)
             try:
                 # Planning moves the planner: where nothing has changed for this call, its plan holds.
                 if prepared is None or self._changed(op_index, planned_with):
-                    prepared, planned_with = prepare(op_index), len(self._changes)
+                    prepared, planned_with = prepare(op_index), known
                 plan, source, target = prepared
                 kept[op_index] = (source, target)
                 if plan.survey_after:
                     self._survey_at = op_index + 1
                 submitted = self._agent.submit(
-                    *(op_index, plan.call, as_bits(source), as_bits(target), plan.sequence or plan.parts),
-                    start_now=start_now,
-                    expected_s=plan.expected_s,
+                    *((op_index, known), plan.call, as_bits(source), as_bits(target)),
+                    plan.sequence or plan.parts,
+                    start_now,
+                    plan.expected_s,
                 )
             except RailDown as down:
                 prepared = None
                 self._await_change(down, end)
+                self._plan_point(end)
                 continue
             except BaseException as error:
                 if self._agent.next_op() > op_index:  # an interrupt came right behind the submission
@@ -139,20 +141,19 @@ class CallSequence:
                 return op_index
             if plan.survey_after:
                 self._survey_at = None
+            self._plan_point(end)
 
     def _changed(self, op_index: int, known: int) -> bool:
         """Whether one of the changes behind those `known` is in force for this call."""
         return any(change.from_op <= op_index for change in self._changes[known:])
 
-    def _plan_point(self, end: float) -> int:
-        """Return the next call's index, once the ranks agree on their rails."""
+    def _plan_point(self, end: float) -> None:
+        """Wait until the ranks agree on their rails, and for room; take what has changed."""
         try:
-            op_index, changes = self._agent.plan_point(_left_s(end))
+            self._agent.plan_point(_left_s(end))
         except TimeoutError:
             self._give_up(None)
-        if changes > len(self._changes):
-            self._changes += self._agent.changes(len(self._changes))
-        return int(op_index)
+        self._changes += self._agent.changes(len(self._changes))
 
     def _await_change(self, down: RailDown, end: float) -> None:
         """Wait until a rail is back: none of those that live can carry the call."""
@@ -209,9 +210,6 @@ class CallSequence:
         for survey in list(self._surveys):
             if not self._agent.wait(survey, _left_s(end)):
                 return
-
-    def _end(self) -> float:
-        return time.monotonic() + self._timeout_s
 
     def _give_up(self, op_index: int | None) -> NoReturn:
         """End everything because the sequence cannot go on."""

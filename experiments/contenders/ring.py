@@ -77,8 +77,8 @@ class Ring(Endpoint):
         self, collective: Collective, given: Array, out: Array, count: int, *, op: str = "sum", root: int = 0
     ) -> None:
         call = Call(DTYPES[out.dtype.char], ReduceOp[op.upper()], count, collective, root)
-        index, _ = self._agent.plan_point(self._timeout_s)
-        self._agent.submit(index, call, given, out, [(self._rail, 0, count)], start_now=False)
+        point = index, _ = self._agent.plan_point(self._timeout_s)
+        self._agent.submit(point, call, given, out, [(self._rail, 0, count)], start_now=False)
         if not self._agent.wait(index, self._timeout_s):
             raise TimeoutError(f"a call has not completed within {self._timeout_s:g} s")
         raise_failure(self._agent.failure_of(index))

@@ -84,12 +84,12 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
 // deadlock.
 bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
 
-bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool start_now) {
+bool Agent::submit(const Submission& submission, const PlanPoint& planned_from, bool start_now) {
   std::unique_lock lock(mutex_);
-  check(submission, op_index);
+  check(submission, planned_from.op_index);
   Calls::Memory memory;
   if (!failure_) {
-    if (!planned_from_) throw std::logic_error("call #" + std::to_string(op_index) + " has no plan point");
+    if (!current(planned_from) || !has_room()) return false;
     memory = calls_.reserve(submission.call);
   }
   if (memory.input) {
@@ -98,11 +98,11 @@ bool Agent::submit(const Submission& submission, std::uint32_t op_index, bool st
     lock.lock();
   }
   if (failure_) {
-    failed_ops_.insert(op_index);
+    failed_ops_.insert(planned_from.op_index);
     calls_.skip();
     return true;
   }
-  if (calls_.preparing() || std::exchange(planned_from_, std::nullopt) != next_point()) return false;
+  if (!current(planned_from)) return false;
   calls_.submit(submission, std::move(memory), EventLoop::now());
   if (start_now) shared_loop_.prompt(lock);
   return true;

@@ -27,7 +27,7 @@
 
 namespace railweave {
 
-/// Where the next call stands in the sequence that all ranks share.
+/// What a call is planned from: where it stands in the sequence that all ranks share, and what is known.
 struct PlanPoint {
   std::uint32_t op_index;
   std::size_t changes;  // so many are known; those from calls up to this one on are in force
@@ -90,8 +90,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// communicator.
   void forgo_recovery();
   /// What the next call is to be planned from: waits while the ranks agree on which rails live, and while
-  /// earlier calls keep too much memory. The ranks do not wait for the plan: a point that they overtake is
-  /// stale. At once after a failure.
+  /// earlier calls keep too much memory. The ranks do not wait for the plan: a change makes a point stale. At
+  /// once after a failure.
   Outcome plan_point(PlanPoint& point, Time latest);
   /// The next call's index.
   std::uint32_t next_op() const;
@@ -106,10 +106,10 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   // ---- calls
 
-  /// The call at the last plan point. Its arrays stay valid until it has completed or failed. Without
+  /// The next call, planned from this point. Its arrays stay valid until it has completed or failed. Without
   /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. False if the point is
-  /// stale: nothing has been submitted, the next point may be another. std::logic_error if there was none.
-  bool submit(const Submission& submission, std::uint32_t op_index, bool start_now);
+  /// stale, or one would have to be waited for now: nothing has been submitted. std::invalid_argument.
+  bool submit(const Submission& submission, const PlanPoint& planned_from, bool start_now);
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
@@ -171,6 +171,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   void check(const Submission& submission, std::uint32_t op_index) const;
   bool has_room() const;
+  bool current(const PlanPoint& point) const { return !calls_.preparing() && point == next_point(); }
   PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = changes_.size()}; }
   void start_submitted();
   void start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel);
@@ -199,7 +200,6 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // channels may take slices of calls before this one
   std::size_t most_kept_ = 0;
-  std::optional<PlanPoint> planned_from_;
   std::vector<Change> changes_;
   std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
   std::vector<RailState> states_;

@@ -67,7 +67,6 @@ Outcome Agent::plan_point(PlanPoint& point, Time latest) {
   const auto reached = [this] { return failure_.has_value() || (!calls_.preparing() && has_room()); };
   const Outcome outcome = shared_loop_.wait(lock, reached, latest);
   point = next_point();
-  if (outcome == Outcome::kDone) planned_from_ = point;
   return outcome;
 }
 

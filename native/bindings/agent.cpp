@@ -178,7 +178,7 @@ class PythonAgent {
                                  deadline_after(timeout_s));
   }
 
-  bool submit(std::uint32_t op_index, const CallDescription& call, const InputArray& input,
+  bool submit(const PlanPoint& planned_from, const CallDescription& call, const InputArray& input,
               const OutputArray& output, const std::vector<Part>& parts, bool start_now, double expected_s) {
     const Submission submission{.call = call,
                                 .input = static_cast<const std::byte*>(input.data()),
@@ -187,7 +187,7 @@ class PythonAgent {
                                 .expected = nanoseconds(expected_s)};
     check_arrays(submission, input.nbytes(), output.nbytes());
     const nb::gil_scoped_release release;
-    return agent_.submit(submission, op_index, start_now);
+    return agent_.submit(submission, planned_from, start_now);
   }
 
   // False: the time is up. A failure is for the caller to ask for.
@@ -323,13 +323,13 @@ void bind_agent(nb::module_& m) {
       .def("suspect", of_agent(&Agent::suspect), "rail"_a, "reason"_a, Release(),
            "A rail cannot go on by itself: with recovery, it is excluded until it has been restarted")
       .def("rail_states", of_agent(&Agent::rail_states), Release(), "RailState of every rail")
-      .def("submit", &PythonAgent::submit, "op_index"_a, "call"_a, "input"_a, "output"_a, "parts"_a,
+      .def("submit", &PythonAgent::submit, "planned_from"_a, "call"_a, "input"_a, "output"_a, "parts"_a,
            "start_now"_a = true, "expected_s"_a = 0.0,
-           "Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for "
-           "reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it "
-           "starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as "
-           "dead. False if the ranks have agreed on other rails since the plan point: take another. "
-           "RuntimeError if there was none")
+           "Start the next call, planned from (op index, number of changes known), over parts (rail, offset, "
+           "count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until "
+           "it is done. Without start_now it starts with the first wait. A rail that takes much longer than "
+           "expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since, or "
+           "a plan point would have to be waited for: take that")
       .def("next_op", of_agent(&Agent::next_op), "The next call's op index")
       .def("wait", &PythonAgent::wait, "op_index"_a, "timeout_s"_a = nb::none(),
            "Wait until the call is done or has failed; False if the time is up")

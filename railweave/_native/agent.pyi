@@ -343,9 +343,9 @@ class Agent:
     def rail_states(self) -> list[RailState]:
         """RailState of every rail"""
 
-    def submit(self, op_index: int, call: Call, input: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(order='C', device='cpu')], parts: Sequence[tuple[int, int, int]], start_now: bool = True, expected_s: float = 0.0) -> bool:
+    def submit(self, planned_from: tuple[int, int], call: Call, input: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(order='C', device='cpu')], parts: Sequence[tuple[int, int, int]], start_now: bool = True, expected_s: float = 0.0) -> bool:
         """
-        Start the call at the plan point over parts (rail, offset, count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since the plan point: take another. RuntimeError if there was none
+        Start the next call, planned from (op index, number of changes known), over parts (rail, offset, count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since, or a plan point would have to be waited for: take that
         """
 
     def next_op(self) -> int:

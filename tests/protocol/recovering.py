@@ -54,14 +54,14 @@ class Rank:
 
     def submit(self, call: Call, x: NDArray[Any], out: NDArray[Any], *, start_now: bool = True) -> int:
         while True:
-            op, _ = self.agent.plan_point(DEADLINE_S)
-            if self.agent.submit(op, call, x, out, self.parts(op, call.count), start_now):
+            point = op, _ = self.agent.plan_point(DEADLINE_S)
+            if self.agent.submit(point, call, x, out, self.parts(op, call.count), start_now):
                 return int(op)
 
     def submit_at(self, parts: Parts, call: Call, x: NDArray[Any], out: NDArray[Any]) -> int:
         """Submit a call with a cut of its own."""
-        op, _ = self.agent.plan_point(DEADLINE_S)
-        assert self.agent.submit(op, call, x, out, parts), "the rails have changed"
+        point = op, _ = self.agent.plan_point(DEADLINE_S)
+        assert self.agent.submit(point, call, x, out, parts), "the rails have changed"
         return int(op)
 
     def wait(self, op: int) -> None:

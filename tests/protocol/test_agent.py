@@ -21,8 +21,8 @@ def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothin
     agent = Agent(0, 2)
     rail, _ = agent.add_ina("ina", "127.0.0.1", "lo")  # and no tree
     x, out = np.ones(4, np.float32), np.empty(4, np.float32)
-    op, _ = agent.plan_point(DEADLINE_S)
-    agent.submit(op, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, out, [(rail, 0, 4)], start_now)
+    point = op, _ = agent.plan_point(DEADLINE_S)
+    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, out, [(rail, 0, 4)], start_now)
     assert agent.wait(op, DEADLINE_S)
     failure = agent.failure_of(op)
     assert failure is not None

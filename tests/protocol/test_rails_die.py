@@ -102,6 +102,7 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
         outs = [np.empty_like(x) for _ in range(3)]
         for out in outs[:2]:
             first.submit(call, x, out)
+        assert not first.agent.submit((2, 0), call, x, outs[2], [(0, 0, x.size)])
         with pytest.raises(TimeoutError, match="completed earlier calls"):
             first.agent.plan_point(0.05)
 
@@ -118,10 +119,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     with Job(2) as job:
         agent = job.ranks[0].agent
         x = np.ones(4, np.float32)
-        with pytest.raises(RuntimeError, match="call #0 has no plan point"):
-            agent.submit(0, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="call #3 is not the next one, which is #0"):
-            agent.submit(3, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
+            agent.submit((3, 0), Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="no rail 7"):
             agent.set_obstacle(7, "there is none")
         assert agent.wait_change(0, 0.0) is False
@@ -137,9 +136,9 @@ def test_the_ranks_do_not_wait_for_a_rank_that_plans() -> None:
         planning.until(lambda: planning.alive(op) == [0])
         x, out = np.ones(4, np.float32), np.empty(4, np.float32)
         call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        assert not planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
         assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit(op, call, x, out, [(0, 0, 4)])
+        assert planning.agent.submit((op, known + 1), call, x, out, [(0, 0, 4)])
         other.wait(other.submit_at([(0, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
         planning.wait(op)
         assert (out == 2).all()
@@ -156,9 +155,9 @@ def test_a_call_that_others_have_submitted_keeps_its_plan_although_the_rails_hav
         planning.until(lambda: planning.alive(1 << 30) == [0])
         (change,) = planning.agent.changes(known)
         assert change.from_op == op + 1
-        assert not planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
         assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit(op, call, x, out, [(1, 0, 4)])
+        assert planning.agent.submit((op, known + 1), call, x, out, [(1, 0, 4)])
         planning.wait(op)
         other.wait(ahead)
         assert (out == 2).all()

@@ -70,8 +70,8 @@ if numbers:
     agent.connect_rdma(rdma, [("127.0.0.1", mac, numbers), ("127.0.0.1", mac, own)])
 x, out = np.ones(1 << 10, np.float32), np.empty(1 << 10, np.float32)
 while True:
-    op, _ = agent.plan_point()
-    agent.submit(op, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rails[-1], 0, x.size)])
+    point = op, _ = agent.plan_point()
+    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rails[-1], 0, x.size)])
     assert agent.wait(op, 30)
     assert agent.failure() is None, agent.failure().message
 """
@@ -104,9 +104,10 @@ class Pair:
     def call(self) -> int:
         x, self.out = np.ones(1 << 10, np.float32), np.empty(1 << 10, np.float32)
         self.x = x
-        op: int = self.agent.plan_point()[0]
+        point = self.agent.plan_point()
+        op: int = point[0]
         call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
-        self.agent.submit(op, call, x, self.out, [(self.rail, 0, x.size)])
+        self.agent.submit(point, call, x, self.out, [(self.rail, 0, x.size)])
         assert self.agent.wait(op, DEADLINE_S)
         return op
 

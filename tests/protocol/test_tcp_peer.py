@@ -63,8 +63,9 @@ class Host:
     def start(self) -> int:
         self.arrays = np.ones(COUNT, np.float32), np.zeros(COUNT, np.float32)
         call = Call(DType.FLOAT32, ReduceOp.SUM, COUNT)
-        op: int = self.agent.plan_point()[0]
-        self.agent.submit(op, call, *self.arrays, [(self.rail, 0, COUNT)])
+        point = self.agent.plan_point()
+        op: int = point[0]
+        self.agent.submit(point, call, *self.arrays, [(self.rail, 0, COUNT)])
         return op
 
 
@@ -196,9 +197,9 @@ def test_what_is_not_sent_yet_is_not_copied_either(host: Host, collective: Colle
     out = np.zeros(count * (2 if collective == Collective.ALL_GATHER else 1), np.float32)
     host.arrays = x, out  # the agent's until it is closed
     with host.connect():  # and reads nothing
-        op, _ = host.agent.plan_point()
+        point = op, _ = host.agent.plan_point()
         call = Call(DType.FLOAT32, ReduceOp.SUM, count, collective, 0)
-        host.agent.submit(op, call, x, out, [(host.rail, 0, count)])
+        host.agent.submit(point, call, x, out, [(host.rail, 0, count)])
         host.agent.stats()
         assert not host.agent.done(op)
         assert np.count_nonzero(out) < count
@@ -216,8 +217,8 @@ places = [("127.0.0.1", int(sys.argv[2])), ("127.0.0.1", port)]
 assert agent.connect_tcp(rail, int(sys.argv[1]), places, 30) == []
 x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
 while True:
-    op, _ = agent.plan_point()
-    agent.submit(op, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
+    point = op, _ = agent.plan_point()
+    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
     assert agent.wait(op, 30)
     assert agent.failure() is None, agent.failure().message
 """
@@ -235,9 +236,9 @@ def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> Non
         x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
         killed = 0.0
         for number in range(10_000):
-            op, _ = host.agent.plan_point()
+            point = op, _ = host.agent.plan_point()
             call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
-            host.agent.submit(op, call, x, out, [(host.rail, 0, x.size)])
+            host.agent.submit(point, call, x, out, [(host.rail, 0, x.size)])
             if number == 20:
                 peer.kill()
                 killed = time.monotonic()

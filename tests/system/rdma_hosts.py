@@ -93,8 +93,9 @@ class Job:
         out = np.empty_like(x) if out is None else out
         self._arrays += [x, out]
         call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
-        op: int = self.agents[rank].plan_point()[0]
-        self.agents[rank].submit(op, call, x, out, [(RAIL, 0, x.size)])
+        point = self.agents[rank].plan_point()
+        op: int = point[0]
+        self.agents[rank].submit(point, call, x, out, [(RAIL, 0, x.size)])
         return op
 
     def all_reduce(self, rank: int, x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -69,9 +69,9 @@ def test_a_rail_that_is_much_slower_than_expected_is_excluded_by_a_call_of_its_o
 
     def on_the_second_rail(rank: Rank) -> None:
         out = np.empty_like(x)
-        op, _ = rank.agent.plan_point(DEADLINE_S)
+        point = op, _ = rank.agent.plan_point(DEADLINE_S)
         call = Call(DType.INT32, ReduceOp.SUM, size)
-        assert rank.agent.submit(op, call, x, out, [(1, 0, size)], True, 0.02)
+        assert rank.agent.submit(point, call, x, out, [(1, 0, size)], True, 0.02)
         rank.wait(op)
         assert (out == rank.size).all()
 

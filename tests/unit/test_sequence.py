@@ -40,14 +40,13 @@ class FakePlan:
 
 
 class FakeAgent:
-    """Takes calls in order, each from the last plan point unless that is stale."""
+    """Takes calls in order, each planned from the point that is current."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.waited: list[int] = []
         self.failed: Failure | None = None
         self.all_changes: list[FakeChange] = []
-        self.planned_from: tuple[int, int] | None = None
         self.stuck = False
         self.refuse_with: Exception | None = None
         self.before_submit: Callable[[], None] = lambda: None
@@ -57,8 +56,7 @@ class FakeAgent:
     def plan_point(self, timeout_s: float) -> tuple[int, int]:
         if self.stuck:
             raise TimeoutError
-        self.planned_from = (len(self.taken), len(self.all_changes))
-        return self.planned_from
+        return len(self.taken), len(self.all_changes)
 
     def next_op(self) -> int:
         return len(self.taken)
@@ -73,14 +71,13 @@ class FakeAgent:
     def wait_change(self, since: int, timeout_s: float) -> bool:
         return self.changed.wait(timeout_s) and len(self.all_changes) > since
 
-    def submit(self, op_index: int, call: Call, source: Any, target: Any, parts: Any, **_: Any) -> bool:
+    def submit(self, planned_from: tuple[int, int], call: Call, source: Any, target: Any, *_: Any) -> bool:
         self.before_submit()
         if self.refuse_with:
             raise self.refuse_with
-        planned_from, self.planned_from = self.planned_from, None
-        assert planned_from is not None
+        op_index, changes = planned_from
         assert op_index == len(self.taken)
-        if planned_from[1] != len(self.all_changes):
+        if self.stuck or changes != len(self.all_changes):
             return False
         self.taken.append(op_index)
         np.copyto(target, source)
@@ -193,14 +190,14 @@ def test_the_ranks_compare_before_the_first_call() -> None:
     ]
 
 
-def test_each_place_is_planned_once_with_all_changes_before_it() -> None:
+def test_each_place_is_submitted_with_all_changes_before_it() -> None:
     world = World(period=1)
     world.call()
     world.agent.change(2)
     world.call()
     assert world.did("plan", "survey", "submitted") == [
         *(("plan", 0, 0), ("submitted", 0), ("survey", 1, 0), ("submitted", 1)),
-        *(("plan", 2, 1), ("submitted", 2), ("survey", 3, 1), ("submitted", 3)),
+        *(("plan", 2, 0), ("plan", 2, 1), ("submitted", 2), ("survey", 3, 1), ("submitted", 3)),
     ]
 
 
