@@ -112,7 +112,6 @@ std::size_t ControlSocket::send(int rank, Bytes datagram) {
 }
 
 void ControlSocket::drain(Time now) {
-  drain_errors(now);
   std::array<std::byte, kMostBytes> datagram;
   for (int left = kMostAtOnce; left > 0; --left) {
     sockaddr_in from{};

@@ -41,7 +41,10 @@ class ControlSocket final : public ReadyHandler {
   std::size_t send(int rank, Bytes datagram);
   /// Hands over what has come.
   void drain(Time now);
-  void on_ready(std::uint32_t, Time now) override { drain(now); }
+  void on_ready(std::uint32_t events, Time now) override {
+    if (events & EPOLLERR) drain_errors(now);
+    drain(now);
+  }
 
  private:
   struct Address {

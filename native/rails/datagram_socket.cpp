@@ -292,7 +292,7 @@ bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
       take(datagram);
     }
   }
-  return received > 0;
+  return received == static_cast<int>(kReceiveMessages);
 }
 
 }  // namespace railweave

@@ -55,7 +55,7 @@ class DatagramSocket {
   /// Sends from the front of `datagrams` to the `remote`-th of the addresses until the kernel takes no more;
   /// returns how many are gone.
   std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0);
-  /// Takes one batch of what has arrived and hands over each datagram. False if there was nothing.
+  /// Takes one batch of what has arrived and hands over each datagram. False if there was no more.
   bool receive(const std::function<void(Bytes)>& take);
 
   const DatagramCounts& counts() const { return counts_; }

@@ -49,6 +49,7 @@ void TcpConnection::on_ready(std::uint32_t events, Time now) {
     flush(now);
   }
   if (dead_) return;
+  if (events & ~EPOLLOUT) drained_ = false;
   if (parked_ &&
       (events & (EPOLLHUP | EPOLLERR))) {  // nothing more will come than is there: no more events wanted
     watched_ = false;
@@ -127,6 +128,7 @@ bool TcpConnection::send_some(Time now) {
   if (written < 0) {
     // What the peer has said before it went may say why.
     const int error = errno;
+    drained_ = false;
     if (!receiving_) receive(now);
     if (!dead_) fail_with(error, now);
     return false;
@@ -228,11 +230,10 @@ void TcpConnection::post_receive(MutableBytes into, Time now) {
 void TcpConnection::receive(Time now) {
   receiving_ = true;
   std::size_t total = 0;
-  while (take_events(now) && (total < kBytesPerTurn || !watched_)) {
-    std::size_t asked = 0;
-    const std::size_t size = read_some(&asked, now);
+  while (take_events(now) && (!watched_ || (!drained_ && total < kBytesPerTurn))) {
+    const std::size_t size = read_some(now);
     total += size;
-    if (size == 0 || (size < asked && watched_)) {  // a short read has emptied the socket
+    if (size == 0) {
       take_events(now);
       break;
     }
@@ -243,18 +244,18 @@ void TcpConnection::receive(Time now) {
   }
 }
 
-std::size_t TcpConnection::read_some(std::size_t* asked, Time now) {
+std::size_t TcpConnection::read_some(Time now) {
   std::array<iovec, 2> parts;
-  std::size_t used = 0;
-  *asked = 0;
+  std::size_t used = 0, asked = 0;
   for (const MutableBytes room : reader_.room()) {
     if (!room.empty()) parts[used++] = {.iov_base = room.data(), .iov_len = room.size()};
-    *asked += room.size();
+    asked += room.size();
   }
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = used;
   const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  drained_ = size != 0 && size < static_cast<ssize_t>(asked);  // what comes later is an event
   if (size == 0) end_of_stream(now);
   if (size < 0 && errno != EAGAIN && errno != EINTR) fail_with(errno, now);
   if (size <= 0) return 0;

@@ -65,7 +65,7 @@ class TcpConnection final : public ReadyHandler {
   void drop_sends();
 
   void receive(Time now);
-  std::size_t read_some(std::size_t* asked, Time now);
+  std::size_t read_some(Time now);
   bool take_events(Time now);
   bool take(const TcpReader::MessageBegins& message, Time now);
   bool take(const TcpReader::MessageEnds&, Time now);
@@ -107,6 +107,7 @@ class TcpConnection final : public ReadyHandler {
   std::deque<Receive> posted_;
   TcpReader reader_;
   bool receiving_ = false;
+  bool drained_ = false;  // the socket was empty when it was read last, and there has been no event since
   std::optional<MessageLabel> parked_;  // of a message that waits for its receive to be posted
   bool paused_ = false;                 // and more has come behind it
 
