@@ -233,8 +233,11 @@ def anew() -> None:
 def lost() -> None:
     """The rank that is gone is named to all others, in calls and futures."""
     dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 1:
+        store.wait(["past the barrier/0", "past the barrier/2"], DEADLINE)
         os.kill(os.getpid(), signal.SIGKILL)
+    store.set(f"past the barrier/{dist.get_rank()}", "1")
     futures = [dist.all_reduce(torch.ones(1), async_op=True).get_future() for _ in range(2)]
     with pytest.raises(RuntimeError, match="rank 1 is lost"):  # the first may have ended before
         torch.futures.wait_all(futures)
