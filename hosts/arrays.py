@@ -68,16 +68,22 @@ def new_like(x: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
 
 
 def input_array(x: Any) -> Array:
-    """Return what to read: the caller's memory, or a packed copy of it where it is not contiguous."""
+    """Return what to read, flat: the caller's memory, or a packed copy of it where it is not contiguous."""
     array = as_array(x)
     if array.dtype.char not in DTYPES or not array.dtype.isnative:
         raise _unsupported(array.dtype)
-    return np.ascontiguousarray(array) if array.ndim else array.reshape(1)
+    if array.ndim == 1 and array.flags.c_contiguous:
+        return array
+    packed: Array = np.ascontiguousarray(array).reshape(-1)
+    return packed
 
 
 def output_array(out: Any, dtype: np.dtype[Any], size: int, name: str = "out") -> Array:
     """Return where to write, flat. Refuses what is not `size` of `dtype`, contiguous, and memory to write."""
     array = as_array(out)
+    usual = array is out and array.ndim == 1 and array.flags.carray
+    if usual and array.dtype == dtype and array.size == size:
+        return array  # in few steps: the other ranks wait for this one
     if array.dtype != dtype or array.size != size:
         raise InvalidOption(f"{name} holds {array.size} of {array.dtype}: expected {size} of {dtype}")
     if not array.flags.c_contiguous:
@@ -101,11 +107,6 @@ def _is_memory(x: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def as_bits(array: Array) -> Array:
-    """Return the array as the native code takes it: numpy tells nobody else what a bfloat16 is."""
-    return array.view(np.uint16) if array.dtype == BFLOAT16 else array
 
 
 def _unsupported(dtype: object) -> UnsupportedDType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -35,12 +35,11 @@ class Collectives(ABC):
         collective: Collective,
         source: Array,
         target: Array,
-        *,
-        op: ReduceOp = ReduceOp.SUM,
-        root: int = 0,
         count: int,
         result: Any,
         async_op: bool,
+        op: ReduceOp = ReduceOp.SUM,
+        root: int = 0,
     ) -> Any:
         """Run a collective from `source` to `target`, both flat and contiguous; return `result` or a Work.
 
@@ -73,17 +72,13 @@ class Collectives(ABC):
 
     def _reduce_to(self, root: int | None, x: Any, op: str, out: Any, async_op: bool) -> Any:
         """Reduce to one rank, or to all."""
-        source = input_array(x).reshape(-1)
+        source = input_array(x)
         result = new_like(x, np.shape(x), source.dtype) if out is None else out
-        return self._run(
-            Collective.ALL_REDUCE,
-            source,
-            output_array(result, source.dtype, source.size),
-            op=_reduce_op(op),
-            count=source.size,
-            result=result if root in {None, self.rank} else None,
-            async_op=async_op,
-        )
+        target = output_array(result, source.dtype, source.size)
+        if root is not None and root != self.rank:
+            result = None
+        reduce_op = OPS.get(op) or _unknown(op)
+        return self._run(Collective.ALL_REDUCE, source, target, source.size, result, async_op, reduce_op)
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Reduce `x` over all ranks, each of which gets one shard of the result: rank r the r-th.
@@ -93,25 +88,17 @@ class Collectives(ABC):
         goes to `out`, of as many elements as a shard, else to a new array; `out` may be this rank's own shard
         of `x`, and nothing else of it. Operations and rounding are all_reduce's.
         """
-        array = input_array(x)
+        source = input_array(x)
         shape = np.shape(x)
         if not shape or shape[0] % self.world_size:
             raise InvalidOption(
                 f"x has shape {shape}: expected a first axis that {self.world_size} ranks can divide; pad it"
             )
-        source = array.reshape(-1)
         count = source.size // self.world_size
         result = new_like(x, (shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
         target = output_array(result, source.dtype, count)
-        return self._run(
-            Collective.REDUCE_SCATTER,
-            source,
-            target,
-            op=_reduce_op(op),
-            count=count,
-            result=result,
-            async_op=async_op,
-        )
+        reduce_op = OPS.get(op) or _unknown(op)
+        return self._run(Collective.REDUCE_SCATTER, source, target, count, result, async_op, reduce_op)
 
     def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
         """Collect every rank's `x`, in the order of the ranks; all have the same shape and type.
@@ -120,13 +107,11 @@ class Collectives(ABC):
         scalars (n,). It goes to `out`, of as many elements, which may as well have the shape (n, k, …), else
         to a new array. `x` may be this rank's own shard of `out`, and nothing else of it.
         """
-        source = input_array(x).reshape(-1)
+        source = input_array(x)
         first, *others = np.shape(x) or (1,)
         result = new_like(x, (self.world_size * first, *others), source.dtype) if out is None else out
         target = output_array(result, source.dtype, self.world_size * source.size)
-        return self._run(
-            Collective.ALL_GATHER, source, target, count=source.size, result=result, async_op=async_op
-        )
+        return self._run(Collective.ALL_GATHER, source, target, source.size, result, async_op)
 
     def broadcast(self, x: Any, root: int = 0, async_op: bool = False) -> Any:
         """Overwrite `x` on every rank with the root's; returns it.
@@ -134,26 +119,17 @@ class Collectives(ABC):
         On the root `x` is only read, so it may be read-only or not contiguous there.
         """
         root = self._root(root)
-        array = input_array(x)
+        source = input_array(x)
         if self.rank == root:
-            source = array.reshape(-1)
             target = source if source.flags.writeable else source.copy()
         else:
-            source = target = output_array(x, array.dtype, array.size, name="x")
-        return self._run(
-            Collective.BROADCAST, source, target, root=root, count=source.size, result=x, async_op=async_op
-        )
+            source = target = output_array(x, source.dtype, source.size, name="x")
+        return self._run(Collective.BROADCAST, source, target, source.size, x, async_op, root=root)
 
     def barrier(self, async_op: bool = False) -> Any:
         """Return when all ranks have called it; with `async_op`, a Work whose `wait` does."""
-        return self._run(
-            Collective.ALL_REDUCE,
-            np.zeros(1, np.int32),
-            np.empty(1, np.int32),
-            count=1,
-            result=None,
-            async_op=async_op,
-        )
+        token = np.zeros(1, np.int32)
+        return self._run(Collective.ALL_REDUCE, token, token, 1, None, async_op)
 
     def _root(self, root: int) -> int:
         root = operator.index(root)
@@ -162,8 +138,5 @@ class Collectives(ABC):
         return root
 
 
-def _reduce_op(name: str) -> ReduceOp:
-    op = OPS.get(name)
-    if op is None:
-        raise InvalidOption(f"op is {name!r}: expected one of {', '.join(OPS)}")
-    return op
+def _unknown(op: str) -> NoReturn:
+    raise InvalidOption(f"op is {op!r}: expected one of {', '.join(OPS)}")

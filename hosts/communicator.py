@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from railweave._native.agent import Agent, Failure, FailureKind
-from railweave._native.collectives import Collective, ReduceOp
-from railweave.hosts.arrays import Array
+from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave.hosts.arrays import DTYPES, Array
 from railweave.hosts.collectives import Collectives
 from railweave.hosts.decisions import Ledger, Reason, Verdict
 from railweave.hosts.errors import GroupRefused, InvalidOption
@@ -215,22 +215,23 @@ class Communicator(Collectives):
         collective: Collective,
         source: Array,
         target: Array,
-        *,
-        op: ReduceOp = ReduceOp.SUM,
-        root: int = 0,
         count: int,
         result: Any,
         async_op: bool,
+        op: ReduceOp = ReduceOp.SUM,
+        root: int = 0,
     ) -> Any:
         if self.world_size == 1 or count == 0:
             np.copyto(target, source)
             return CompletedWork(self, -1, result) if async_op else result
-        op_index = self._calls.submit(
-            collective, source, target, op=op, root=root, count=count, start_now=async_op
-        )
+        dtype = DTYPES[source.dtype.char]
+        if dtype is DType.BFLOAT16:  # numpy tells nobody else what that is: the native code takes its bits
+            source, target = source.view(np.uint16), target.view(np.uint16)
+        call = (collective, dtype, op, root, count)
+        op_index = self._calls.submit(call, source, target, start_now=async_op)
         if async_op:
             return Work(self, op_index, result)
-        self._wait(op_index, None)
+        self._calls.wait(op_index, None)
         return result
 
     def _wait(self, op_index: int, timeout: float | None) -> None:

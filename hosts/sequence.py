@@ -6,20 +6,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NoReturn
 
+import numpy as np
+
 from railweave._native.agent import Failure, FailureKind
-from railweave._native.collectives import Collective, ReduceOp
-from railweave.hosts.arrays import DTYPES, Array, as_bits
+from railweave.hosts.arrays import Array
 from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.failures import raise_failure
 
 if TYPE_CHECKING:
     from railweave._native.agent import Agent, Change
     from railweave.hosts.health import Health
-    from railweave.hosts.striping import Plan, Planner
+    from railweave.hosts.striping import CallKey, Plan, Planner
 
+NOTHING = np.empty(0)
 KEPT = 64  # calls in flight before finished ones are looked for
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
@@ -46,29 +48,16 @@ class CallSequence:
         self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
         self._survey_at: int | None = 0 if planner.opening else None  # the index that a survey has
 
-    def submit(
-        self,
-        collective: Collective,
-        source: Array,
-        target: Array,
-        *,
-        op: ReduceOp,
-        root: int,
-        count: int,
-        start_now: bool,
-    ) -> int:
+    def submit(self, call: CallKey, source: Array, target: Array, *, start_now: bool) -> int:
         """Make a call the next one; its op index. InvalidOption says what the agent cannot take."""
-        dtype = DTYPES[source.dtype.char]
-
-        def prepare(op_index: int) -> tuple[Plan, Array, Array]:
-            plan = self._planner.plan(op_index, collective, dtype, op, root, count, self._changes)
-            return plan, source, target
-
         with self._lock:
-            self._drop_ended()
-            self._survey(start_now)  # what an interrupt has kept from being submitted
-            op_index = self._place(prepare, self._arrays, start_now)
-            self._survey(start_now)
+            if len(self._arrays) > KEPT:
+                self._drop_ended()
+            if self._survey_at is not None:  # what an interrupt has kept from being submitted
+                self._survey(start_now)
+            op_index = self._place(self._arrays, call, source, target, start_now)
+            if self._survey_at is not None:
+                self._survey(start_now)
         return op_index
 
     def open(self) -> None:
@@ -82,27 +71,30 @@ class CallSequence:
             return
         if self._agent.next_op() == self._survey_at:
             self._surveyed.append(self._survey_at)
-            self._place(self._prepare_survey, self._surveys, start_now)
+            self._place(self._surveys, None, NOTHING, NOTHING, start_now)
         self._survey_at = None
 
-    def _prepare_survey(self, op_index: int) -> tuple[Plan, Array, Array]:
+    def _plan_survey(self, op_index: int) -> tuple[Plan, Array, Array]:
         self._planner.observe(self._agent.drain_measurements())
         plan = self._planner.plan_survey(op_index, self._changes)
         mine = self._planner.survey_input()
         return plan, mine, mine.copy()
 
-    def _place(
+    def _place(  # noqa: PLR0912 - every call comes by here: the fewer steps, the better
         self,
-        prepare: Callable[[int], tuple[Plan, Array, Array]],
         kept: dict[int, tuple[Array, Array]],
+        call: CallKey | None,
+        source: Array,
+        target: Array,
         start_now: bool,
     ) -> int:
         """Plan from what is known, and submit; again where that was not all, or no rail can carry the call.
 
-        Returns the op index, or, once the communicator has failed, one that has the error.
+        Without a call it is a survey, which has arrays of its own. Returns the op index, or, once the
+        communicator has failed, one that has the error.
         """
         end = time.monotonic() + self._timeout_s
-        prepared: tuple[Plan, Array, Array] | None = None
+        plan: Plan | None = None
         planned_with = 0  # changes
         while True:
             op_index, known = self._agent.next_op(), len(self._changes)
@@ -111,30 +103,32 @@ class CallSequence:
                 return failed
             try:
                 # Planning moves the planner: where nothing has changed for this call, its plan holds.
-                if prepared is None or self._changed(op_index, planned_with):
-                    prepared, planned_with = prepare(op_index), known
-                plan, source, target = prepared
+                if plan is None or self._changed(op_index, planned_with):
+                    if call is None:
+                        plan, source, target = self._plan_survey(op_index)
+                    else:
+                        plan = self._planner.plan(op_index, call, self._changes)
+                    planned_with = known
                 kept[op_index] = (source, target)
                 if plan.survey_after:
                     self._survey_at = op_index + 1
+                parts, point = plan.sequence or plan.parts, (op_index, known)
                 submitted = self._agent.submit(
-                    *((op_index, known), plan.call, as_bits(source), as_bits(target)),
-                    plan.sequence or plan.parts,
-                    start_now,
-                    plan.expected_s,
+                    point, plan.call, source, target, parts, start_now, plan.expected_s
                 )
             except RailDown as down:
-                prepared = None
+                plan = None
                 self._await_change(down, end)
                 self._plan_point(end)
                 continue
-            except BaseException as error:
-                if self._agent.next_op() > op_index:  # an interrupt came right behind the submission
+            except ValueError as error:
+                kept.pop(op_index, None)
+                raise InvalidOption(str(error)) from None
+            except BaseException:
+                if plan is not None and self._agent.next_op() > op_index:  # interrupted right behind it
                     self._planner.submitted(op_index, plan)
                 else:
                     kept.pop(op_index, None)
-                if isinstance(error, ValueError):
-                    raise InvalidOption(str(error)) from None
                 raise
             if submitted:
                 self._planner.submitted(op_index, plan)
@@ -178,9 +172,8 @@ class CallSequence:
 
     def _drop_ended(self) -> None:
         """Forget the arrays of calls that nobody has waited for and that have ended."""
-        if len(self._arrays) > KEPT:
-            for op_index in [index for index in list(self._arrays) if self._agent.done(index)]:
-                self._arrays.pop(op_index, None)
+        for op_index in [index for index in list(self._arrays) if self._agent.done(index)]:
+            self._arrays.pop(op_index, None)
 
     # ------------------------------------------------------------ waiting
 
@@ -194,7 +187,9 @@ class CallSequence:
                 raise TimeoutError(f"the call has not completed within {timeout_s:g} s; it goes on")
             self._agent.fail(self._health.overdue(op_index))
         self._arrays.pop(op_index, None)
-        raise_failure(self._agent.failure_of(op_index))
+        failure = self._agent.failure_of(op_index)
+        if failure is not None:
+            raise_failure(failure)
 
     def done(self, op_index: int) -> bool:
         """Whether a call has ended."""

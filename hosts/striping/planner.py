@@ -38,7 +38,7 @@ LARGE_BYTES = 64 << 20  # whose split `shares` reports
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
-CallKey = tuple[Collective, DType, ReduceOp, int, int]
+CallKey = tuple[Collective, DType, ReduceOp, int, int]  # the last: root, and count of elements
 
 
 class Change(Protocol):
@@ -122,16 +122,7 @@ class Planner:
 
     # ------------------------------------------------------------ calls
 
-    def plan(
-        self,
-        op_index: int,
-        collective: Collective,
-        dtype: DType,
-        op: ReduceOp,
-        root: int,
-        count: int,
-        changes: Sequence[Change],
-    ) -> Plan:
+    def plan(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> Plan:
         """Return the plan of a call of `count` elements (of one shard, where the tensor has shards).
 
         Every index is planned, in order; again if it could not be submitted, perhaps with more `changes`,
@@ -139,36 +130,27 @@ class Planner:
         that can are down.
         """
         with self.lock:
-            plan = self._plan(op_index, (collective, dtype, op, root, count), changes)
+            if op_index >= self._next_in_force or len(changes) != self._changes_seen:
+                self._advance(op_index, changes)
+            entry = self._entries.get(call) or self._enter(call)
+            plan, call_class = entry.plan, entry.call_class
+            if call_class is not None:
+                if entry.version != call_class.version:
+                    self._split(entry, call_class)
+                plan = entry.plan if call_class.left > 0 else self._measured(entry, call_class)
             return plan.in_sequence() if self.reasons else plan
-
-    def _plan(self, op_index: int, key: CallKey, changes: Sequence[Change]) -> Plan:
-        if op_index >= self._next_in_force or len(changes) != self._changes_seen:
-            self._advance(op_index, changes)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._enter(key)
-        call_class = entry.call_class
-        if call_class is None:
-            return entry.plan
-        if entry.version != call_class.version:
-            self._split(entry, call_class)
-        return entry.plan if call_class.left > 0 else self._measured(entry, call_class)
 
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
         plan.tally.calls += 1
         with self.lock:
-            self._submitted(op_index, plan)
-
-    def _submitted(self, op_index: int, plan: Plan) -> None:
-        if plan.quiet is not None:
-            plan.quiet.left -= 1
-        elif plan.measurement is not None:
-            self._measure(op_index, plan, plan.measurement)
-        elif plan.survey is not None:
-            self._agreement.submitted(op_index, plan.survey, self._lag)
-            self._next_in_force = min(self._next_in_force, self._agreement.horizon)
+            if plan.quiet is not None:
+                plan.quiet.left -= 1
+            elif plan.measurement is not None:
+                self._measure(op_index, plan, plan.measurement)
+            elif plan.survey is not None:
+                self._agreement.submitted(op_index, plan.survey, self._lag)
+                self._next_in_force = min(self._next_in_force, self._agreement.horizon)
 
     def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key

@@ -24,6 +24,9 @@ class DType(enum.Enum):
 
     INT64 = 7
 
+    def __hash__(self, /):
+        """Return hash(self)."""
+
 class ReduceOp(enum.Enum):
     SUM = 0
 
@@ -35,6 +38,9 @@ class ReduceOp(enum.Enum):
 
     PROD = 4
 
+    def __hash__(self, /):
+        """Return hash(self)."""
+
 class Collective(enum.Enum):
     ALL_REDUCE = 0
 
@@ -43,6 +49,9 @@ class Collective(enum.Enum):
     ALL_GATHER = 2
 
     BROADCAST = 3
+
+    def __hash__(self, /):
+        """Return hash(self)."""
 
 class Call:
     """One collective of one rank, or the part (offset, count) of it"""

@@ -106,7 +106,7 @@ class StripedJob:
         """Run one collective on all ranks to its end, with the survey that follows it."""
         self._await()
         plans = [
-            planner.plan(self.op_index, collective, dtype, op, 0, count, self.changes)
+            planner.plan(self.op_index, (collective, dtype, op, 0, count), self.changes)
             for planner in self.planners
         ]
         self._agree(plans)
@@ -134,7 +134,7 @@ class StripedJob:
         self._await()
         for rank in leading:
             self.planners[rank].plan(
-                self.op_index, Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count, self.changes
+                self.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count), self.changes
             )
         reasons = ["" if each else "its cable is out" for each in alive]
         self.changes.append(Changed(self.op_index, list(alive), reasons))

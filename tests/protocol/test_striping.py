@@ -412,7 +412,7 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
     for _ in range(40):
         two._await()
         for planner in two.planners:  # frozen meanwhile: planned, but not submitted
-            planner.plan(two.op_index, Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, LARGE, [])
+            planner.plan(two.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, LARGE), [])
         assert one.call(LARGE).plan.parts == two.call(LARGE).plan.parts
     assert one.surveys == two.surveys
 

@@ -22,6 +22,7 @@ from railweave.hosts.sequence import CallSequence
 
 TIMEOUT_S = 30.0
 CALL = Call(DType.INT32, ReduceOp.SUM, 4)
+SUM = (Collective.ALL_REDUCE, DType.INT32, ReduceOp.SUM, 0, 4)
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,7 @@ class World:
 
     def call(self, dtype: type = np.int32) -> int:
         x = np.ones(4, dtype)
-        return self.calls.submit(
-            *(Collective.ALL_REDUCE, x, x.copy()), op=ReduceOp.SUM, root=0, count=4, start_now=False
-        )
+        return self.calls.submit(SUM, x, x.copy(), start_now=False)
 
     def did(self, *kinds: str) -> list[Any]:
         return [entry for entry in self.planner.log if entry[0] in kinds]
@@ -266,7 +265,7 @@ def test_an_interrupt_right_behind_a_submission_leaves_the_rails_their_arrays() 
     x = np.ones(4, np.int32)
     used = weakref.ref(x)
     with pytest.raises(KeyboardInterrupt):
-        world.calls.submit(*(Collective.ALL_REDUCE, x, x), op=ReduceOp.SUM, root=0, count=4, start_now=False)
+        world.calls.submit(SUM, x, x, start_now=False)
     del x
     gc.collect()
     assert used() is not None, "the rails write into memory that is free"

@@ -28,7 +28,7 @@ def planner(values: list[float], ledger: Ledger | None = None) -> Planner:
 def plan(
     of: Planner, count: int, dtype: DType = DType.FLOAT32, op: ReduceOp = ReduceOp.SUM, op_index: int = 0
 ) -> Plan:
-    return of.plan(op_index, Collective.ALL_REDUCE, dtype, op, 0, count, [])
+    return of.plan(op_index, (Collective.ALL_REDUCE, dtype, op, 0, count), [])
 
 
 @given(shares, st.integers(1, 10**9))
