@@ -12,8 +12,9 @@ import sys
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,31 +104,38 @@ class Worker:
                 break
             for _ in range(STEADY_CALLS if seconds else asked):
                 calls.prepare([len(seconds)])
-                begin = time.perf_counter()
-                calls.run(self._endpoint, len(seconds), 0)
-                seconds.append(time.perf_counter() - begin)
+                begin = time.monotonic()
+                for call in calls.made(self._endpoint, len(seconds), 0):
+                    call()
+                seconds.append(time.monotonic() - begin)
                 self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
         return len(seconds)
 
     def _batch(self, calls: _Step, sample: Sample, numbers: Sequence[int]) -> Sample:
         """Time calls that follow each other without a pause; compare their results then."""
         calls.prepare(numbers)
-        times, starts = [], []
+        made = [calls.made(self._endpoint, number, place) for place, number in enumerate(numbers)]
+        begins, ends = [], []
         compute_s, together = self._work.compute_s, self._work.collective == "broadcast"
         self._endpoint.barrier()
         before, processor = cpu_times(self._job.services), time.process_time()
-        for place, number in enumerate(numbers):
+        # As little as can be between two calls: the other ranks wait for it.
+        for step in made:
             if together:  # in a broadcast nobody waits for those behind: calls would overlap
                 self._endpoint.barrier()
-            starts.append(round(time.monotonic() - self._start_s, 6))
-            begin = time.perf_counter()
+            begins.append(time.monotonic())
             if compute_s:
                 time.sleep(compute_s)
-            calls.run(self._endpoint, number, place)
-            times.append(round((time.perf_counter() - begin) * 1e6, 1))
-            self._tell(size_bytes=calls.size_bytes, calls=len(sample.times_us) + len(times), warm_up=False)
+            for call in step:
+                call()
+            ends.append(time.monotonic())
+            if ends[-1] - self._news_s > NEWS_S:
+                done = len(sample.times_us) + len(ends)
+                self._tell(size_bytes=calls.size_bytes, calls=done, warm_up=False)
         processor = time.process_time() - processor
         self._cpu += cpu_times(self._job.services) - before
+        times = [round((end - begin) * 1e6, 1) for begin, end in zip(begins, ends, strict=True)]
+        starts = [round(begin - self._start_s, 6) for begin in begins]
         return replace(
             sample,
             times_us=(*sample.times_us, *times),
@@ -205,20 +213,16 @@ class _Step:
                 else:
                     result.fill(-1)
 
-    def run(self, endpoint: Endpoint, number: int, place: int) -> None:
-        """Make the calls of one step."""
+    def made(self, endpoint: Endpoint, number: int, place: int) -> list[Callable[[], None]]:
+        """Return the calls of one step, ready to be made."""
         work = self._work
+        method = getattr(endpoint, work.collective)
+        last = {"all_gather": (), "broadcast": (work.root,)}.get(work.collective, (work.op,))
+        made: list[Callable[[], None]] = []
         for size, out in zip(self.sizes, self._results[place], strict=True):
-            given = self._inputs[size][number % SCALES]
-            match work.collective:
-                case "all_reduce":
-                    endpoint.all_reduce(given, out, work.op)
-                case "reduce_scatter":
-                    endpoint.reduce_scatter(given, out, work.op)
-                case "all_gather":
-                    endpoint.all_gather(given, out)
-                case "broadcast":
-                    endpoint.broadcast(out, work.root)
+            given = () if work.collective == "broadcast" else (self._inputs[size][number % SCALES],)
+            made.append(partial(method, *given, out, *last))
+        return made
 
     def wrong(self, numbers: Sequence[int]) -> int:
         """Return how many elements of these calls' results are wrong."""
