@@ -54,6 +54,8 @@ class Call {
   std::optional<Item> next() const;
   /// All items are issued, and no result can add one.
   bool exhausted() const;
+  /// A result is in place.
+  bool begun() const { return absorbed_ > 0; }
   /// All results are in place.
   bool complete() const { return exhausted() && absorbed_ == issued_; }
 

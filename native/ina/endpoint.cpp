@@ -5,6 +5,7 @@
 #include <bit>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "collectives/label.hpp"
 #include "ina/fixed_point.hpp"
@@ -157,7 +158,7 @@ Bytes Endpoint::depart(std::uint32_t index, Time now) {
   flight.sent = next_transmission_++;
   flight.sent_at = now;
   (++flight.transmissions == 1 ? fresh_ : again_).push_back(index);
-  if (silent_at_ == kNever) silent_at_ = now + window_.rto();
+  if (silent_at_ == kNever) silent_at_ = now + window_.rto(now);
   return {flights_.packet_by_index(index), packet_bytes(options_.lanes)};
 }
 
@@ -224,6 +225,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte
   FlightList& list = flight.transmissions == 1 ? fresh_ : again_;
   (flight.state == FlightState::kLost ? lost_ : list).remove(flights_.index(chunk));
   flight.state = FlightState::kDone;
+  note_gap(flight, now);
   learn(flight, now);
   detect_losses(now);
   if (flight.held) return;  // before a move
@@ -245,6 +247,20 @@ void Endpoint::fail_mismatch(const Call& owner) {
         .op_index = owner.slice().call.op_index});
 }
 
+/// Once a rank has begun a call, only one that runs late, or a late switch, keeps results away for long: a
+/// lost chunk delays no other one's. The first result after a gap may be of a chunk that the timer has sent
+/// again; one that was sent once, and before the gap, shows that nothing was lost.
+void Endpoint::note_gap(const Flight& flight, Time now) {
+  const Duration gap = now - std::exchange(result_at_, now);
+  if (gap > gap_) gap_ = gap;
+  if (flight.held || !call(flight.call).begun()) {
+    gap_ = 0;
+  } else if (flight.transmissions == 1) {
+    if (flight.sent_at <= now - gap_) window_.late(gap_, now - flight.sent_at, now);
+    gap_ = 0;
+  }
+}
+
 void Endpoint::learn(const Flight& flight, Time now) {
   prober_.alive();
   window_.progress();
@@ -258,7 +274,8 @@ void Endpoint::learn(const Flight& flight, Time now) {
       newest_delivered_ = flight.sent;
       newest_rtt_ = now - flight.sent_at;
     }
-    if (flight.sent >= untimed_before_) window_.sample(now - flight.sent_at, flight.sent, next_transmission_);
+    if (flight.sent >= untimed_before_)
+      window_.sample(now - flight.sent_at, flight.sent, next_transmission_, now);
   }
   // Sooner than any path: it was under way already, so patience was too short.
   if (flight.transmissions > 1 && now - flight.sent_at < window_.least_rtt()) {
@@ -267,7 +284,7 @@ void Endpoint::learn(const Flight& flight, Time now) {
   }
   burst_ = flight.after_timeout ? std::min(4 * burst_, options_.slots) : kFirstBurst;
   const bool waiting = in_flight() > 0 || !lost_.empty();
-  silent_at_ = waiting ? now + window_.rto() : kNever;
+  silent_at_ = waiting ? now + window_.rto(now) : kNever;
 }
 
 void Endpoint::finish_calls(std::uint64_t number) {
@@ -344,12 +361,12 @@ void Endpoint::expire_silence(Time now) {
     stall_due_ = now + options_.stall_every;
     events_.emplace_back(*stalled);
   }
-  window_.back_off();
+  window_.back_off(now);
   untimed_before_ = next_transmission_;
   for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)
     declare_lost(earlier(fresh_, again_), /*after_timeout=*/true);
   prober_.silence(now);
-  silent_at_ = now + window_.rto();
+  silent_at_ = now + window_.rto(now);
 }
 
 std::optional<Event> Endpoint::poll() {

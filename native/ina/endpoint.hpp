@@ -182,6 +182,7 @@ class Endpoint {
   void receive_result(const Header& header, const std::byte* lanes, Time now);
   void accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now);
   void fail_mismatch(const Call& owner);
+  void note_gap(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);
   void finish_calls(std::uint64_t number);
 
@@ -226,6 +227,8 @@ class Endpoint {
   Duration newest_rtt_ = 0;             // its round trip
   std::uint32_t reorder_steps_ = 1;     // of the reordering window
   std::uint64_t untimed_before_ = 0;    // transmissions before a timeout say nothing about round trips
+  Time result_at_ = 0;                  // when the last one came
+  Duration gap_ = 0;                    // before it, if it is not known yet what from
   Time progress_resumed_at_ = 0;        // when progress last followed silence
   bool silence_ = false;                // the timer has expired since the last result
   std::uint32_t burst_;                 // chunks that a timeout sends again

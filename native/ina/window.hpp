@@ -4,15 +4,17 @@
 
 #include <cstdint>
 
+#include "core/longest_lately.hpp"
 #include "core/round_trip.hpp"
 #include "core/time.hpp"
+#include "core/timing.hpp"
 
 namespace railweave::ina {
 
 struct WindowOptions {
   std::uint32_t initial = 32;
   std::uint32_t least = 2;
-  std::uint32_t most = 512;
+  std::uint32_t most = 1024;
   Duration packet_time = 0;  // of a packet with lanes on the link; 0: unknown, then delay does not bind
   Duration queue_target = 8 * kMillisecond;  // what this group alone may keep in the link's queue
   Duration longest_path = kMillisecond;      // round trips of empty networks are shorter
@@ -32,34 +34,42 @@ struct WindowOptions {
 /// takes the queue that it finds for a part of the path, and that error is bounded by `longest_path`. On
 /// longer paths the link is not filled once the path alone takes longer than the target: raise both then.
 /// Loss does not shrink the window: delay tells of full queues first.
+///
+/// Where ranks or the switch run late again and again, as on a machine that others use, the target is larger
+/// by as much: else the link idles meanwhile.
 class Window {
  public:
   explicit Window(const WindowOptions& options);
 
   std::uint32_t size() const { return size_; }
-  Duration rto() const;
+  Duration rto(Time now) const;
   Duration smoothed_rtt() const { return round_trip_.smoothed(); }
   Duration least_rtt() const { return base_; }
 
   /// There was a chunk to send, but the window was full.
   void limited() { limited_ = true; }
   /// A result came `rtt` after transmission number `sent`; `next` is the number that the next one will have.
-  void sample(Duration rtt, std::uint64_t sent, std::uint64_t next);
+  void sample(Duration rtt, std::uint64_t sent, std::uint64_t next, Time now);
   /// A probe came back: an upper bound of the path's own delay, ranks not involved.
   void path_sample(Duration rtt);
   /// Nothing came for the whole timeout: double it, until there is progress.
-  void back_off();
+  void back_off(Time now);
   void progress() { backed_off_ = 0; }
+  /// In the middle of a call, with chunks in flight of which none was lost, no result came for so long; then
+  /// one came `rtt` after it was asked for.
+  void late(Duration gap, Duration rtt, Time now);
 
  private:
-  void end_round();
-  std::uint32_t wanted() const;
+  void end_round(Time now);
+  std::uint32_t target(Time now) const;
+  std::uint32_t wanted(Time now) const;
 
   WindowOptions options_;
   std::uint32_t size_;
   bool limited_ = false;
   int backed_off_ = 0;
   RoundTrip round_trip_;
+  LongestLately lateness_{timing::kMemory};  // that a wider window rides out
   Duration base_ = kNever;
   Duration round_least_ = kNever;
   std::uint64_t round_end_ = 0;
