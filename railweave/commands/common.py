@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import signal
@@ -153,7 +154,10 @@ def counts(option: str, text: str) -> list[int]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command."""
+    """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command.
+
+    OptionError names what a full disk has no room for.
+    """
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING)
     terminated = False
 
@@ -179,6 +183,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             raise
         typer.echo("railweave: terminated; the network has been removed", err=True)
         raise typer.Exit(TERMINATED) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OptionError(f"{error.filename}: {error.strerror}; what is written there is kept") from error
 
 
 def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:

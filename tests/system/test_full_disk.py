@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that is full in the middle of a measurement: a line says so, and the same command goes on later."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A file system that nobody else sees and that ends with the command; it grows before the second run.
+TWICE = """
+mount -t tmpfs -o size={room} tmpfs {out} || exit 9
+"$@"; first=$?
+mount -o remount,size=64m,nr_inodes=0 {out} || exit 9
+"$@"; echo "ended with $first and then $?"
+"""
+
+
+@pytest.mark.parametrize("room", ["4k", "12k", "64k,nr_inodes=3", "64k,nr_inodes=7"])
+def test_a_measurement_on_a_full_disk_says_so_and_goes_on(tmp_path: Path, room: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    script = TWICE.format(room=room, out=out)
+    sizes = ("--rails", "tcp", "--hosts", "2", "--sizes", "4K", "--iters", "3", "--warmup", "0")
+    command = [sys.executable, "-m", "railweave", "bench", "all-reduce", *sizes, "--out", str(out)]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "No space left on device" in done.stderr
+    assert done.stdout.splitlines()[-1] in {"ended with 1 and then 0", "ended with 2 and then 0"}
