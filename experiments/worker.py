@@ -30,7 +30,7 @@ from railweave.experiments.scenario import Workload
 from railweave.topologies.values import build
 
 BATCH_BYTES = 64 << 20  # results kept before they are checked
-BATCH_CALLS = 10  # at most where `seconds` bounds the calls: ranks agree after each batch whether to go on
+BATCH_CALLS, BATCH_S = 10, 0.05  # at least, and about, where `seconds` bounds the calls: then it is looked at
 LEAST_CALLS = 3
 STEADY_CALLS = 5  # two medians of so many calls differ by less than
 STEADY = 0.25
@@ -82,14 +82,13 @@ class Worker:
         emit("begin", rank=self._rank, size_bytes=calls.size_bytes, at=self._start_s)
         sample = Sample(calls.size_bytes, (), (), 0, 0, hot=self._hot(step))
         deadline = time.monotonic() + (self._work.seconds or float("inf"))
-        batch = min(calls.batch, BATCH_CALLS if self._work.seconds else self._work.iterations)
         carried: Counter[str] = Counter()
-        while (done := len(sample.times_us)) < self._work.iterations:
-            if not self._agree(done < LEAST_CALLS or time.monotonic() < deadline):
-                break
-            numbers = range(warm + done, warm + min(done + batch, self._work.iterations))
-            sample = self._batch(calls, sample, numbers)
-            self._take_slices(carried, sample)
+        while batch := self._sum(self._next_batch(sample, deadline) if self._rank == 0 else 0):
+            begin = warm + len(sample.times_us)
+            for first in range(begin, begin + batch, calls.batch):
+                numbers = range(first, min(first + calls.batch, begin + batch))
+                sample = self._batch(calls, sample, numbers)
+                self._take_slices(carried, sample)
         if carried:
             self._carried[str(calls.size_bytes)] = carried
         return sample
@@ -100,7 +99,7 @@ class Worker:
         seconds: list[float] = []
         while asked and len(seconds) < asked + MOST_WARMUP:
             ready = len(seconds) >= asked and _steady(seconds) and self._hot(calls.sizes)
-            if seconds and self._agree(ready, of_all=True):
+            if seconds and not self._sum(not ready):
                 break
             for _ in range(STEADY_CALLS if seconds else asked):
                 calls.prepare([len(seconds)])
@@ -151,12 +150,24 @@ class Worker:
             self._endpoint.hot(size, work.collective, work.dtype, work.op) for size in dict.fromkeys(step)
         )
 
-    def _agree(self, yes: bool, *, of_all: bool = False) -> bool:
-        """Return rank 0's answer, or whether all ranks say yes; the same on all."""
-        counts = of_all or self._rank == 0
-        self._token[0] = int(counts and not yes)
+    def _next_batch(self, sample: Sample, deadline: float) -> int:
+        """Return how many calls to make until ranks agree again whether to go on; 0: none.
+
+        The first and the last of a batch are slower: ranks come to them, and leave, one by one.
+        """
+        done, work = len(sample.times_us), self._work
+        if done >= LEAST_CALLS and time.monotonic() >= deadline:
+            return 0
+        several = BATCH_CALLS
+        if done and work.seconds:
+            several = max(several, int(BATCH_S * 1e6 / statistics.median(sample.times_us)))
+        return min(several if work.seconds else work.iterations, work.iterations - done)
+
+    def _sum(self, value: int) -> int:
+        """Return the sum of the ranks' values."""
+        self._token[0] = value
         self._endpoint.all_reduce(self._token.copy(), self._token, "sum")
-        return not self._token[0]
+        return int(self._token[0])
 
     def _take_slices(self, carried: Counter[str], sample: Sample) -> None:
         by_call = self._by_call.setdefault(str(sample.size_bytes), []) if self._job.series else []
