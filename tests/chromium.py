@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -45,12 +46,15 @@ class Browser:
         os.close(results)
         self._answers = os.fdopen(answers, "rb")
         self._rest = b""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = session["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
-        self.call("Page.setLifecycleEventsEnabled", enabled=True)
+        with contextlib.ExitStack() as begun:
+            begun.push(self)  # a test's deadline may come here: then it must not stay
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            session = self.call("Target.attachToTarget", targetId=target, flatten=True)
+            self._session = session["sessionId"]
+            for domain in ("Page", "Runtime", "Log"):
+                self.call(f"{domain}.enable")
+            self.call("Page.setLifecycleEventsEnabled", enabled=True)
+            begun.pop_all()
         return self
 
     def __exit__(
