@@ -85,6 +85,10 @@ class Timing:
         yield
         self._end(since)
 
+    def waited(self) -> None:
+        """Note the end, which was waited for from the beginning."""
+        self._end(self._begin)
+
     def ended(self) -> None:
         """Note the end, which nobody was seen to wait for."""
         self._end(max(self._begin, self._overlap.last_call_at))

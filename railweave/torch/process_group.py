@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial, wraps
 from itertools import chain
 from typing import Any
@@ -28,12 +28,12 @@ from torch._C._distributed_c10d import (
 )
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import InvalidOption
+from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.options import options_from
 from railweave.hosts.striping import Prediction
 from railweave.torch.meeting import default_rail, meet_in
 from railweave.torch.overlap import Kind, Overlap
-from railweave.torch.works import Completions, Copies, Work, seconds_of, torch_errors
+from railweave.torch.works import Completions, Copies, Work, raise_as_torch, seconds_of
 
 Options = Any  # of torch, such as AllreduceOptions
 
@@ -90,8 +90,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         )
         self._register_backend(torch.device("cpu"), GLOO, gloo)
         self._set_default_backend(GLOO)
-        with torch_errors():
-            self._joined: Communicator | None = _communicator(given)
+        self._joined: Communicator | None = None
+        try:
+            self._joined = _communicator(given)
+        except (RailweaveError, TimeoutError) as error:
+            raise_as_torch(error)
         self._completions = Completions()
         self.overlap = Overlap()
 
@@ -226,9 +229,14 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         timeout_s = seconds_of(getattr(opts, "timeout", None))
         at_once = len(calls) == 1 and timeout_s is None and not getattr(opts, "asyncOp", True)
         timing = self.overlap.begin(kind)
-        with torch_errors(), timing.waiting() if at_once else nullcontext():
+        try:
             pending = [call(async_op=not at_once) for call in calls]
-        return Work([] if at_once else pending, copies, results, timeout_s, self._completions, timing)
+        except (RailweaveError, TimeoutError) as error:
+            raise_as_torch(error)
+        if at_once:
+            timing.waited()
+            pending = []
+        return Work(pending, copies, results, timeout_s, self._completions, timing)
 
     def plan(self, kind: Kind) -> Prediction:
         """Return how such a call would go now."""

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -20,17 +19,13 @@ from railweave.torch.overlap import Timing
 Copies = list[tuple[torch.Tensor, torch.Tensor]]  # target and source
 
 
-@contextmanager
-def torch_errors() -> Iterator[None]:
+def raise_as_torch(error: Exception) -> NoReturn:
     """Raise what torch's users catch; what was wrong with the arguments stays what it is."""
-    try:
-        yield
-    except (InvalidOption, UnsupportedDType):
-        raise
-    except TimeoutError as error:  # JoinTimeout is one
-        raise dist.DistBackendError(f"railweave: Timed out ({error})") from error
-    except RailweaveError as error:
-        raise dist.DistBackendError(f"railweave: {error}") from error
+    if isinstance(error, InvalidOption | UnsupportedDType):
+        raise error
+    timed_out = isinstance(error, TimeoutError)  # JoinTimeout is one
+    text = f"Timed out ({error})" if timed_out else f"{error}"
+    raise dist.DistBackendError(f"railweave: {text}") from error
 
 
 class Work(dist.Work):  # type: ignore[misc]
@@ -58,16 +53,19 @@ class Work(dist.Work):  # type: ignore[misc]
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait for the end; DistBackendError says why there was none. Without timeouts the group's holds."""
-        with self._timing.waiting():
-            self._settle(seconds_of(timeout) or self._timeout_s)
+        if self._pending or self.copies:
+            with self._timing.waiting():
+                self._settle(seconds_of(timeout) or self._timeout_s)
         return True
 
     synchronize = wait
 
     def _settle(self, timeout_s: float | None) -> None:
-        with torch_errors():
+        try:
             for pending in self._pending:
                 pending.wait(timeout_s)
+        except (RailweaveError, TimeoutError) as error:
+            raise_as_torch(error)
         with self._lock:
             for target, source in self.copies:
                 target.copy_(source)
