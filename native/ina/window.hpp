@@ -65,11 +65,11 @@ class Window {
   std::uint32_t wanted(Time now) const;
 
   WindowOptions options_;
-  std::uint32_t size_;
+  LongestLately lateness_{timing::kMemory};  // that a wider window rides out
+  std::uint32_t size_;                       // begins at a target that knows of no lateness
   bool limited_ = false;
   int backed_off_ = 0;
   RoundTrip round_trip_;
-  LongestLately lateness_{timing::kMemory};  // that a wider window rides out
   Duration base_ = kNever;
   Duration round_least_ = kNever;
   std::uint64_t round_end_ = 0;
