@@ -38,7 +38,7 @@ LARGE_BYTES = 64 << 20  # whose split `shares` reports
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
-CallKey = tuple[Collective, DType, ReduceOp, int, int]  # the last: root, and count of elements
+CallKey = tuple[Collective, DType, ReduceOp, int, int]  # the last two: root, and count of elements
 
 
 class Change(Protocol):
