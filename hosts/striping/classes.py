@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from railweave.hosts.striping.costs import NOISY
 from railweave.hosts.striping.filling import (
     ALIGNMENT,
     ENGAGE,
@@ -17,6 +19,7 @@ from railweave.hosts.striping.filling import (
     water_fill,
 )
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
+from railweave.hosts.striping.surveys import Item
 from railweave.hosts.striping.table import CostKey, CostTable
 
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
@@ -24,7 +27,10 @@ SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many time
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
 LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
-MEASURED = 4  # calls measured before a survey at most, while hot
+DENIALS = 3  # surveys by which rails that take turns are not as quick as each other, until turns end
+NOISE_KEEP = 0.2  # of a difference in noise that counts
+TRIES = 2  # calls that another way is tried on while hot, if they are short
+MEASURED = 8  # calls measured before a survey at most, while hot
 SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
 LONGEST_SURVEY_S = 1e-3  # there: that of a small call, as far as is known
 BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot, and while warm again
@@ -57,6 +63,9 @@ class CallClass:
         self._interval = 1
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
+        self._tried = 0  # calls that the latest one has been tried on
+        self._denied = 0  # times that turns were denied, one after the other
+        self._noise = 0.0  # by how much short calls are longer in the mean than the quickest of some
         self._check_known()
 
     # ------------------------------------------------------------ what a call takes
@@ -65,17 +74,42 @@ class CallClass:
         """Return what is quickest for a call of `count` elements, `size` bytes, as far as is known."""
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
         lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
-        return choose(singles, lines, size, count, frozenset(engaged))
+        split = choose(singles, lines, size, count, frozenset(engaged))
+        if len(split.parts) > 1:
+            return split
+        # The link of one rail rests while another's works, which is quicker where calls follow each other
+        # faster than a link sends them.
+        ((best, _, _),) = split.parts
+        turns = tuple(rail for rail in self.rails if self._as_quick(rail, best, singles))
+        return replace(split, turns=turns) if len(turns) > 1 else split
 
-    def settle(self, size: int, count: int, old: Sequence[Part]) -> Split:
-        """Return how to cut a call; once hot, as the `old` parts if new ones are hardly quicker."""
+    def _as_quick(self, rail: int, best: int, singles: Mapping[int, float]) -> bool:
+        """Whether a rail is as quick as the best; one of its kind and rate is, as far as noise allows it."""
+        noise = 0.0
+        if self._table.alike(self.key, rail, best):
+            costs = [self._table.get(self.key, each) for each in (rail, best)]
+            noise = max([self._noise, *(NOISY * cost.alone.noise for cost in costs if cost is not None)])
+        return singles[rail] <= singles[best] * (ENGAGE + noise)
+
+    def settle(self, size: int, count: int, ways: Sequence[tuple[Part, ...]]) -> Split:
+        """Return how to cut a call; once hot, as before if the new way is hardly quicker.
+
+        `ways` are the parts that such calls have taken in turn. Turns are given up only when several surveys
+        deny them: what a rail takes in turn says little of what it takes alone.
+        """
+        old = ways[0] if ways else ()
         new = self.choose(size, count, [rail for rail, _, _ in old])
-        if not old or new.parts == tuple(old):
+        if len(ways) > 1 and len(new.parts) == 1 and not new.turns:
+            self._denied += 1
+            if self._denied < DENIALS:
+                return replace(new, parts=old, turns=tuple(rail for ((rail, _, _),) in ways))
+        self._denied = 0
+        if not old or new.parts == old:
             return new
         old_s = self._time_of(old, size, count)
         same_rails = {rail for rail, _, _ in old} == {rail for rail, _, _ in new.parts}
         if same_rails and old_s <= new.time_s * MOVE:
-            return Split(tuple(old), old_s) if self.state is ClassState.HOT else new
+            return Split(old, old_s) if self.state is ClassState.HOT else new
         self.generation += 1
         self._calm = 0
         if len(new.parts) > 1 and old_s > new.time_s * ENGAGE:  # one rail alone has no balance to settle
@@ -156,8 +190,11 @@ class CallClass:
         self._measured += 1
         self._explore_in -= 1
         if tried and self.state is ClassState.HOT:
-            self._way += 1
-            self._explore_in = self._pause(size, count, usual)
+            self._tried += 1
+            if self._tried >= (TRIES if usual.time_s < SHORT_S else 1):
+                self._explore_in = self._tried * self._pause(size, count, usual)
+                self._way += 1
+                self._tried = 0
         if self._measured < min(MEASURED, self._interval):
             return
         self._measured = 0
@@ -185,14 +222,16 @@ class CallClass:
 
     # ------------------------------------------------------------ what measurements change
 
-    def observe(self, rail: int, size: int, time_s: float, alone: bool, generation: int) -> None:
-        """Take an agreed time."""
-        self._table.observe(self.key, rail, size, time_s, alone)
+    def observe(self, item: Item, time_s: float, slower: float | None = None) -> None:
+        """Take an agreed time, and by how much like ones were longer in the mean."""
+        if slower is not None:
+            self._noise = self._noise + NOISE_KEEP * (slower - self._noise)
+        self._table.observe(self.key, item.rail, item.size, time_s, item.alone)
         self.version += 1
         self._check_known()
         if self.state is ClassState.WARM:
             self._times += 1
-            self._calm += generation == self.generation
+            self._calm += item.generation == self.generation
             if self._calm >= CALM * len(self.rails) or self._times >= LONGEST_WARM:
                 self._move(ClassEvent.SETTLED)
 

@@ -46,7 +46,7 @@ class Fit:
         self.anchor_s = anchor_s
         self.samples = 0  # since the last time that the rail's speed changed
         self._stale = False
-        self._noise = 0.0  # mean relative deviation of times from what was predicted
+        self.noise = 0.0  # mean relative deviation of times from what was predicted
         self._side = 0  # where the last observation was, if out of band: +1 slower, -1 faster
         self._before: tuple[Line, int] | None = None  # what was known before it, of which mean size
         self._forget()
@@ -71,7 +71,7 @@ class Fit:
             return None
         before, mean_size = self._reference()
         before_s = before.time_s(size)
-        clip = CLIP + NOISY * self._noise
+        clip = CLIP + NOISY * self.noise
         side = (time_s > before_s * clip) - (time_s * clip < before_s)
         if self._stale or (side and side == self._side):
             self._restart(size, time_s)
@@ -84,7 +84,7 @@ class Fit:
             time_s = before_s * clip if side > 0 else before_s / clip
         else:
             deviation = abs(time_s - before_s) / max(time_s, before_s)
-            self._noise = self._noise + STEADY * (deviation - self._noise)
+            self.noise = self.noise + STEADY * (deviation - self.noise)
         self._add(size, time_s)
         return None
 
@@ -104,7 +104,7 @@ class Fit:
 
     def _add(self, size: int, time_s: float) -> None:
         x = size / self.unit
-        keep = KEEP + (LONGEST_KEEP - KEEP) * min(1.0, NOISY * self._noise)
+        keep = KEEP + (LONGEST_KEEP - KEEP) * min(1.0, NOISY * self.noise)
         self._w = self._w * keep + 1.0
         self._x = self._x * keep + x
         self._xx = self._xx * keep + x * x

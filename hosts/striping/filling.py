@@ -22,6 +22,15 @@ class Split:
 
     parts: tuple[Part, ...]
     time_s: float
+    turns: tuple[int, ...] = ()  # rails that are as quick alone, of which each takes a whole call in turn
+
+    @property
+    def ways(self) -> tuple[tuple[Part, ...], ...]:
+        """Return the parts that calls take, one after the other."""
+        if not self.turns:
+            return (self.parts,)
+        ((_, first, count),) = self.parts
+        return tuple(((rail, first, count),) for rail in self.turns)
 
 
 def water_fill(lines: Mapping[int, Line], size: float) -> dict[int, float]:

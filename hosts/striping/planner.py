@@ -22,10 +22,10 @@ from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import saved, surveys
 from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
-from railweave.hosts.striping.classes import CallClass
+from railweave.hosts.striping.classes import SHORT_S, CallClass
 from railweave.hosts.striping.filling import Part, Split
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, USED, Measurement, Plan
+from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, TURN, USED, Measurement, Plan
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
 from railweave.hosts.striping.surveys import Item, Lanes
@@ -59,7 +59,7 @@ class Change(Protocol):
 
 @dataclass
 class _Entry:
-    """One kind of calls: its plan while nothing changes, with the split in force."""
+    """One kind of calls: its plans while nothing changes, with the split in force."""
 
     collective: Collective
     dtype: DType
@@ -67,7 +67,7 @@ class _Entry:
     count: int
     size: int  # bytes of the whole tensor
     rails: tuple[StripedRail, ...]  # that can carry it
-    plan: Plan
+    plans: tuple[Plan, ...]  # which calls follow in turn
     call_class: CallClass | None = None
     version: int = -1  # of the class, when the split was made
     time_s: float = 0.0
@@ -118,6 +118,8 @@ class Planner:
         self._next_in_force = 0  # index of the first call for which something new is in force
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
         self._lag = LEARNING_LAG
+        self._calls = 0  # that have been submitted; surveys are none
+        self._last_rail = -1  # of the latest one
         self._counted_from = 0  # slices of calls before this one say nothing of the rails as they are
 
     # ------------------------------------------------------------ calls
@@ -133,17 +135,21 @@ class Planner:
             if op_index >= self._next_in_force or len(changes) != self._changes_seen:
                 self._advance(op_index, changes)
             entry = self._entries.get(call) or self._enter(call)
-            plan, call_class = entry.plan, entry.call_class
-            if call_class is not None:
-                if entry.version != call_class.version:
-                    self._split(entry, call_class)
-                plan = entry.plan if call_class.left > 0 else self._measured(entry, call_class)
+            call_class = entry.call_class
+            if call_class is not None and entry.version != call_class.version:
+                self._split(entry, call_class)
+            plan = entry.plans[self._calls % len(entry.plans)]
+            if call_class is not None and call_class.left <= 0:
+                plan = self._measured(entry, call_class, plan)
             return plan.in_sequence() if self.reasons else plan
 
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
         plan.tally.calls += 1
         with self.lock:
+            if plan.survey is None:
+                self._calls += 1
+                self._last_rail = plan.parts[0][0]
             if plan.quiet is not None:
                 plan.quiet.left -= 1
             elif plan.measurement is not None:
@@ -157,10 +163,10 @@ class Planner:
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
         able = self._able(collective, dtype, op)
         call = Call(dtype, op, count, collective, root)
-        entry = _Entry(collective, dtype, op, count, size, able, Plan(call, (), Tally()))
+        entry = _Entry(collective, dtype, op, count, size, able, (Plan(call, (), Tally()),))
         if self.fixed:
             parts, verdicts = fixed_split(able, count, size // count)
-            entry.plan = Plan(call, parts, self._tally(entry, verdicts))
+            entry.plans = (Plan(call, parts, self._tally(entry, verdicts)),)
         elif self.learning and len(able) > 1:
             entry.call_class = self._class_of(entry)
             self._split(entry, entry.call_class)
@@ -199,22 +205,24 @@ class Planner:
 
     def _split(self, entry: _Entry, call_class: CallClass) -> None:
         """Take the split that follows from what is known now."""
-        plan = entry.plan
-        split = call_class.settle(entry.size, entry.count, () if entry.cold else plan.parts)
+        old = tuple(plan.parts for plan in entry.plans)
+        split = call_class.settle(entry.size, entry.count, () if entry.cold else old)
         entry.cold = call_class.state is ClassState.COLD
-        parts, entry.time_s = split.parts, split.time_s
-        if parts != plan.parts or not plan.expected_s:
-            tally = plan.tally
-            if parts != plan.parts:
-                tally = self._tally(entry, _verdicts(entry, parts, NO_GAIN))
-            known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
-            expected_s = entry.time_s if known else self._expected_s(entry, call_class, parts)
-            entry.plan = Plan(plan.call, parts, tally, expected_s, quiet=entry.call_class)
-        entry.version = call_class.version
+        entry.time_s, entry.version = split.time_s, call_class.version
+        if split.ways != old or not entry.plans[0].expected_s:
+            spared = TURN if split.turns else NO_GAIN
+            entry.plans = tuple(self._plan_of(entry, call_class, parts, spared) for parts in split.ways)
 
-    def _measured(self, entry: _Entry, call_class: CallClass) -> Plan:
+    def _plan_of(
+        self, entry: _Entry, call_class: CallClass, parts: tuple[Part, ...], spared: Verdict
+    ) -> Plan:
+        tally = self._tally(entry, _verdicts(entry, parts, spared))
+        known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
+        expected_s = entry.time_s if known else self._expected_s(entry, call_class, parts)
+        return Plan(entry.plans[0].call, parts, tally, expected_s, quiet=entry.call_class)
+
+    def _measured(self, entry: _Entry, call_class: CallClass, plan: Plan) -> Plan:
         """Return the plan of a call whose parts are measured; it may try another way."""
-        plan = entry.plan
         usual = Split(plan.parts, entry.time_s)
         parts = call_class.trial(entry.size, entry.count, usual)
         survey_after = call_class.survey_due
@@ -294,6 +302,9 @@ class Planner:
         size = SURVEY_KEY.size_class
         able = _indices(self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX))
         quickest = min(able, key=lambda rail: (self.table.single_s(SURVEY_KEY, rail, size), rail))
+        # Of rails that take turns the one that has just worked: all rest as long before a call.
+        if self._last_rail in able and self.table.alike(SURVEY_KEY, self._last_rail, quickest):
+            quickest = self._last_rail
         parts = ((quickest, 0, surveys.LANES),)
         return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
 
@@ -341,12 +352,12 @@ class Planner:
             self._open(survey.result or ())
             return
         times = self._agreement.times(survey, self._counted_from)
-        for item, time_s in times:
+        for item, time_s, slower in quickest_of_short(times):
             state = self.rail_states[item.rail]
             self.rail_states[item.rail] = next_rail(state, RailEvent.MEASURED)
             call_class = self._classes.get((item.key, item.rails))
             if call_class is not None:
-                call_class.observe(item.rail, item.size, time_s, item.alone, item.generation)
+                call_class.observe(item, time_s, slower)
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""
@@ -377,12 +388,13 @@ class Planner:
             costs = saved.dump(self.table, self.rails, self.world_size)
         saved.write(Path(path), costs)
 
-    def in_force(self, key: CallKey) -> tuple[tuple[Part, ...], ClassState | None]:
-        """Return the split of such calls, if there have been any, and the state of their class."""
+    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], ClassState | None]:
+        """Return the parts that such calls take in turn, if there have been any, and their class's state."""
         entry = self._entries.get(key)
         if entry is None:
             return (), None
-        return entry.plan.parts, entry.call_class.state if entry.call_class is not None else None
+        ways = tuple(plan.parts for plan in entry.plans)
+        return ways, entry.call_class.state if entry.call_class is not None else None
 
     def shares(self) -> dict[str, float]:
         """Return the shares of large allreduces now, by rail."""
@@ -398,6 +410,27 @@ class Planner:
         split = CallClass(key, _indices(alive), self.table).choose(LARGE_BYTES, count)
         carried = {rail: part for rail, _, part in split.parts}
         return {rail.name: carried.get(rail.index, 0) / count for rail in self.rails}
+
+
+def quickest_of_short(times: Iterable[tuple[Item, float]]) -> list[tuple[Item, float, float | None]]:
+    """Return agreed times, but of short calls that went alike only the quickest.
+
+    The others waited for a processor, or for a rank that did: the third of each triple is by how much all
+    were longer than the quickest, in the mean, if there were several.
+    """
+    groups: dict[object, list[tuple[Item, float]]] = {}
+    for item, time_s in times:
+        like = item.key, item.rails, item.rail, item.size, item.alone, item.generation
+        groups.setdefault(like if time_s < SHORT_S else item, []).append((item, time_s))
+    found: list[tuple[Item, float, float | None]] = []
+    for group in groups.values():
+        item, least_s = min(group, key=lambda each: each[1])
+        excess_s = 0.0
+        for _, time_s in group:
+            excess_s = excess_s + (time_s - least_s)
+        slower = excess_s / (least_s * len(group)) if len(group) > 1 else None
+        found.append((item, least_s, slower))
+    return found
 
 
 def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:

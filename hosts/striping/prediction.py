@@ -45,7 +45,7 @@ class SplitPrediction:
     shares: Mapping[str, float]  # by rail; those that carry something
     time_us: float  # predicted
     gain: float  # by how much it is quicker than the best rail alone: 0.05 for 5 %
-    chosen: bool
+    chosen: bool  # several are where calls take turns
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ class _Predictor:
 
     def predict(self) -> Prediction:
         collective, dtype, op = self._call
-        parts, state = self._planner.in_force((collective, dtype, op, 0, self._count))
+        chosen, state = self._planner.in_force((collective, dtype, op, 0, self._count))
         if not self._able:
-            parts = ()
-        elif not parts and self._planner.fixed:
-            parts, _ = fixed_split(self._able, self._count, self._size // self._count)
-        elif not parts:
-            parts = self._class().choose(self._size, self._count).parts
-        splits = self._splits(parts)
+            chosen = ()
+        elif not chosen and self._planner.fixed:
+            chosen = (fixed_split(self._able, self._count, self._size // self._count)[0],)
+        elif not chosen:
+            chosen = self._class().choose(self._size, self._count).ways
+        splits = self._splits(chosen)
         return Prediction(
             collective=capabilities.COLLECTIVE_NAMES[collective],
             dtype=NAMES[dtype],
@@ -180,8 +180,8 @@ class _Predictor:
             source="loaded" if loaded else "measured" if cost else table.source(self._key, rail.index),
         )
 
-    def _splits(self, parts: Sequence[Part]) -> tuple[SplitPrediction, ...]:
-        """Return each rail alone, all rails together, and what is chosen."""
+    def _splits(self, chosen: Sequence[tuple[Part, ...]]) -> tuple[SplitPrediction, ...]:
+        """Return each rail alone, all rails together, and what is chosen: several where rails take turns."""
         table, size = self._planner.table, self._size
         ways: list[tuple[Part, ...]] = [((rail.index, 0, self._count),) for rail in self._able]
         lines = {rail.index: table.part(self._key, rail.index) for rail in self._able}
@@ -191,7 +191,7 @@ class _Predictor:
             way: table.single_s(self._key, way[0][0], size)
             if len(way) == 1
             else time_of(way, lines, size // self._count)
-            for way in dict.fromkeys([*ways, *([tuple(parts)] if parts else [])])
+            for way in dict.fromkeys([*ways, *chosen])
         }
         alone_s = min((time_s for way, time_s in times.items() if len(way) == 1), default=0.0)
         return tuple(
@@ -199,7 +199,7 @@ class _Predictor:
                 shares={self._names[rail]: count / self._count for rail, _, count in way},
                 time_us=1e6 * time_s,
                 gain=alone_s / time_s - 1,
-                chosen=way == tuple(parts),
+                chosen=way in chosen,
             )
             for way, time_s in times.items()
         )
@@ -214,7 +214,7 @@ class _Predictor:
             return "no rail can carry such calls now"
         if len(self._able) == 1:
             return f"{self._able[0].name} is the only rail that can carry such calls now"
-        chosen = next(split for split in splits if split.chosen)
+        chosen, *others = [split for split in splits if split.chosen]
         several = [split for split in splits if len(split.shares) > 1]
         best = min(several, key=lambda split: split.time_us, default=None)
         if self._planner.fixed:
@@ -226,10 +226,14 @@ class _Predictor:
                 f"{_percent(STAY - 1)}"
             )
         (rail,) = chosen.shares
+        quickest = f"{rail} is the quickest rail as far as is known"
+        if others:
+            rails = ", ".join(rail for split in (chosen, *others) for rail in split.shares)
+            quickest = f"{rails} are as quick as far as is known, and take calls of this size in turn"
         if best is None:
-            return f"{rail} is the quickest rail as far as is known, and so small a tensor is not cut"
+            return f"{quickest}; so small a tensor is not cut"
         return (
-            f"{rail} is the quickest rail as far as is known; a split would gain {_percent(best.gain)} over "
+            f"{quickest}; a split would gain {_percent(best.gain)} over "
             f"the best rail alone; a further one is engaged for {_percent(ENGAGE - 1)}"
         )
 

@@ -119,6 +119,10 @@ class CostTable:
             return self.part(key, rail).time_s(size)
         return UNMEASURED * self.part(key, rail).time_s(size) if self._rates_known else 0.0
 
+    def alike(self, key: CostKey, one: int, other: int) -> bool:
+        """Return whether two rails are of one kind and rate."""
+        return self._prior(key, one) == self._prior(key, other)
+
     def source(self, key: CostKey, rail: int) -> str:
         """Say what the cost of a rail follows from where it has not been measured."""
         nearest = self._nearest(key, rail)

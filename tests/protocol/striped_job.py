@@ -20,12 +20,17 @@ from railweave.hosts.striping.plan import Plan
 
 @dataclass
 class VirtualRail:
-    """What a rail really costs now. `crowded`: how much longer a part takes while other rails carry parts."""
+    """What a rail really costs now.
+
+    `crowded`: how much longer a part takes while other rails carry parts. `rested`: of a call's time, what it
+    takes after one in which the rail carried nothing.
+    """
 
     a_s: float
     rate: float  # bytes per second
     kind: str = "tcp"
     crowded: float = 1.0
+    rested: float = 1.0
 
     def time_s(self, size: int, company: bool) -> float:
         return (self.a_s + size / self.rate) * (self.crowded if company else 1.0)
@@ -81,6 +86,7 @@ class StripedJob:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.now_s = 0.0
+        self.carried: set[int] = set()  # rails of the last call
         self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine began
         self.records: list[list[Slice]] = [[] for _ in range(self.ranks)]
         self.inputs: dict[int, list[np.ndarray]] = {}
@@ -173,8 +179,10 @@ class StripedJob:
         """Let all ranks run a call, and record it; its time from the last start on, but for noise."""
         late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
         longest = 0.0
+        before, self.carried = self.carried, {rail for rail, _, _ in plan.parts}
         for rail, _, count in plan.parts:
             time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1)
+            time_s *= 1.0 if rail in before else self.rails[rail].rested
             for rank in range(self.ranks):
                 own_s = time_s * (1 + self.random.uniform(0, self.noise))
                 clock_s = self.clocks_s[rank] + self.now_s

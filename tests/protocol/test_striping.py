@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -175,6 +175,36 @@ def test_small_calls_keep_the_quickest_rail() -> None:
     other = [taken for taken in later if taken.shares() != {1: 1.0}]
     assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in other)
     assert len(other) <= 2  # the slow rail is tried again, rarely
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_small_calls_take_rails_of_one_kind_in_turn(noise: float) -> None:
+    job = StripedJob(
+        [VirtualRail(0.0006, 8e6, rested=0.5), VirtualRail(0.0006, 8e6, rested=0.5)], noise=noise
+    )
+    calls(job, 2 * WITHIN, SMALL)
+    later = calls(job, 200, SMALL)
+    in_turn = sum(one.shares().keys() != next_one.shares().keys() for one, next_one in pairwise(later))
+    assert in_turn >= 180
+    one_s = job.rails[0].time_s(SMALL * 4, False)
+    assert sorted(taken.time_s for taken in later)[100] <= 0.6 * one_s
+    told = predict(job.planners[0], SMALL * 4)
+    assert [tuple(split.shares) for split in told.splits if split.chosen] == [("r0",), ("r1",)]
+    assert "r0, r1 are as quick as far as is known, and take calls of this size in turn" in told.why
+
+
+def test_rails_of_one_kind_take_no_turns_where_one_is_slower() -> None:
+    job = StripedJob([tcp(a_s=0.0006), tcp(a_s=0.0008)])
+    calls(job, 2 * WITHIN, SMALL)
+    later = calls(job, 200, SMALL)
+    assert sum(taken.shares() == {0: 1.0} for taken in later) >= 195
+
+
+def test_unlike_rails_take_no_turns() -> None:
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)], noise=0.5)
+    calls(job, 2 * WITHIN, SMALL)
+    later = calls(job, 200, SMALL)
+    assert sum(taken.shares() == {0: 1.0} for taken in later) >= 190
 
 
 def test_surveys_of_small_calls_are_rare() -> None:

@@ -15,6 +15,7 @@ from railweave._native.collectives import Collective, DType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.costs import Fit, Line, RailCost
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, choose, cut, time_of, water_fill
+from railweave.hosts.striping.planner import quickest_of_short
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 from railweave.hosts.striping.states import (
     CLASS_TRANSITIONS,
@@ -32,6 +33,21 @@ from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
 MIB = 1 << 20
 KEY = CostKey("all_reduce", "float", MIB)
 lines = st.builds(Line, st.floats(0, 0.01), st.floats(1e5, 1e10))
+
+# ------------------------------------------------------------ what counts of a survey
+
+
+def test_of_short_calls_that_went_alike_the_quickest_counts() -> None:
+    def item(op_index: int, rail: int, size: int = 1024) -> Item:
+        return Item(op_index, rail, KEY, (0, 1), size, alone=True, survey=0, generation=0)
+
+    times = [(item(1, 0), 0.003), (item(2, 1), 0.001), (item(3, 0), 0.001), (item(4, 0, 512), 0.002)]
+    found = quickest_of_short(times)
+    assert [(each.op_index, time_s) for each, time_s, _ in found] == [(3, 0.001), (2, 0.001), (4, 0.002)]
+    assert [slower for _, _, slower in found] == [pytest.approx(1.0), None, None]
+    long = [(item(1, 0), 0.3), (item(2, 0), 0.1)]
+    assert [(each, time_s) for each, time_s, _ in quickest_of_short(long)] == long
+
 
 # ------------------------------------------------------------ one rail
 
