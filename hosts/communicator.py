@@ -80,6 +80,7 @@ class Communicator(Collectives):
         self.rank = options.rank
         self.world_size = options.world_size
         self._agent = Agent(options.rank, options.world_size)
+        self._agent.set_spin(options.spin_us / 1e6)
         self._trees = Trees(self._agent)
         self._parts = _Parts(self._agent, self._trees, Reporter(self._agent))
         self._close = weakref.finalize(self, _close, self._parts, options)

@@ -26,6 +26,7 @@ LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 MAX_REPORT_EVERY_S = 3600.0
+MAX_SPIN_US = 1000.0
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -76,6 +77,9 @@ class Options:
     deterministic: bool = False  # the split never follows measurements, so that results repeat bit for bit
     report: str = ""  # a file to which the rank writes what it did: see report_file.py
     report_every_s: float = 0.0  # how often it writes what it has done so far; 0: at its end only
+    # How long a call of up to 64 KiB that waits looks for its end before it sleeps. It is awake sooner then,
+    # and takes processor time that others could use.
+    spin_us: float = 0.0
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
 
     def __post_init__(self) -> None:
@@ -90,6 +94,8 @@ class Options:
             raise InvalidOption(
                 f"report_every_s is {self.report_every_s}: expected 0 to {MAX_REPORT_EVERY_S:g} seconds"
             )
+        if not 0 <= self.spin_us <= MAX_SPIN_US:
+            raise InvalidOption(f"spin_us is {self.spin_us}: expected 0 to {MAX_SPIN_US:g} microseconds")
         if self.world_size == 1:
             return
         if not self.rails:
@@ -147,6 +153,7 @@ def options_from(
     deterministic: bool | None = None,
     costs: str | None = None,
     report: str | None = None,
+    spin_us: float | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
@@ -159,6 +166,8 @@ def options_from(
         timeout_s = _number(environment, "RAILWEAVE_TIMEOUT_S", float, Options.timeout_s)
     if peer_timeout_s is None:
         peer_timeout_s = _number(environment, "RAILWEAVE_PEER_TIMEOUT_S", float, Options.peer_timeout_s)
+    if spin_us is None:
+        spin_us = _number(environment, "RAILWEAVE_SPIN_US", float, Options.spin_us)
     return Options(
         rank=_number(environment, rank_variable, int) if rank is None else rank,
         world_size=_number(environment, size_variable, int) if world_size is None else world_size,
@@ -175,6 +184,7 @@ def options_from(
         costs=environment.get("RAILWEAVE_COSTS", "") if costs is None else costs,
         report=environment.get("RAILWEAVE_REPORT", "") if report is None else report,
         report_every_s=_number(environment, "RAILWEAVE_REPORT_EVERY_S", float, 0.0),
+        spin_us=spin_us,
     )
 
 

@@ -67,6 +67,7 @@ def init(
     deterministic: bool | None = None,
     costs: str | None = None,
     report: str | None = None,
+    spin_us: float | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -80,7 +81,8 @@ def init(
     bit from run to run: the split follows no measurements. `costs` or RAILWEAVE_COSTS names a JSON file that
     keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
     rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
-    its counts so far in a file beside it.
+    its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
+    that waits looks for its end before it sleeps.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -100,6 +102,7 @@ def init(
             deterministic=deterministic,
             costs=costs,
             report=report,
+            spin_us=spin_us,
         )
     )
 

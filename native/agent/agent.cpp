@@ -12,6 +12,8 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kMaxStalls = 64;  // the oldest are forgotten
+// Only the callers of calls so small spin: larger ones have links to wait for.
+constexpr std::size_t kSpinBytes = std::size_t{64} << 10;
 // Results are copied by so much between two turns of the loop: less than a millisecond.
 constexpr std::size_t kCopiedPerTurn = std::size_t{2} << 20;
 
@@ -194,7 +196,10 @@ void Agent::deliver(std::unique_lock<std::mutex>& lock) {
 
 Outcome Agent::wait(std::uint32_t op_index, Time latest) {
   std::unique_lock lock(mutex_);
-  return shared_loop_.wait(lock, [this, op_index] { return !calls_.pending(op_index); }, latest);
+  const auto call = calls_.description(op_index);
+  const bool spins = call && bytes_of(*call, rank_, world_size_).output <= kSpinBytes;
+  return shared_loop_.wait(
+      lock, [this, op_index] { return !calls_.pending(op_index); }, latest, spins ? spin_ : 0);
 }
 
 bool Agent::done(std::uint32_t op_index) const {

@@ -110,6 +110,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. False if the point is
   /// stale, or one would have to be waited for now: nothing has been submitted. std::invalid_argument.
   bool submit(const Submission& submission, const PlanPoint& planned_from, bool start_now);
+  /// How long whoever waits for a small call looks for its end before it sleeps. Before the first call.
+  void set_spin(Duration spin) { spin_ = spin; }
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);
@@ -206,6 +208,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::deque<std::pair<std::size_t, Stall>> stalls_;
   std::set<std::uint32_t> failed_ops_;
   std::optional<Failure> failure_;
+  Duration spin_ = 0;  // set before the first call
   Records records_;
 
   SharedLoop shared_loop_;  // last: its thread uses all of the above

@@ -162,6 +162,8 @@ class PythonAgent {
                            most_kept_bytes);
   }
 
+  void set_spin(double seconds) { agent_.set_spin(nanoseconds(seconds)); }
+
   PlanPoint plan_point(std::optional<double> timeout_s) {
     PlanPoint point{};
     const nb::gil_scoped_release release;
@@ -301,6 +303,9 @@ void bind_agent(nb::module_& m) {
            "Stop the tree of this group; the lowest chunk without a result since it was formed")
       .def("resume_ina", &PythonAgent::resume_ina, "rail"_a, "group"_a, "place"_a, "resume_from"_a, Release(),
            "The tree of the paused group goes on at another place from that chunk. ValueError if it cannot")
+      .def(
+          "set_spin", &PythonAgent::set_spin, "seconds"_a,
+          "How long whoever waits for a small call looks for its end before it sleeps; before the first call")
       .def("open_control", of_agent(&Agent::open_control), "rail"_a, Release(),
            "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
            "(repair)")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/event_loop.hpp"
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,9 +84,9 @@ void EventLoop::run() {
   while (!stopping_) run_once(kNever);
 }
 
-bool EventLoop::run_once(Time latest) {
+bool EventLoop::run_once(Time latest, Duration spin) {
   epoll_event events[kEventsPerRound];
-  const int fetched = sleep(events, kEventsPerRound, std::min(latest, next_deadline()));
+  const int fetched = sleep(events, kEventsPerRound, std::min(latest, next_deadline()), spin);
   const bool interrupted = fetched < 0 && errno == EINTR;
   if (fetched < 0 && !interrupted) raise_errno("epoll_wait");
   const Time time = now();
@@ -95,7 +96,13 @@ bool EventLoop::run_once(Time latest) {
   return interrupted;
 }
 
-int EventLoop::sleep(epoll_event* events, int capacity, Time until) {
+int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spin) {
+  constexpr timespec kNoTime{};
+  for (const Time end = spin > 0 ? std::min(until, now() + spin) : 0; spin > 0 && now() < end;
+       sched_yield()) {
+    const int fetched = epoll_pwait2(epoll_.get(), events, capacity, &kNoTime, nullptr);
+    if (fetched != 0) return fetched;
+  }
   if (until == kNever) return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
   const Duration left = std::max<Duration>(0, until - now());
   const timespec timeout{.tv_sec = left / kSecond, .tv_nsec = left % kSecond};

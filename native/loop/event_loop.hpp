@@ -54,10 +54,12 @@ class EventLoop {
   void stop();
 
   void run();  // until stop()
-  /// Sleeps until something happens, at most until `latest`, and handles it. True if a signal cut the sleep
+  /// Sleeps until something happens, at most until `latest`, and handles it. For the first `spin` it looks
+  /// again and again instead, and lets others have the processor in between: who sleeps wakes up late, and
+  /// with cold caches. True if a signal cut the sleep
   /// short. What a handler throws comes out of here, and that handler is not called again: what it could not
   /// handle would wake the loop for ever.
-  bool run_once(Time latest);
+  bool run_once(Time latest, Duration spin = 0);
 
  private:
   struct Watch {
@@ -70,7 +72,7 @@ class EventLoop {
   void expire_due(Time now);
   void run_posted();
   Time next_deadline() const;
-  int sleep(epoll_event* events, int capacity, Time until);
+  int sleep(epoll_event* events, int capacity, Time until, Duration spin);
 
   Descriptor epoll_, wake_;
   std::atomic<bool> stopping_{false};

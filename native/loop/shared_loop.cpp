@@ -87,21 +87,22 @@ void SharedLoop::prompt(std::unique_lock<std::mutex>& lock) {
   guarded([this] { client_.before_turn(); });
 }
 
-Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
-  return wait(lock, reached, false, latest);
+Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest,
+                         Duration spin) {
+  return wait(lock, reached, false, latest, spin);
 }
 
 Outcome SharedLoop::wait_leading(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
-  return wait(lock, reached, true, latest);
+  return wait(lock, reached, true, latest, 0);
 }
 
 Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader,
-                         Time latest) {
+                         Time latest, Duration spin) {
   const auto known = [&] { return !as_leader && reached(); };
   while (!known()) {
     if (can_lead()) {
       const Lead lead(*this, lock);
-      const Outcome outcome = drive(lock, reached, latest);
+      const Outcome outcome = drive(lock, reached, latest, spin);
       if (outcome != Outcome::kDone || reached()) return outcome;
       continue;
     }
@@ -113,10 +114,11 @@ Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& re
 }
 
 // For at most a slice of time. kDone also means that another thread wants to lead.
-Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest) {
+Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest,
+                          Duration spin) {
   const Time slice_end = EventLoop::now() + kWaitSlice;
   while (!reached() && followers_ == 0) {
-    if (turn(lock, std::min(latest, slice_end))) return Outcome::kInterrupted;
+    if (turn(lock, std::min(latest, slice_end), spin)) return Outcome::kInterrupted;
     const Time now = EventLoop::now();
     if (!reached() && now >= latest) return Outcome::kTimeout;
     if (!reached() && now >= slice_end) return Outcome::kInterrupted;
@@ -130,12 +132,12 @@ void SharedLoop::turn_until(const Condition& reached, Time latest) {
 }
 
 // True if a signal cut the turn short.
-bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, Time latest) {
+bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, Time latest, Duration spin) {
   lock.unlock();
   bool interrupted = false;
   guarded([&] {
     client_.before_turn();
-    interrupted = loop_.run_once(latest);
+    interrupted = loop_.run_once(latest, spin);
     client_.after_turn();
   });
   lock.lock();

@@ -39,9 +39,9 @@ class SharedLoop {
 
   /// Runs `task` as the leader, and hands on what it throws. Not from inside the loop.
   void run(const std::function<void()>& task);
-  /// Until `reached`; leads unless another thread does. kInterrupted: a signal has come, or it is time to
-  /// look for one; wait again.
-  Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest);
+  /// Until `reached`; leads unless another thread does, and then spins for so long in each turn.
+  /// kInterrupted: a signal has come, or it is time to look for one; wait again.
+  Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin = 0);
   /// The same for what only the leader may ask.
   Outcome wait_leading(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest);
   /// Has `before_turn` called: here and now, or soon by the thread that leads.
@@ -61,9 +61,10 @@ class SharedLoop {
 
   void work_in_background();
   bool can_lead() const { return leader_ != Leader::kForeground && followers_ == 0; }
-  Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader, Time latest);
-  Outcome drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest);
-  bool turn(std::unique_lock<std::mutex>& lock, Time latest);
+  Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader, Time latest,
+               Duration spin);
+  Outcome drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin);
+  bool turn(std::unique_lock<std::mutex>& lock, Time latest, Duration spin = 0);
   template <typename Step>
   void guarded(const Step& step);
 

@@ -302,6 +302,11 @@ class Agent:
         The tree of the paused group goes on at another place from that chunk. ValueError if it cannot
         """
 
+    def set_spin(self, seconds: float) -> None:
+        """
+        How long whoever waits for a small call looks for its end before it sleeps; before the first call
+        """
+
     def open_control(self, rail: int) -> int:
         """
         Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP (repair)

@@ -19,6 +19,7 @@ from railweave.hosts.membership import Join
 from railweave.hosts.options import RailSpec
 
 NO_CONTROLLER = "aggregation trees need a controller: set RAILWEAVE_CONTROLLER"
+SPIN_US = 50.0
 
 
 def default_rail() -> RailSpec:
@@ -37,6 +38,13 @@ def default_rail() -> RailSpec:
         except InvalidOption:
             continue  # it has no address
     raise InvalidOption(f"no interface has {address}, over which {master} is reached; set RAILWEAVE_RAILS")
+
+
+def default_spin_us() -> float:
+    """Return how long a small call looks for its end where ranks of this machine have cores enough."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    cores = len(os.sched_getaffinity(0))
+    return SPIN_US if ranks.isdigit() and 1 < int(ranks) <= 2 * cores else 0.0
 
 
 def meet_in(store: Any) -> Join:

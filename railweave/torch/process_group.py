@@ -27,11 +27,12 @@ from torch._C._distributed_c10d import (
     ReduceScatterOptions,
 )
 
+from railweave.hosts.arrays import Array, input_array
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.options import options_from
 from railweave.hosts.striping import Prediction
-from railweave.torch.meeting import default_rail, meet_in
+from railweave.torch.meeting import default_rail, default_spin_us, meet_in
 from railweave.torch.overlap import Kind, Overlap
 from railweave.torch.works import Completions, Copies, Work, raise_as_torch, seconds_of
 
@@ -278,6 +279,7 @@ def _communicator(given: Any) -> Communicator:
         metrics=of_world_alone,
         report=of_world_alone,
         costs=of_world_alone,
+        spin_us=None if "RAILWEAVE_SPIN_US" in os.environ else default_spin_us(),
     )
     return Communicator(options, None if controller else meet_in(dist.PrefixStore(job, store)))
 
@@ -338,8 +340,8 @@ def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -
         raise _NotCarried
 
 
-def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Tensor]:
-    """Return contiguous tensors to write to: these, or others, which are to be copied back at the end."""
+def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Array]:
+    """Return flat memory to write to: of these, or of others, which are to be copied back at the end."""
     tensors = list(tensors)
     _check(tensors)
     found = []
@@ -348,8 +350,13 @@ def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Tensor]:
         target = memory.contiguous()
         if target is not memory:
             copies.append((memory, target))
-        found.append(target)
+        found.append(_memory(target))
     return found
+
+
+def _memory(x: Tensor) -> Array:
+    """Return a contiguous tensor's memory, flat."""
+    return input_array(x) if x.dtype is torch.bfloat16 else x.reshape(-1).numpy()
 
 
 def _flat(x: Tensor) -> Tensor:

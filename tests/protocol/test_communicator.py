@@ -32,6 +32,30 @@ TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 EQUAL = {"left": 1, "right": 1}
 
 
+@pytest.mark.parametrize("spin_us", [0, 200, 1000])
+def test_who_waits_for_a_late_rank_spins_for_a_moment_only(spin_us: float) -> None:
+    job = StaticJob(2)
+
+    def work(comm: Communicator) -> float:
+        for call in range(200):
+            assert comm.all_reduce(np.full(3, call, np.int32))[0] == 2 * call
+        job.meet()
+        used_s = 0.0
+        if comm.rank == 0:
+            pending = comm.all_reduce(np.ones(3, np.int32), async_op=True)
+            begin_s = time.thread_time()
+            with pytest.raises(TimeoutError):
+                pending.wait(1.0)
+            used_s = time.thread_time() - begin_s
+        job.meet()  # only now the other rank comes
+        result = pending.wait() if comm.rank == 0 else comm.all_reduce(np.ones(3, np.int32))
+        assert result[0] == 2
+        return used_s
+
+    used_s, _ = job.run(work, spin_us=spin_us)
+    assert used_s < 0.25
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5])
 @pytest.mark.parametrize("count", [1, 255, 4096, 70_000, 1_000_003])
 def test_sum_is_right_and_the_same_everywhere(ranks: int, count: int) -> None:

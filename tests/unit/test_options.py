@@ -97,6 +97,9 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_SHARES": "ina=0"}, "all shares are 0"),
         ({"RAILWEAVE_TIMEOUT_S": "0"}, "positive"),
         ({"RAILWEAVE_REPORT_EVERY_S": "nan"}, "expected 0 to 3600 seconds"),
+        ({"RAILWEAVE_SPIN_US": "1001"}, "spin_us is 1001.0: expected 0 to 1000 microseconds"),
+        ({"RAILWEAVE_SPIN_US": "nan"}, "expected 0 to 1000 microseconds"),
+        ({"RAILWEAVE_SPIN_US": "soon"}, "RAILWEAVE_SPIN_US is 'soon': expected a number"),
         ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
 )
