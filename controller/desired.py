@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from railweave.controller import tables
 from railweave.controller.addresses import endpoint
+from railweave.controller.errors import Refused
 from railweave.controller.routes import Routes
-from railweave.controller.slots import Serials, SlotRange
+from railweave.controller.slots import MIN_SLOTS, Serials, SlotRange
 from railweave.controller.state import Entry, Multicast, SwitchState
 from railweave.controller.tables import Endpoint
 from railweave.controller.tree import Contributor, Node, Tree
+from railweave.p4src.config import CONFIG
+
+OWN_ADDRESSES = 1  # entries of virtual_addresses that are the switch's own
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,15 @@ def aggregation(
         above = addresses[up.switch]
         entries.add(tables.uplinks(group.group, up.port, up.child, me, above))
         entries.add(tables.members_parent(group.group, up.port, up.child, above.ip, slots))
+        entries.add(tables.replicas_parent(group.group, up.child, me, above))
     ports = {contributor.child: contributor.port for contributor in node.contributors}
-    return SwitchState(frozenset(entries), frozenset({tables.results(group.group, ports)}))
+    return SwitchState(frozenset(entries), tables.multicasts(group.group, ports, up.port if up else None))
 
 
 def _contributor(
     group: Aggregation, node: Node, one: Contributor, slots: SlotRange, addresses: Mapping[str, Endpoint]
 ) -> set[Entry]:
-    """Let a contributor in, and address its copy of the result."""
+    """Let a contributor in, and address its copies of what is multicast."""
     if one.rank is None:
         source, to = addresses[node.switch], addresses[one.switch or ""]
     else:
@@ -96,3 +101,23 @@ def losses(wanted: Iterable[Loss]) -> SwitchState:
 def memory(serials: Iterable[Serials], last_group: int) -> SwitchState:
     """The entries that the controller keeps in the switch for its own restart."""
     return SwitchState(frozenset(tables.members_serials(known, last_group) for known in serials))
+
+
+def require_room(switch: str, nodes: Sequence[Node], ports: int, slots: int) -> None:
+    """Refused, by the limit's name, if a switch with so many ports and slots cannot hold all these nodes.
+
+    Its notes to the controller need room in `members` as well, and flooding in the replication engine.
+    """
+    if len(nodes) + OWN_ADDRESSES > CONFIG["MAX_GROUPS"]:
+        raise Refused(f"switch {switch} serves {len(nodes) - 1} groups; MAX_GROUPS is {CONFIG['MAX_GROUPS']}")
+    members = sum(len(node.contributors) + (node.parent is not None) for node in nodes)
+    room = CONFIG["MAX_MEMBERS"] - slots // MIN_SLOTS
+    if members > room:
+        raise Refused(f"switch {switch} would need {members} entries in members; it has room for {room}")
+    children_again = sum(len(node.contributors) for node in nodes if node.parent)  # with the parent
+    copies = ports + members + children_again
+    if copies > CONFIG["MAX_REPLICAS"]:
+        raise Refused(
+            f"switch {switch} would need {copies} copies in multicast groups; "
+            f"MAX_REPLICAS is {CONFIG['MAX_REPLICAS']}"
+        )

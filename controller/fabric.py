@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from railweave.controller import trees
+from railweave.controller import desired, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
@@ -17,18 +17,15 @@ from railweave.controller.errors import ControllerError, InvalidRequest, Refused
 from railweave.controller.forwarding import Forwarding
 from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
-from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import MAX_GROUP, Endpoint
-from railweave.controller.tree import Node, Tree
+from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
 from railweave.p4src.artifacts import Artifact
-from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
 DIRECTIONS = {"ingress": ("ingress",), "egress": ("egress",), "both": ("ingress", "egress")}
-OWN_ADDRESSES = 1  # entries of virtual_addresses that are the switch's own
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,8 @@ class Fabric:
         try:
             for node in tree.nodes:
                 switch = self._switches[node.switch]
-                _require_room(switch, node)
+                others = [other.tree.node(switch.name) for other in switch.groups.values()]
+                desired.require_room(switch.name, [node, *others], len(switch.ports), switch.slots.slots)
                 switch.slots.allocate(group.group, slots)
                 done.append(switch)
         except Refused:
@@ -336,17 +334,3 @@ def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:
 
 def _endpoints(hosts: Mapping[int, Host]) -> dict[int, Endpoint]:
     return {rank: host.endpoint for rank, host in hosts.items()}
-
-
-def _require_room(switch: ManagedSwitch, node: Node) -> None:
-    """Refused if a table of the switch would overflow; its notes to the controller need room as well."""
-    groups = len(switch.groups) + 1 + OWN_ADDRESSES
-    if groups > CONFIG["MAX_GROUPS"]:
-        raise Refused(
-            f"switch {switch.name} serves {len(switch.groups)} groups; MAX_GROUPS is {CONFIG['MAX_GROUPS']}"
-        )
-    nodes = [node, *(group.tree.node(switch.name) for group in switch.groups.values())]
-    members = sum(len(n.contributors) + (n.parent is not None) for n in nodes)
-    room = CONFIG["MAX_MEMBERS"] - switch.slots.slots // MIN_SLOTS
-    if members > room:
-        raise Refused(f"switch {switch.name} would need {members} entries in members; it has room for {room}")

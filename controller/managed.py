@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
@@ -30,6 +30,12 @@ OUTCOMES = {
     for name, value in CONFIG.items()
     if name.startswith("OUTCOME_")
 }
+
+COMPLETED = (
+    "result",
+    "mismatch",
+    "forward_up",
+)  # one of them, once, for every chunk that all children are in
 
 
 class ManagedSwitch:
@@ -172,23 +178,28 @@ class ManagedSwitch:
         """
         present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
         while ended := self.slots.taken.keys() - self.groups.keys() - self.orphans.keys():
-            rounds = await self._rounds() if ended & present else {}
+            rounds = await self._rounds(ended & present)
             for group in ended:
                 self.slots.release(group, rounds.get(group, 0))
                 self._counted_from.pop(group, None)
 
-    async def _rounds(self) -> Mapping[int, int]:
+    async def _rounds(self, groups: Collection[int]) -> Mapping[int, int]:
         """Per group, more rounds than any of its slots can have seen.
 
-        A contributor that reaches round r has sent a packet for every one of the 2 S (r - 1) chunks before,
-        and all of them went through this switch, because it saw their results.
+        A contributor that reaches round r has seen results of the 2 S (r - 1) chunks before: it has sent a
+        packet for each, and each was completed in this switch. Neither counter is exact, so the lesser one
+        counts: a member's packets may belong to no slot (SPREAD), and completed chunks to an earlier group.
         """
-        rounds: dict[int, int] = {}
-        for entity, packets in await self.link.packets("members"):
-            if not entity.match or (found := tables.read_members(decode_entry(entity))) is None:
-                continue
-            group, slots = found
-            rounds[group] = max(rounds.get(group, 0), packets // (2 * slots.size) + ROUNDS_MARGIN)
+        packets = dict.fromkeys(groups, 0)
+        for entity, count in await self.link.packets("members") if groups else ():
+            found = tables.read_members(decode_entry(entity)) if entity.match else None
+            if found and found[0] in packets:
+                packets[found[0]] = max(packets[found[0]], count)
+        rounds = {}
+        for group, sent in packets.items():
+            outcomes = await self.outcomes(group)
+            chunks = min(sent, sum(outcomes[name] for name in COMPLETED))
+            rounds[group] = chunks // (2 * self.slots.taken[group].size) + ROUNDS_MARGIN
         return rounds
 
     def _adopt(self, actual: SwitchState) -> None:
@@ -213,7 +224,6 @@ class ManagedSwitch:
             for entry in state.entries
             if entry.table == "virtual_addresses" and dict(entry.match)["address"] in addresses
         }
-        multicasts = {
-            multicast for multicast in state.multicasts if multicast.group == tables.multicast_id(group)
-        }
+        numbers = {tables.spread_id(group, is_root) for is_root in (True, False)}
+        multicasts = {multicast for multicast in state.multicasts if multicast.group in numbers}
         return SwitchState(frozenset(entries), frozenset(multicasts))

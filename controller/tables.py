@@ -16,7 +16,9 @@ from railweave.p4src.config import CONFIG
 
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
-MAX_GROUP = 2**16 - 1 - FLOOD_GROUP  # a group's multicast group lies FLOOD_GROUP beyond it, in 16 bits
+UPLINK_RID = CONFIG["MAX_CHILDREN"] + 1  # egress_rid of the copy for the parent; child c's is c + 1
+SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well (`spread_id`)
+MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast groups lie FLOOD_GROUP beyond it, in 16 bits
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
@@ -40,8 +42,13 @@ def virtual_mac(ip: int) -> int:
 
 
 def multicast_id(group: int) -> int:
-    """The multicast group that carries a group's results."""
+    """The multicast group of a group's children: what comes from above, and results of the root."""
     return FLOOD_GROUP + group
+
+
+def spread_id(group: int, is_root: bool) -> int:
+    """The multicast group of all neighbours in a group's tree: what a child sends to everybody."""
+    return multicast_id(group) + (0 if is_root else SPREAD_BASE)
 
 
 def members(
@@ -49,11 +56,12 @@ def members(
 ) -> Entry:
     """Lets one contributor's packets in: index `child` of `children`, from `source`, through `port`."""
     bits = {"child_bit": 1 << child, "all_children": (1 << children) - 1, "is_root": int(is_root)}
+    bits["spread_group"] = spread_id(group, is_root)
     return _members(group, port, child, source, "contributor", **bits, **_placed(group, slots))
 
 
 def members_parent(group: int, port: int, child: int, source: int, slots: SlotRange) -> Entry:
-    """Lets the parent's results in; `child` is this switch's index at the parent."""
+    """Lets the parent's packets in; `child` is this switch's index at the parent."""
     return _members(group, port, child, source, "parent", **_placed(group, slots))
 
 
@@ -63,7 +71,7 @@ def members_serials(known: Serials, last_group: int) -> Entry:
     It matches no packet. It holds the serial number from which a range of slots may be used again, and the
     last group number assigned; a restarted controller reads it back.
     """
-    unused = dict.fromkeys(("child_bit", "slot_base", "slot_mask", "is_root"), 0)
+    unused = dict.fromkeys(("child_bit", "slot_base", "slot_mask", "is_root", "spread_group"), 0)
     noted = {"all_children": known.size, "start": known.start, "mcast_group": last_group}
     return _members(NO_GROUP, 0, 0, known.base, "contributor", **unused, **noted)
 
@@ -104,9 +112,18 @@ def uplinks(group: int, port: int, child: int, me: Endpoint, parent: Endpoint) -
 
 
 def replicas(group: int, child: int, me: Endpoint, to: Endpoint) -> Entry:
-    """The addresses of contributor `child`'s copy of a result."""
+    """The addresses of contributor `child`'s copy of what is multicast."""
+    return _replicas(group, child + 1, child, me, to)
+
+
+def replicas_parent(group: int, child: int, me: Endpoint, parent: Endpoint) -> Entry:
+    """The addresses of the parent's copy; `child` is this switch's index at the parent."""
+    return _replicas(group, UPLINK_RID, child, me, parent)
+
+
+def _replicas(group: int, rid: int, child: int, me: Endpoint, to: Endpoint) -> Entry:
     params = {"child": child, **_addresses(me, to), "udp_port": to.udp_port}
-    return Entry("replicas", fields({"group": group, "egress_rid": child + 1}), "to_child", fields(params))
+    return Entry("replicas", fields({"group": group, "egress_rid": rid}), "readdress", fields(params))
 
 
 def _addresses(source: Endpoint, to: Endpoint) -> dict[str, int]:
@@ -131,9 +148,13 @@ def injector(direction: str, port: int, probability: float) -> Entry:
     )
 
 
-def results(group: int, ports: dict[int, int]) -> Multicast:
-    """The multicast group of a group's results; `ports` maps each contributor's index to its port."""
-    return Multicast(multicast_id(group), frozenset((port, child + 1) for child, port in ports.items()))
+def multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozenset[Multicast]:
+    """A group's multicast groups; `ports` lead to its contributors, `uplink` to its parent, if any."""
+    children = frozenset((port, child + 1) for child, port in ports.items())
+    down = Multicast(multicast_id(group), children)
+    if uplink is None:
+        return frozenset({down})
+    return frozenset({down, Multicast(spread_id(group, is_root=False), children | {(uplink, UPLINK_RID)})})
 
 
 def flood(ports: frozenset[int]) -> Multicast:

@@ -4,8 +4,9 @@
 
 local ina = Proto("ina", "railweave in-network aggregation")
 
-local kinds = { [0] = "CONTRIBUTE", [1] = "RESULT", [2] = "PROBE" }
+local kinds = { [0] = "CONTRIBUTE", [1] = "RESULT", [2] = "PROBE", [3] = "SPREAD", [4] = "FETCH" }
 local ops = { [0] = "SUM", [1] = "MAX" }
+local SPREAD, FETCH = 3, 4
 local HEADER_BYTES = 16
 local UDP_PORT = 5257
 
@@ -26,6 +27,45 @@ f.copy = ProtoField.uint16("ina.slot.copy", "Copy", base.DEC, nil, 0x0001)
 f.round = ProtoField.uint32("ina.round", "Round")
 f.mark = ProtoField.uint32("ina.mark", "Mark", base.HEX)
 f.lane = ProtoField.int32("ina.lane", "Lane")
+f.rank = ProtoField.uint16("ina.rank", "Source rank")
+f.chunk = ProtoField.uint32("ina.chunk", "Chunk")
+f.task = ProtoField.uint32("ina.task", "Task")
+f.payload = ProtoField.bytes("ina.payload", "Payload")
+f.origin = ProtoField.uint16("ina.origin", "Origin rank")
+f.chunks = ProtoField.uint16("ina.chunks", "Chunks")
+
+-- What follows child and flags in a packet for a slot; returns the rest of the summary.
+local function chunk(buffer, root)
+  root:add(f.slot, buffer(6, 2)):add(f.copy, buffer(6, 2))
+  root:add(f.round, buffer(8, 4))
+  root:add(f.mark, buffer(12, 4))
+  local lanes = math.floor((buffer:len() - HEADER_BYTES) / 4)
+  if lanes > 0 then
+    local list = root:add(buffer(HEADER_BYTES, lanes * 4), string.format("Lanes: %d", lanes))
+    for lane = 0, lanes - 1 do
+      list:add(f.lane, buffer(HEADER_BYTES + 4 * lane, 4)):prepend_text(string.format("[%d] ", lane))
+    end
+  end
+  return string.format("slot %d round %d %s, %d lanes", buffer(6, 2):uint(), buffer(8, 4):uint(),
+    ops[buffer(1, 1):uint()] or "unknown op", lanes)
+end
+
+-- The same of a packet that belongs to a rank's shard.
+local function shard(buffer, root, number)
+  root:add(f.rank, buffer(6, 2))
+  root:add(f.chunk, buffer(8, 4))
+  root:add(f.task, buffer(12, 4))
+  local bytes = buffer:len() - HEADER_BYTES
+  local about = string.format("of rank %d chunk %d", buffer(6, 2):uint(), buffer(8, 4):uint())
+  if number == FETCH and bytes >= 4 then
+    root:add(f.origin, buffer(HEADER_BYTES, 2))
+    root:add(f.chunks, buffer(HEADER_BYTES + 2, 2))
+    return about .. string.format(", %d chunks for rank %d", buffer(HEADER_BYTES + 2, 2):uint(),
+      buffer(HEADER_BYTES, 2):uint())
+  end
+  if bytes > 0 then root:add(f.payload, buffer(HEADER_BYTES, bytes)) end
+  return about .. string.format(", %d bytes", bytes)
+end
 
 function ina.dissector(buffer, packet, tree)
   if buffer:len() < HEADER_BYTES then return 0 end
@@ -40,22 +80,10 @@ function ina.dissector(buffer, packet, tree)
   for _, field in ipairs({ f.retransmission, f.nonfinite, f.overflow, f.mismatch, f.to_root }) do
     flags:add(field, buffer(5, 1))
   end
-  root:add(f.slot, buffer(6, 2)):add(f.copy, buffer(6, 2))
-  root:add(f.round, buffer(8, 4))
-  root:add(f.mark, buffer(12, 4))
-
-  local lanes = math.floor((buffer:len() - HEADER_BYTES) / 4)
-  if lanes > 0 then
-    local list = root:add(buffer(HEADER_BYTES, lanes * 4), string.format("Lanes: %d", lanes))
-    for lane = 0, lanes - 1 do
-      list:add(f.lane, buffer(HEADER_BYTES + 4 * lane, 4)):prepend_text(string.format("[%d] ", lane))
-    end
-  end
-
-  local kind = kinds[buffer(0, 1):bitfield(4, 4)] or "unknown kind"
-  packet.cols.info = string.format("%s %s group %d child %d slot %d round %d, %d lanes", kind,
-    ops[buffer(1, 1):uint()] or "unknown op", buffer(2, 2):uint(), buffer(4, 1):uint(), buffer(6, 2):uint(),
-    buffer(8, 4):uint(), lanes)
+  local number = buffer(0, 1):bitfield(4, 4)
+  local more = (number == SPREAD or number == FETCH) and shard or chunk
+  packet.cols.info = string.format("%s group %d child %d %s", kinds[number] or "unknown kind", buffer(2, 2):uint(),
+    buffer(4, 1):uint(), more(buffer, root, number))
   return buffer:len()
 end
 

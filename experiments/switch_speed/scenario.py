@@ -56,8 +56,7 @@ class Scenario:
             slots = SlotRange(base=0, size=SLOTS, start=1)
             entries.add(tables.members(GROUP, nic.port, worker, host.ip, slots, self.workers, is_root=True))
             entries.add(tables.replicas(GROUP, worker, me, host))
-        multicast = tables.results(GROUP, self._ports())
-        wanted = SwitchState(frozenset(entries), frozenset({multicast}))
+        wanted = SwitchState(frozenset(entries), tables.multicasts(GROUP, self._ports(), uplink=None))
         return [wire.encode(update) for update in difference(SwitchState(), wanted)]
 
     def _ports(self) -> dict[int, int]:

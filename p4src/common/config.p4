@@ -13,6 +13,7 @@
 #define MAX_CHILDREN 31        // bits 0..30 of the bitmap `seen`; bit 31 is RESULT PRESENT
 #define MAX_MEMBERS 4096       // (group, child) pairs over all groups
 #define MAX_GROUPS 512
+#define MAX_REPLICAS 4096      // copies in all groups of the replication engine together: BMv2 has no room for more
 #define MAX_MACS 4096
 #define PORTS 512
 
@@ -24,6 +25,8 @@ const bit<4> INA_VERSION = 1;
 const bit<4> KIND_CONTRIBUTE = 0;
 const bit<4> KIND_RESULT = 1;
 const bit<4> KIND_PROBE = 2;
+const bit<4> KIND_SPREAD = 3;
+const bit<4> KIND_FETCH = 4;   // from host to host: no switch takes one
 
 const bit<8> OP_SUM = 0;
 const bit<8> OP_MAX = 1;
@@ -54,6 +57,7 @@ const bit<4> OUTCOME_FORWARD_UP = 8;
 const bit<4> OUTCOME_FORWARD_UP_AGAIN = 9;
 const bit<4> OUTCOME_REFLECT = 10;
 const bit<4> OUTCOME_PROBE = 11;
+const bit<4> OUTCOME_SPREAD = 12;
 
 /* Group of the replication engine to which frames with an unknown or a group address go. */
 const bit<16> FLOOD_GROUP = 1;

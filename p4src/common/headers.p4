@@ -8,10 +8,11 @@ const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<8> PROTOCOL_ICMP = 1;
 const bit<8> PROTOCOL_UDP = 17;
 
-/* Lengths of a packet with all its lanes, as its IPv4 and UDP headers must give them. */
+/* Lengths that a packet's IPv4 and UDP headers must give: at least, or of one with all its lanes. */
 const bit<16> IPV4_HEADER_BYTES = 20;
 const bit<16> UDP_HEADER_BYTES = 8;
 const bit<16> PROBE_UDP_BYTES = UDP_HEADER_BYTES + INA_HEADER_BYTES;  // at least
+const bit<16> SPREAD_UDP_BYTES = PROBE_UDP_BYTES + 1;                 // at least
 const bit<16> CHUNK_UDP_BYTES = PROBE_UDP_BYTES + 4 * LANES;
 const bit<16> CHUNK_IPV4_BYTES = IPV4_HEADER_BYTES + CHUNK_UDP_BYTES;
 

@@ -7,13 +7,14 @@ struct metadata_t {
     /* From the target, filled in by main.p4. */
     port_t ingress_port;
     port_t egress_port;
-    bit<16> egress_rid;      // which copy of a multicast packet this is: child index + 1
+    bit<16> egress_rid;      // which copy of a multicast packet this is: child index + 1, or beyond that the parent's
     bit<1> checksum_error;   // the IPv4 header does not add up
 
     /* Decisions, applied once by main.p4. */
     verdict_t verdict;
     port_t port;
     mcast_t mcast_group;
+    mcast_t spread_group;    // what `mcast_group` becomes for SPREAD
     bit<32> loss;            // the injector's threshold
     bit<1> lost;             // this copy goes nowhere
     bit<1> rewritten;        // the IPv4 header was changed: its checksum has to be made anew

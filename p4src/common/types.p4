@@ -27,6 +27,7 @@ const verdict_t VERDICT_RESULT = 3;   // to md.mcast_group, a copy for every chi
 const verdict_t VERDICT_UP = 4;       // to the parent: `uplinks` knows the way
 const verdict_t VERDICT_BACK = 5;     // to the sender, turned round
 const verdict_t VERDICT_CHILD = 6;    // to md.mcast_group, where only the copy for child hdr.ina.child goes on
+const verdict_t VERDICT_SPREAD = 7;   // to md.mcast_group, a copy for everybody but the sender
 
 /* Who handles the packet. */
 typedef bit<2> service_t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks at the packet alone: is it one that this program understands, and is it whole? The parser extracts lanes
-// only where version, kind and both lengths are right, so here their presence stands for that.
+// only where version, kind and both lengths are right: from here on their presence says that the packet is for a slot.
 
 control Check(in headers_t hdr, inout metadata_t md) {
     apply {
@@ -9,12 +9,14 @@ control Check(in headers_t hdr, inout metadata_t md) {
             md.fault = FAULT_LENGTH;  // before anything of it is believed: what follows could be Ethernet's padding
         } else if (hdr.ina.version != INA_VERSION) {
             md.fault = FAULT_VERSION;
-        } else if (hdr.ina.kind > KIND_PROBE) {
+        } else if (hdr.ina.kind > KIND_SPREAD) {
             md.fault = FAULT_KIND;
         } else if (hdr.ina.op > OP_MAX) {
             md.fault = FAULT_OP;
-        } else if (hdr.ina.kind != KIND_PROBE && !hdr.lanes.isValid()) {
+        } else if (hdr.ina.kind <= KIND_RESULT && !hdr.lanes.isValid()) {
             md.fault = FAULT_LENGTH;
+        } else if (hdr.ina.kind == KIND_SPREAD && hdr.udp.length < SPREAD_UDP_BYTES) {
+            md.fault = FAULT_LENGTH;  // nothing in it
         }
     }
 }

@@ -47,6 +47,13 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
     @name(".forward_up_again") action forward_up_again() { send(VERDICT_UP, OUTCOME_FORWARD_UP_AGAIN); }
     @name(".probe")            action probe()            { send(VERDICT_BACK, OUTCOME_PROBE); }
 
+    /* Up and down the tree alike: the parent is in the group of what comes from below, not of what it sends. */
+    @name(".spread")
+    action spread() {
+        md.mcast_group = md.spread_group;
+        send(VERDICT_SPREAD, OUTCOME_SPREAD);
+    }
+
     @name(".reflect")
     action reflect() {
         hdr.ina.kind = KIND_RESULT;
@@ -85,7 +92,7 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
             no_service; bad_checksum; bad_length; bad_version; bad_kind; bad_op; refused; bad_role; bad_slot;
             stale; absorb; duplicate; late_result; no_path;
             result; mismatch; deliver_down; forward_up; forward_up_again; reflect;
-            probe; probe_up; probe_down;
+            probe; probe_up; probe_down; spread;
         }
         const default_action = stale();
         counters = packets;
@@ -107,6 +114,7 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
             (_,                KIND_PROBE,      ROLE_PARENT, _,         _,    _,    _,   _,     _,     _): no_path();              // nothing that a parent asks
             (_,                KIND_PROBE,      _,           _,         _,    _,    0,   _,     _,     FLAG_TO_ROOT &&& FLAG_TO_ROOT): probe_up();
             (_,                KIND_PROBE,      _,           _,         _,    _,    _,   _,     _,     _): probe();
+            (_,                KIND_SPREAD,     _,           _,         _,    _,    _,   _,     _,     _): spread();            // to all others of the group; no slot knows of it
             // Contributions.
             (_,                _,               _,           AGE_STALE, _,    _,    _,   _,     _,     _): stale();             // nobody waits for that round any more
             (_,                KIND_CONTRIBUTE, _,           _,         0,    0,    _,   _,     _,     _): absorb();            // others are missing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may touch which slots. The key holds all that a sender must get right, the port that it arrives by included:
-// what misses is a stranger's and reaches no register.
+// Who may touch which slots, and send to which group. The key holds all that a sender must get right, the port that
+// it arrives by included: what misses is a stranger's and reaches neither a register nor anybody.
 
 control Members(in headers_t hdr, inout metadata_t md) {
     ENTRY_COUNTER(packets);
@@ -13,7 +13,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
     /* One of the group's children: a host, or a switch below. */
     @name(".contributor")
     action contributor(bitmap_t child_bit, bitmap_t all_children, bit<16> slot_base, bit<16> slot_mask,
-                       bit<32> start, bit<1> is_root, mcast_t mcast_group) {
+                       bit<32> start, bit<1> is_root, mcast_t mcast_group, mcast_t spread_group) {
         place(slot_base);
         md.role = ROLE_CHILD;
         md.bit_of_sender = child_bit;
@@ -23,6 +23,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
         md.tag = start + hdr.ina.round;
         md.is_root = is_root;
         md.mcast_group = mcast_group;
+        md.spread_group = spread_group;
     }
 
     /* The switch above: its result counts as one more bit of the bitmap. */
@@ -35,6 +36,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
         md.slot_excess = hdr.ina.slot & ~slot_mask;
         md.tag = start + hdr.ina.round;
         md.mcast_group = mcast_group;
+        md.spread_group = mcast_group;
     }
 
     @name(".stranger")
@@ -57,7 +59,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        if (members.apply().hit && hdr.ina.kind != KIND_PROBE) {
+        if (members.apply().hit && hdr.lanes.isValid()) {
             if ((hdr.ina.kind == KIND_RESULT) != (md.role == ROLE_PARENT)) {
                 md.fault = FAULT_ROLE;
             } else if (md.slot_excess != 0) {

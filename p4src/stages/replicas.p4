@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way down the tree (egress): addresses each copy of a result to the child that it is for.
+// Egress: addresses each copy of a packet to the one in the tree that it is for, a child or the parent.
 
 control Replicas(inout headers_t hdr, inout metadata_t md) {
-    @name(".to_child")
-    action to_child(bit<8> child, mac_t src_mac, mac_t dst_mac, ipv4_t src_ip, ipv4_t dst_ip, bit<16> udp_port) {
+    @name(".readdress")
+    action readdress(bit<8> child, mac_t src_mac, mac_t dst_mac, ipv4_t src_ip, ipv4_t dst_ip, bit<16> udp_port) {
         md.rewritten = 1;
         hdr.ina.child = child;
         hdr.ethernet.src = src_mac;
@@ -16,8 +16,8 @@ control Replicas(inout headers_t hdr, inout metadata_t md) {
         hdr.udp.checksum = 0;
     }
 
-    @name(".no_child")
-    action no_child() {
+    @name(".nobody")
+    action nobody() {
         md.lost = 1;
     }
 
@@ -27,8 +27,8 @@ control Replicas(inout headers_t hdr, inout metadata_t md) {
             hdr.ina.group: exact @name("group");
             md.egress_rid: exact @name("egress_rid");
         }
-        actions = { to_child; @defaultonly no_child; }
-        default_action = no_child();
+        actions = { readdress; @defaultonly nobody; }
+        default_action = nobody();
         size = MAX_MEMBERS;
     }
 

@@ -35,7 +35,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
         if (md.fault == FAULT_NONE) {
             Members.apply(hdr, md);
         }
-        if (md.fault == FAULT_NONE && hdr.ina.kind != KIND_PROBE) {
+        if (md.fault == FAULT_NONE && hdr.lanes.isValid()) {
             // Every register is touched at most once, and in this order: so it fits a pipeline of hardware stages.
             SlotTag.apply(hdr, md);
             if (md.age != AGE_STALE) {
@@ -75,7 +75,7 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
         if (md.verdict == VERDICT_UNICAST) {
             standard.egress_spec = md.port;
         } else if (md.verdict == VERDICT_FLOOD || md.verdict == VERDICT_RESULT
-                || md.verdict == VERDICT_CHILD) {
+                || md.verdict == VERDICT_CHILD || md.verdict == VERDICT_SPREAD) {
             standard.mcast_grp = md.mcast_group;
         } else {
             mark_to_drop(standard);
@@ -87,12 +87,14 @@ control RailweaveEgress(inout headers_t hdr, inout metadata_t md, inout standard
     apply {
         md.egress_port = standard.egress_port;
         md.egress_rid = standard.egress_rid;
-        if (md.verdict == VERDICT_CHILD && md.egress_rid != (bit<16>)hdr.ina.child + 1) {
+        if ((md.verdict == VERDICT_CHILD && md.egress_rid != (bit<16>)hdr.ina.child + 1)
+                || (md.verdict == VERDICT_SPREAD && md.role == ROLE_CHILD
+                    && md.egress_rid == (bit<16>)hdr.ina.child + 1)
+                || (md.verdict == VERDICT_FLOOD && md.egress_port == md.ingress_port)) {
             md.lost = 1;
-        } else if (md.verdict == VERDICT_RESULT || md.verdict == VERDICT_CHILD) {
+        } else if (md.verdict == VERDICT_RESULT || md.verdict == VERDICT_CHILD
+                || md.verdict == VERDICT_SPREAD) {
             Replicas.apply(hdr, md);
-        } else if (md.verdict == VERDICT_FLOOD && md.egress_port == md.ingress_port) {
-            md.lost = 1;
         }
         if (md.lost == 0) {
             InjectorEgress.apply(md);

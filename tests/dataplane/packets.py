@@ -11,11 +11,14 @@ from typing import Any, Protocol
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from railweave.p4src.config import CONFIG
+
 PORT = 5257
-CONTRIBUTE, RESULT, PROBE = 0, 1, 2
+CONTRIBUTE, RESULT, PROBE, SPREAD, FETCH = 0, 1, 2, 3, 4
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
 HEADER = struct.Struct(">BBHBBHII")
+UPLINK_RID = 32  # of the copy for the parent: no child has it
 
 Frames = list[tuple[int, bytes]]
 """Packets with the port that each arrives at or leaves by."""
@@ -24,6 +27,7 @@ Frames = list[tuple[int, bytes]]
 class Switch(Protocol):
     """What the tests ask of a target that runs the program (`conftest.py` makes one)."""
 
+    name: str
     lanes: int
     ports: Sequence[int]
 
@@ -33,6 +37,7 @@ class Switch(Protocol):
     def direct_counter(self, table: str, key: Mapping[str, int]) -> int: ...
     def action_packets(self, table: str) -> dict[str, int]: ...
     def counter(self, name: str, index: int) -> int: ...
+    def register(self, name: str, index: int) -> int: ...
     def exchange(self, port: int, packet: bytes) -> Frames: ...
     def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames: ...
 
@@ -137,6 +142,11 @@ class Group:
     root: bool = True
     mcast_group: int = 2
 
+    @property
+    def spread_group(self) -> int:
+        """The multicast group of all neighbours, the parent among them."""
+        return self.mcast_group if self.root else self.mcast_group + 100
+
     def install(self) -> Group:
         self.switch.insert("virtual_addresses", {"address": VIRTUAL.ip}, "owned", {"mac": VIRTUAL.mac})
         return self.install_members().install_tree()
@@ -147,26 +157,31 @@ class Group:
         every = sum(1 << m.child for m in self.members)
         for m in self.members:
             part = {"child_bit": 1 << m.child, "all_children": every, "is_root": int(self.root)}
+            part["spread_group"] = self.spread_group
             self.switch.insert("members", self.key(m), "contributor", part | place)
         if not self.root:
             self.switch.insert("members", self.key(PARENT), "parent", place)
         return self
 
     def install_tree(self) -> Group:
-        self.switch.multicast(self.mcast_group, [(m.port, m.child + 1) for m in self.members])
-        way = {"src_mac": VIRTUAL.mac, "src_ip": VIRTUAL.ip}
-        for m in self.members:
-            to = way | {"dst_mac": m.mac, "dst_ip": m.ip, "child": m.child, "udp_port": m.udp_port}
-            self.switch.insert("replicas", {"group": self.number, "egress_rid": m.child + 1}, "to_child", to)
+        copies = {m.child + 1: m for m in self.members}
+        self._multicast(self.mcast_group, copies)
         if not self.root:
-            up = way | {
-                "dst_mac": PARENT.mac,
-                "dst_ip": PARENT.ip,
-                "child": PARENT.child,
-                "port": PARENT.port,
-            }
+            copies[UPLINK_RID] = PARENT
+            self._multicast(self.spread_group, copies)
+            up = self._way(PARENT) | {"port": PARENT.port}
             self.switch.insert("uplinks", {"group": self.number}, "uplink", up)
+        for rid, m in copies.items():
+            to = self._way(m) | {"udp_port": m.udp_port}
+            self.switch.insert("replicas", {"group": self.number, "egress_rid": rid}, "readdress", to)
         return self
+
+    def _multicast(self, group: int, copies: Mapping[int, Member]) -> None:
+        self.switch.multicast(group, [(m.port, rid) for rid, m in copies.items()])
+
+    def _way(self, to: Member) -> dict[str, int]:
+        addresses = {"src_mac": VIRTUAL.mac, "src_ip": VIRTUAL.ip, "dst_mac": to.mac, "dst_ip": to.ip}
+        return addresses | {"child": to.child}
 
     def key(self, m: Member) -> dict[str, int]:
         return {"group": self.number, "ingress_port": m.port, "child": m.child, "source": m.ip}
@@ -180,6 +195,13 @@ class Group:
 
     def contribute(self, m: Member, lanes: Sequence[int], **fields: Any) -> dict[int, Chunk]:
         return self.send(m, self.chunk(m, lanes, **fields))
+
+    def outcomes(self) -> dict[str, int]:
+        """What the switch counts of this group's packets; without zeros."""
+        names = {n.removeprefix("OUTCOME_"): v for n, v in CONFIG.items() if n.startswith("OUTCOME_")}
+        first = self.slot_base // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
+        counts = {name: self.switch.counter("group_packets", first + place) for name, place in names.items()}
+        return {name: count for name, count in counts.items() if count}
 
     def received(self, frames: Frames) -> dict[int, Chunk]:
         chunks = {}

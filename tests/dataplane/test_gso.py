@@ -16,7 +16,8 @@ import pytest
 from dataplane import wire
 from dataplane.harness import Frames, WireSwitch
 from dataplane.hosts import Host, connect, network
-from dataplane.programs import PATCH, ROUTER
+from dataplane.packets import SPREAD, VIRTUAL, Group, Member, children, frame, open_frame
+from dataplane.programs import PATCH, ROUTER, aggregation
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -29,12 +30,17 @@ DEADLINE_S = 10.0
 
 
 @pytest.fixture
-def router(_processes: dict[str, WireSwitch]) -> WireSwitch:
+def embedded(_processes: dict[str, WireSwitch]) -> WireSwitch:
     """The embedded switch, on links whose kernel cuts all that the switch sends."""
-    switch = _processes["embedded"]
-    switch.load(ROUTER)
-    switch.insert("bridge", {"destination": B}, "to_port", {"port": 2})
-    return switch
+    return _processes["embedded"]
+
+
+@pytest.fixture
+def router(embedded: WireSwitch) -> WireSwitch:
+    """The same, which sends to B by port 2."""
+    embedded.load(ROUTER)
+    embedded.insert("bridge", {"destination": B}, "to_port", {"port": 2})
+    return embedded
 
 
 def link() -> Packet:
@@ -79,6 +85,28 @@ def test_a_udp_super_packet_leaves_as_its_datagrams(router: WireSwitch, last: in
     out = send_with_offload(router, 1, offload, whole[:12] + tag + whole[12:])
     expected = [datagram(payload, 100 + i) for i, payload in enumerate(payloads)]
     assert out == [(2, packet[:12] + tag + packet[12:]) for packet in expected]
+
+
+def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSwitch) -> None:
+    """The kernel that cuts what the switch sends in one gives datagrams a UDP checksum: left out here."""
+    group = Group(embedded.load(aggregation(64)), children(3)).install()
+    sender, *others = group.members
+
+    def chunks(to: Member) -> list[bytes]:
+        sizes = [1000] * 39 + [7]
+        headers = (group.chunk(to, (), kind=SPREAD, slot=5, round=n).pack() for n in range(40))
+        return [
+            header + bytes([n]) * size for n, (header, size) in enumerate(zip(headers, sizes, strict=True))
+        ]
+
+    whole = with_partial_checksum(frame(sender, VIRTUAL, b"".join(chunks(sender))), 34, 6, 17)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 1016, 34, 6)
+    out = send_with_offload(embedded, sender.port, offload, whole)
+    for to in others:
+        frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
+        arrived = [open_frame(data, VIRTUAL, to) for data in frames]
+        assert arrived == [(to.udp_port, chunk) for chunk in chunks(to)]
+    assert len(out) == 2 * 40
 
 
 def test_a_tcp_super_packet_leaves_as_its_segments(router: WireSwitch) -> None:

@@ -8,7 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dataplane.packets import PORT, PROBE, RESULT, VIRTUAL, Group, Member, Switch, children, frame
+from dataplane.packets import (
+    FETCH,
+    PORT,
+    PROBE,
+    RESULT,
+    SPREAD,
+    VIRTUAL,
+    Group,
+    Member,
+    Switch,
+    children,
+    frame,
+)
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -85,7 +97,7 @@ def other(layers: Packet) -> Make:
 HOSTILE: dict[str, tuple[Make, str]] = {
     "version 0": (altered(version=0), "bad_version"),
     "version 2": (altered(version=2), "bad_version"),
-    "kind 3": (altered(kind=3), "bad_kind"),
+    "a fetch, which is for a host": (altered(kind=FETCH), "bad_kind"),
     "kind 15": (altered(kind=15), "bad_kind"),
     "op 2": (altered(op=2), "bad_op"),
     "op 255": (altered(op=255), "bad_op"),
@@ -107,6 +119,8 @@ HOSTILE: dict[str, tuple[Make, str]] = {
     "no lane": (header_only(16), "bad_length"),
     "header cut": (header_only(15), "bad_length"),
     "probe with its header cut": (header_only(15, kind=PROBE), "bad_length"),
+    "spread with its header cut": (header_only(15, kind=SPREAD), "bad_length"),
+    "spread without payload": (header_only(16, kind=SPREAD), "bad_length"),
     "empty": (header_only(0), "bad_length"),
     "udp length too short": (resized(udp=-4), "bad_length"),
     "udp length too long": (resized(udp=4), "bad_length"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program against the model that the protocol tests trust: the same packets in, the same packets out.
 
-Random contributions, retransmissions, results, late and early rounds, and headers with a byte changed.
+Random contributions, retransmissions, results, shards, late and early rounds, and headers with a bit changed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataplane.packets import (
     PROBE,
     RESULT,
     RETRANSMISSION,
+    SPREAD,
     SUM,
     VIRTUAL,
     Chunk,
@@ -51,7 +52,7 @@ def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tu
         from_parent = complete and not group.root and rng.random() < 0.3
         sender = PARENT if from_parent else rng.choice(group.members)
         chunk = Chunk(
-            kind=RESULT if from_parent else PROBE if rng.random() < 0.05 else CONTRIBUTE,
+            kind=rng.choices((SPREAD, PROBE, RESULT if from_parent else CONTRIBUTE), (2, 1, 17))[0],
             op=rng.choice((SUM, MAX)),
             group=group.number,
             child=sender.child,
@@ -62,7 +63,7 @@ def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tu
             lanes=tuple(rng.choice((*ENDS, rng.randrange(ENDS[0], ENDS[-1]))) for _ in range(model.lanes)),
         )
         data = bytearray(chunk.pack())
-        if chunk.kind == CONTRIBUTE and rng.random() < 0.1:
+        if chunk.kind in (CONTRIBUTE, SPREAD) and rng.random() < 0.1:
             data[rng.choice(HEADER_BYTES)] ^= 1 << rng.randrange(8)
         yield sender, bytes(data)
 

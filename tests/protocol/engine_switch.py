@@ -22,6 +22,7 @@ from railweave.switch.program import Program
 UDP_PORT = 5257
 PARENT_PORT = 100
 FIRST_MULTICAST_GROUP = 2
+UPLINK_RID = 32  # of the copy for the parent: no child has it
 ETHERNET = struct.Struct(">6s6sH")
 IPV4 = struct.Struct(">BBHHHBBH4s4s")
 UDP = struct.Struct(">HHHH")
@@ -107,15 +108,20 @@ class EngineSwitch:
                 "slot_tag", range(slot, slot + 1), (member.start - 1) & 0xFFFFFFFF
             )
         self._used_slots |= fresh
-        multicast = self._next_multicast
-        self._next_multicast += 1
+        is_root = member.child_at_parent is None
+        children = [Replica(port + 1, child + 1) for child, port in enumerate(member.at_ports)]
+        multicast = spread = self._new_multicast(children)
+        if not is_root:
+            spread = self._new_multicast([*children, Replica(PARENT_PORT, UPLINK_RID)])
         for child, port in enumerate(member.at_ports):
-            self._add_child(member, child, port, multicast)
-        self.pipeline.replication.set_group(
-            multicast, [Replica(port + 1, child + 1) for child, port in enumerate(member.at_ports)]
-        )
+            self._add_child(member, child, port, [int(is_root), multicast, spread])
         if member.child_at_parent is not None:
             self._add_parent(member, member.child_at_parent, multicast)
+
+    def _new_multicast(self, replicas: list[Replica]) -> int:
+        self._next_multicast += 1
+        self.pipeline.replication.set_group(self._next_multicast - 1, replicas)
+        return self._next_multicast - 1
 
     def _insert(
         self, group: int, table: str, key: list[Match], action: str, params: list[int | bytes]
@@ -123,23 +129,13 @@ class EngineSwitch:
         handle = self.pipeline.tables.insert(table, key, action, params)
         self._entries.setdefault(group, []).append((table, handle))
 
-    def _add_child(self, m: Membership, child: int, port: int, multicast: int) -> None:
+    def _add_child(self, m: Membership, child: int, port: int, ways: list[int]) -> None:
         who = self.stations[port]
         everybody = (1 << m.children) - 1
         key = [exact(m.group), exact(port + 1), exact(child), exact(who.ip)]
-        is_root = int(m.child_at_parent is None)
-        params: list[int | bytes] = [
-            1 << child,
-            everybody,
-            m.base,
-            2 * m.slots - 1,
-            m.start,
-            is_root,
-            multicast,
-        ]
+        params: list[int | bytes] = [1 << child, everybody, m.base, 2 * m.slots - 1, m.start, *ways]
         self._insert(m.group, "members", key, "contributor", params)
-        to: list[int | bytes] = [child, self.me.mac, who.mac, self.me.ip, who.ip, who.udp_port]
-        self._insert(m.group, "replicas", [exact(m.group), exact(child + 1)], "to_child", to)
+        self._add_copy(m.group, child + 1, child, who)
 
     def _add_parent(self, m: Membership, child: int, multicast: int) -> None:
         parent = self.stations[PARENT]
@@ -147,6 +143,11 @@ class EngineSwitch:
         self._insert(m.group, "members", key, "parent", [m.base, 2 * m.slots - 1, m.start, multicast])
         up: list[int | bytes] = [PARENT_PORT, child, self.me.mac, parent.mac, self.me.ip, parent.ip]
         self._insert(m.group, "uplinks", [exact(m.group)], "uplink", up)
+        self._add_copy(m.group, UPLINK_RID, child, parent)
+
+    def _add_copy(self, group: int, rid: int, child: int, to: Station) -> None:
+        params: list[int | bytes] = [child, self.me.mac, to.mac, self.me.ip, to.ip, to.udp_port]
+        self._insert(group, "replicas", [exact(group), exact(rid)], "readdress", params)
 
     def remove(self, group: int) -> None:
         """Take a group's entries away; what it left in registers stays."""

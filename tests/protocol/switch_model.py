@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER = struct.Struct(">BBHBBHII")
-CONTRIBUTE, RESULT, PROBE = 0, 1, 2
+CONTRIBUTE, RESULT, PROBE, SPREAD = 0, 1, 2, 3
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
 SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH  # the others belong to one packet
@@ -26,7 +26,7 @@ Output = tuple[Port, bytes]
 
 @dataclass(frozen=True)
 class Packet:
-    """Header and lanes of one datagram."""
+    """Header and lanes (of SPREAD: payload) of one datagram."""
 
     kind: int
     op: int
@@ -106,12 +106,12 @@ class SwitchModel:
         """One datagram in, what leaves."""
         packet = Packet.parse(data)
         member = packet and self.groups.get(packet.group)
-        if packet is None or member is None:
-            return self._refuse()
-        if not self._from_member(packet, member, port):
+        if packet is None or member is None or not self._from_member(packet, member, port):
             return self._refuse()
         if packet.kind == PROBE:
             return self._probe(packet, member, port)
+        if packet.kind == SPREAD:
+            return self._spread(packet, member, port) if packet.lanes else self._refuse()
         if not self._well_formed(packet, member, port):
             return self._refuse()
         index = member.base + packet.slot
@@ -132,6 +132,16 @@ class SwitchModel:
             way = (packet.slot << 5 | packet.child) & 0xFFFF
             return [(PARENT, replace(packet, child=member.child_at_parent, slot=way).encode())]
         return [(port, packet.encode())]
+
+    def _spread(self, packet: Packet, member: Membership, port: Port) -> list[Output]:
+        """A copy for everybody but the sender."""
+        sender = None if port == PARENT else packet.child
+        to: list[tuple[Port, int]] = [
+            (at, child) for child, at in enumerate(member.at_ports) if child != sender
+        ]
+        if sender is not None and member.child_at_parent is not None:
+            to.append((PARENT, member.child_at_parent))
+        return [(at, replace(packet, child=child).encode()) for at, child in to]
 
     def _from_member(self, packet: Packet, member: Membership, port: Port) -> bool:
         if port == PARENT:

@@ -54,6 +54,10 @@ def rows(state: SwitchState, table: str) -> list[tuple[dict[str, int], str, dict
     return sorted(found, key=lambda row: sorted(row[0].items()))
 
 
+def hosts(state: SwitchState) -> list[tuple[dict[str, int], str, dict[str, int]]]:
+    return [row for row in rows(state, "members") if row[1] == "contributor"]
+
+
 def test_one_switch_adds_two_hosts() -> None:
     _, group, plan = one_switch()
     state = desired.aggregation(group, "s-ina", SlotRange(512, 512, 9), plan.switches)
@@ -68,11 +72,12 @@ def test_one_switch_adds_two_hosts() -> None:
             "start": 9,
             "is_root": 1,
             "mcast_group": 8,
+            "spread_group": 8,
         },
     )
     assert rows(state, "replicas")[0] == (
         {"group": 7, "egress_rid": 1},
-        "to_child",
+        "readdress",
         {
             "child": 0,
             "src_mac": 0x02FE0A01FF01,
@@ -116,7 +121,13 @@ def test_a_leaf_passes_sums_up_and_results_down() -> None:
             {"slot_base": 0, "slot_mask": 31, "start": 1, "mcast_group": 4},
         )
     ]
-    assert {row[2]["is_root"] for row in rows(leaf, "members") if row[1] == "contributor"} == {0}
+    ways = [(row[2]["is_root"], row[2]["mcast_group"], row[2]["spread_group"]) for row in hosts(leaf)]
+    assert ways == [(0, 4, 4 + 2**15)] * 2
+    children = frozenset({(1, 1), (2, 2)})
+    assert leaf.multicasts == {Multicast(4, children), Multicast(4 + 2**15, children | {(8, 32)})}
+    (up,) = [row for row in rows(leaf, "replicas") if row[0]["egress_rid"] == 32]
+    addresses = {"src_mac": me.mac, "dst_mac": above.mac, "src_ip": me.ip, "dst_ip": above.ip}
+    assert up[1:] == ("readdress", {"child": 1, "udp_port": tables.INA_UDP_PORT, **addresses})
     assert [row[0]["source"] for row in rows(spine, "members")] == [plan.switches["leaf1"].ip, me.ip]
     assert [row[2]["dst_ip"] for row in rows(spine, "replicas")] == [plan.switches["leaf1"].ip, me.ip]
     assert {row[2]["udp_port"] for row in rows(spine, "replicas")} == {tables.INA_UDP_PORT}

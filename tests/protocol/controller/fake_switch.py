@@ -21,6 +21,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.config: p4r.ForwardingPipelineConfig | None = None
         self.entities: dict[Key, p4r.Entity] = {}
         self.packets: dict[Key, int] = {}
+        self.cells: dict[tuple[str, int], int] = {}  # of indirect counters, by name and index
         self.updates: list[p4r.Update] = []  # everything ever written
         self.pushes = 0
         self.room: int | None = None  # how many INSERTs more are not refused
@@ -55,6 +56,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
             self.config = None
             self.entities.clear()
             self.packets.clear()
+            self.cells.clear()
         await self.start()
 
     def table(self, name: str) -> list[p4r.TableEntry]:
@@ -109,6 +111,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.config = request.config
         self.entities.clear()
         self.packets.clear()
+        self.cells.clear()
         self.pushes += 1
         return p4r.SetForwardingPipelineConfigResponse()
 
@@ -151,6 +154,13 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
 
     def _answers(self, wildcard: p4r.Entity):
         kind = wildcard.WhichOneof("entity")
+        if kind == "counter_entry":
+            asked = wildcard.counter_entry
+            name = next(c.preamble.alias for c in self.p4info.counters if c.preamble.id == asked.counter_id)
+            data = p4r.CounterData(packet_count=self.cells.get((name, asked.index.index), 0))
+            entry = p4r.CounterEntry(counter_id=asked.counter_id, index=asked.index, data=data)
+            yield p4r.Entity(counter_entry=entry)
+            return
         for key, entity in self.entities.items():
             if entity.WhichOneof("entity") != kind:
                 continue

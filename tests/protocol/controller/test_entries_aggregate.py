@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Desired state in the real program: on one switch and on trees, sums come out and nobody else gets in.
+"""Desired state in the real program: on one switch and on trees, all arrives and nobody else gets in.
 
 The controller's values go straight into engines that run the compiled program, joined as the topology says.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -48,10 +48,13 @@ KEYS = {
     "mac_table": ("destination",),
 }
 PARAMS = {
-    "contributor": ("child_bit", "all_children", "slot_base", "slot_mask", "start", "is_root", "mcast_group"),
+    "contributor": (
+        *("child_bit", "all_children", "slot_base", "slot_mask", "start", "is_root"),
+        *("mcast_group", "spread_group"),
+    ),
     "parent": ("slot_base", "slot_mask", "start", "mcast_group"),
     "uplink": ("port", "child", "src_mac", "dst_mac", "src_ip", "dst_ip"),
-    "to_child": ("child", "src_mac", "dst_mac", "src_ip", "dst_ip", "udp_port"),
+    "readdress": ("child", "src_mac", "dst_mac", "src_ip", "dst_ip", "udp_port"),
     "owned": ("mac",),
     "forward": ("port",),
 }
@@ -66,7 +69,7 @@ class Result:
     round: int
     udp_port: int
     source: int
-    lanes: tuple[int, ...]
+    payload: bytes
 
 
 class Network:
@@ -85,6 +88,7 @@ class Network:
         self.group = Aggregation(GROUP, plane.name, build(plane, self.ranks, names), virtual, hosts)
         self.engines = {name: Pipeline(*program()) for name in names}
         self.inboxes: dict[int, list[bytes]] = {rank: [] for rank in self.ranks}
+        self.crossed: Counter[Trunk] = Counter()
         ways = routes(plane)
         for name, engine in self.engines.items():
             way = ways[name]
@@ -112,17 +116,25 @@ class Network:
             ends = {(trunk.lower, trunk.lower_port): (trunk.upper, trunk.upper_port)}
             ends |= {there: here for here, there in ends.items()}
             if (switch, port) in ends:
+                self.crossed[trunk] += 1
                 queue.append((*ends[switch, port], frame))
                 return
         raise AssertionError(f"{switch} sent out of port {port}, which leads nowhere")
 
     def contribute(self, rank: int, slot: int, round_: int, lanes: list[int], **wrong: int) -> None:
         """A host's contribution; `wrong` replaces fields that a stranger would get wrong."""
+        self._send(rank, CONFIG["KIND_CONTRIBUTE"], slot, round_, struct.pack(f"!{LANES}i", *lanes), **wrong)
+
+    def spread(self, rank: int, chunk: int, payload: bytes, **wrong: int) -> None:
+        """A chunk of a host's shard, for all others."""
+        self._send(rank, CONFIG["KIND_SPREAD"], rank, chunk, payload, **wrong)
+
+    def _send(self, rank: int, kind: int, slot: int, round_: int, payload: bytes, **wrong: int) -> None:
         nic = self.ranks[rank]
         _, place = self.group.tree.place(rank)
         child, source = wrong.get("child", place.child), wrong.get("source", ip_number(nic.address))
-        header = INA.pack(CONFIG["INA_VERSION"] << 4, 0, wrong.get("group", GROUP), child, 0, slot, round_, 7)
-        payload = header + struct.pack(f"!{LANES}i", *lanes)
+        first, group = CONFIG["INA_VERSION"] << 4 | kind, wrong.get("group", GROUP)
+        payload = INA.pack(first, 0, group, child, 0, slot, round_, 7) + payload
         udp = UDP.pack(4000 + rank, CONFIG["INA_UDP_PORT"], 8 + len(payload), 0)
         ip = IPV4.pack(0x45, 0, 20 + len(udp) + len(payload), 0, 0, 64, 17, 0, source, self.group.virtual_ip)
         ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
@@ -140,10 +152,9 @@ class Network:
         assert int.from_bytes(to, "big") == self.group.hosts[rank].mac
         *_, source, destination = IPV4.unpack_from(frame, 14)
         assert destination == self.group.hosts[rank].ip
-        _, udp_port, _, _ = UDP.unpack_from(frame, 34)
+        _, udp_port, length, _ = UDP.unpack_from(frame, 34)
         version_kind, _, _, child, _, _, round_, _ = INA.unpack_from(frame, 42)
-        lanes = struct.unpack_from(f"!{LANES}i", frame, 58)
-        return Result(version_kind & 15, child, round_, udp_port, source, lanes)
+        return Result(version_kind & 15, child, round_, udp_port, source, frame[58 : 34 + length])
 
 
 def install(engine: Pipeline, state: desired.SwitchState) -> None:
@@ -211,8 +222,9 @@ def lanes_of(rank: int) -> list[int]:
     return [(rank + 1) * (lane - 20) for lane in range(LANES)]
 
 
-def expected(network: Network) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*(lanes_of(rank) for rank in network.ranks), strict=True)))
+def expected(network: Network) -> bytes:
+    sums = map(sum, zip(*(lanes_of(rank) for rank in network.ranks), strict=True))
+    return struct.pack(f"!{LANES}i", *sums)
 
 
 def rounds() -> Iterator[tuple[int, int]]:
@@ -241,32 +253,60 @@ def test_a_lost_result_is_reflected_to_the_one_who_asks_again(network: Network) 
         assert len(network.received(rank)) == 1
     network.contribute(1, 0, 0, lanes_of(1))
     (again,) = network.received(1)
-    assert again.lanes == expected(network)
+    assert again.payload == expected(network)
     assert all(not inbox for inbox in network.inboxes.values())
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"child": 30},
-        {"group": 8},
-        {"source": int(IPv4Address("10.1.0.99"))},
-        {"at": 1},
-        {"group": 0, "child": 0, "source": 32},
-    ],
-)
+STRANGERS: list[dict[str, int]] = [
+    {"child": 30},
+    {"group": 8},
+    {"source": int(IPv4Address("10.1.0.99"))},
+    {"at": 1},
+    {"group": 0, "child": 0, "source": 32},
+]
+
+
+@pytest.mark.parametrize("wrong", STRANGERS)
 def test_strangers_change_nothing(network: Network, wrong: dict[str, int]) -> None:
     network.contribute(0, 0, 0, [1000] * LANES, **wrong)
     for rank in network.ranks:
         network.contribute(rank, 0, 0, lanes_of(rank))
     for rank in network.ranks:
         (result,) = network.received(rank)
-        assert result.lanes == expected(network)
+        assert result.payload == expected(network)
 
 
 def test_slots_outside_the_range_are_refused(network: Network) -> None:
     for rank in network.ranks:
         network.contribute(rank, 2 * SLOTS, 0, lanes_of(rank))
+    assert all(not inbox for inbox in network.inboxes.values())
+
+
+@pytest.mark.parametrize("size", [1, 1024, 8956])
+def test_what_a_host_spreads_reaches_all_others_once_and_crosses_each_trunk_once(
+    network: Network, size: int
+) -> None:
+    of_tree = [trunk for trunk in network.plane.trunks if in_tree(network, trunk)]
+    assert len(of_tree) == len(network.group.tree.nodes) - 1
+    for chunk, sender in enumerate(network.ranks):
+        payload = bytes((sender + place) % 251 for place in range(size))
+        network.crossed.clear()
+        network.spread(sender, chunk, payload)
+        assert network.crossed == dict.fromkeys(of_tree, 1)
+        for rank in network.ranks:
+            _, place = network.group.tree.place(rank)
+            as_sent = Result(3, place.child, chunk, 4000 + rank, network.group.virtual_ip, payload)
+            assert network.received(rank) == ([] if rank == sender else [as_sent])
+
+
+def in_tree(network: Network, trunk: Trunk) -> bool:
+    links = {(node.switch, node.parent.switch) for node in network.group.tree.nodes if node.parent}
+    return not links.isdisjoint({(trunk.lower, trunk.upper), (trunk.upper, trunk.lower)})
+
+
+@pytest.mark.parametrize("wrong", STRANGERS)
+def test_what_strangers_spread_reaches_nobody(network: Network, wrong: dict[str, int]) -> None:
+    network.spread(0, 0, bytes(1024), **wrong)
     assert all(not inbox for inbox in network.inboxes.values())
 
 

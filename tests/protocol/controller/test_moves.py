@@ -14,6 +14,7 @@ from controller_world import World, controller_of, running_switches
 from watcher import Watcher, watched
 
 from railweave.controller.quotas import Quota, Quotas
+from railweave.controller.tables import SPREAD_BASE
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
@@ -45,7 +46,7 @@ def roots(world: World, job: str = "job") -> list[str]:
 
 def groups_in(world: World, name: str) -> set[int]:
     """The groups whose results a switch multicasts."""
-    return {number - 1 for number in world.switches[name].multicasts()} - {0}
+    return {number - 1 for number in world.switches[name].multicasts() if number < SPREAD_BASE} - {0}
 
 
 async def move(watchers: list[Watcher], *positions: int) -> list[pb.GroupMoved]:

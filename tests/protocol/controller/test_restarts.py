@@ -17,6 +17,7 @@ from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
 from railweave.controller.slots import FIRST_START
+from railweave.p4src.config import CONFIG
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -140,12 +141,19 @@ def serial_starts(switch: FakeSwitch) -> list[int]:
     ]
 
 
+def complete(switch: FakeSwitch, first_number: int, chunks: int) -> None:
+    """Let the group whose slot numbers begin there have so many results."""
+    place = first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"] + CONFIG["OUTCOME_RESULT"]
+    switch.cells["group_packets", place] = chunks
+
+
 async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart() -> None:
     async with running_switch() as switch:
         async with controller_for(switch, hosts=2, slots=8192) as world:
             answers = await world.join(2)
             assert serial_starts(switch) == [1, 1]
             switch.count("members", packets=16384 * 1000)
+            complete(switch, first_number=0, chunks=16384 * 1000)
             for answer in answers:
                 await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
             await world.settled(lambda: serial_starts(switch) == [])
@@ -154,11 +162,26 @@ async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_re
             assert serial_starts(switch) == [1 + 1000 + ROUNDS_MARGIN] * 2
 
 
+async def test_what_was_spread_is_no_round_of_a_slot() -> None:
+    """Serial numbers that jump ahead by it could pass those that unused slots hold: stale for ever."""
+    async with new_world(hosts=2, slots=8192) as world:
+        answers = await world.join(2)
+        world.switch.count("members", packets=16384 * 2**31)
+        complete(world.switch, first_number=0, chunks=16384 * 3)
+        for answer in answers:
+            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        await world.settled(lambda: serial_starts(world.switch) == [])
+        await world.join(2)
+        assert serial_starts(world.switch) == [1 + 3 + ROUNDS_MARGIN] * 2
+
+
 async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too() -> None:
     """Else its slots' next user would begin at serial numbers that registers have seen: stale for ever."""
     async with new_world(hosts=2, slots=512) as world:
         one, two = [await world.join(2, job) for job in ("one", "two")]
         world.switch.count("members", packets=1024 * 1000)
+        for first_number in (0, 1024):
+            complete(world.switch, first_number, chunks=1024 * 1000)
 
         async def leave(answers: list[pb.JoinGroupResponse]) -> None:
             for answer in answers:

@@ -55,7 +55,7 @@ async def test_prometheus_reads_switches_groups_and_jobs() -> None:
             ("1", "leaf2"),
             ("1", "spine2"),
         }
-        assert {"result", "stale", "duplicate", "mismatch", "refused", "reflect"} <= {
+        assert {"result", "stale", "duplicate", "mismatch", "refused", "reflect", "spread"} <= {
             dict(labels)["outcome"] for labels in outcomes
         }
 
