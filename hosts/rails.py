@@ -112,7 +112,7 @@ def can_recover(rails: Sequence[Opening], members: Members) -> bool:
 
     It needs two rails in use, and a port for it from every rank, which older ones do not offer.
     """
-    offers = [one for rail in rails for one in _offers_of(rail.spec.name, members)]
+    offers = [one for rail in rails for one in offers_of(rail.spec.name, members)]
     return len(rails) - len(members.refusals) >= 2 and all(one.control_port for one in offers)
 
 
@@ -144,7 +144,7 @@ def connect_rails(
 
 def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: float) -> None:
     """Join one rail. The trees of an ina rail are joined by Trees."""
-    offers = _offers_of(rail.spec.name, members)
+    offers = offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp" | "ina":
             _connect_tcp(agent, rail, members.token, offers, timeout_s)
@@ -160,7 +160,7 @@ def enable_recovery(
     missing: Mapping[int, str],
 ) -> None:
     """Have the ranks agree from now on about which rails live; those that are missing do not, yet."""
-    offers = [_offers_of(rail.spec.name, members) for rail in rails]
+    offers = [offers_of(rail.spec.name, members) for rail in rails]
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
     rates_bps = [min(one.rate_bps for one in of) for of in offers]
@@ -182,7 +182,7 @@ def _connect_tcp(
         raise JoinTimeout(f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s")
 
 
-def _offers_of(name: str, members: Members) -> list[RailOffer]:
+def offers_of(name: str, members: Members) -> list[RailOffer]:
     """Return the rail's offers in order of rank."""
     by_rank = {
         rank: offer for rank, offers in members.members.items() for offer in offers if offer.name == name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from railweave._native.agent import Agent, Failure, FailureKind, Stall
 from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp
+from railweave.hosts.rails import offers_of
 
 if TYPE_CHECKING:
     from railweave.hosts.membership import Membership
@@ -51,7 +52,9 @@ class Trees:
             self._membership = membership
             self._rails = dict(rails)
             for rail, index in self._rails.items():
-                self._agent.attach_ina(index, [_place(group) for group in membership.groups[rail]])
+                places = [_place(group) for group in membership.groups[rail]]
+                members = [(each.address, each.port) for each in offers_of(rail, membership)]
+                self._agent.attach_ina(index, places, members)
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
             self._give_up_all()

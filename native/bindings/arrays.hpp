@@ -27,6 +27,17 @@ inline DType dtype_of(const ConstArray& array) {
   throw nanobind::type_error("float32 or int32 arrays are reduced");
 }
 
+/// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
+inline DType carried_dtype(const ConstArray& array) {
+  if (array.dtype() == nanobind::dtype<std::uint16_t>()) return DType::kBFloat16;
+  if (array.dtype() == nanobind::dtype<std::uint8_t>()) return DType::kUInt8;
+  if (array.dtype() == nanobind::dtype<double>()) return DType::kFloat64;
+  const nanobind::dlpack::dtype type = array.dtype();
+  if (type.code == static_cast<std::uint8_t>(nanobind::dlpack::dtype_code::Float) && type.bits == 16)
+    return DType::kFloat16;
+  return dtype_of(array);
+}
+
 inline void check_alike(const ConstArray& input, const Array& output) {
   if (input.dtype() != output.dtype() || input.size() != output.size())
     throw nanobind::value_error("input and output differ in dtype or length");

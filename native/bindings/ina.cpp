@@ -27,17 +27,6 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-/// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
-DType carried_dtype(const ConstArray& array) {
-  if (array.dtype() == nb::dtype<std::uint16_t>()) return DType::kBFloat16;
-  if (array.dtype() == nb::dtype<std::uint8_t>()) return DType::kUInt8;
-  if (array.dtype() == nb::dtype<double>()) return DType::kFloat64;
-  const nb::dlpack::dtype type = array.dtype();
-  if (type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float) && type.bits == 16)
-    return DType::kFloat16;
-  return dtype_of(array);
-}
-
 /// The endpoint, and the arrays that it works on for as long as it does.
 class PyEndpoint : public ina::Endpoint {
  public:

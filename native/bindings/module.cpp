@@ -9,6 +9,7 @@ void bind_collectives(nanobind::module_& m);
 void bind_loop(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
+void bind_spread(nanobind::module_& m);
 void bind_ina(nanobind::module_& m);
 }  // namespace railweave
 namespace railweave::engine {
@@ -33,6 +34,7 @@ NB_MODULE(_native, m) {
   railweave::bind_loop(m);
   railweave::bind_rails(m);
   railweave::bind_ina(m);
+  railweave::bind_spread(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
   railweave::load::bind_load(m);

@@ -93,7 +93,13 @@ class RankRails final {
               std::uint32_t slots, std::uint32_t lanes) {
     std::vector<InaGroup> groups;
     for (const auto& [group, address] : trees)
-      groups.push_back({group, address, static_cast<std::uint8_t>(rank), slots, lanes, world_size_});
+      groups.push_back({.group = group,
+                        .virtual_address = address,
+                        .child = static_cast<std::uint8_t>(rank),
+                        .slots = slots,
+                        .lanes = lanes,
+                        .rank = static_cast<int>(rank),
+                        .world_size = world_size_});
     hosts_.at(rank).ina->attach(groups);
   }
 
@@ -319,7 +325,7 @@ void bind_rails(nb::module_& m) {
       .def(RAILWEAVE_RO(DatagramCounts, datagrams_sent, dropped, segmentation_refused));
   nb::class_<Datagrams>(sub, "Datagrams", "A UDP socket as the in-network rail has it, on a port of its own")
       .def(nb::init<std::string>(), "address"_a)
-      .def("set_remotes", &Datagrams::set_remotes, "addresses"_a, "port"_a)
+      .def("set_remotes", &Datagrams::set_remotes, "remotes"_a)
       .def("set_super_packets", &Datagrams::set_super_packets, "size"_a, "most"_a)
       .def("send", &Datagrams::send, "datagrams"_a, "To the first remote; how many are gone")
       .def_prop_ro("counts", &Datagrams::counts);

@@ -13,6 +13,9 @@
 namespace railweave::ina {
 namespace {
 
+// Chunks in all from which a call is spread: READY costs a round trip more.
+constexpr std::uint32_t kLeastSpread = 16;
+constexpr std::int32_t kMostUnfinished = 1 << 16;
 constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
 
 std::uint32_t divide_up(std::size_t value, std::size_t by) {
@@ -57,7 +60,7 @@ std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes) {
   return reduces(call.collective) ? lanes : std::max<std::size_t>(1, lanes * kWord / item_size(call.dtype));
 }
 
-Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
+Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool multicast)
     : slice_(slice),
       mark_(mark_of_slice(slice)),
       lanes_(lanes),
@@ -68,6 +71,7 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead)
       length_(length_of(slice)),
       shard_chunks_(divide_up(length_, lanes)),
       chunks_(shards_of(slice) * shard_chunks_),
+      spread_(multicast && words_ && chunks_ >= kLeastSpread),
       exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
       floats_(half_ ? lanes : 0),
@@ -119,6 +123,7 @@ void Call::put(std::uint32_t chunk) {
 }
 
 std::optional<Item> Call::next() const {
+  if (spread_) return issued_ == 0 ? std::optional(Item{Phase::kReady, 0}) : std::nullopt;
   if (next_chunk_ < chunks_) {
     if (next_segment_ < segments_ && next_segment_ <= next_chunk_ / lanes_ + lead_)
       return Item{Phase::kExponents, next_segment_};
@@ -131,13 +136,14 @@ std::optional<Item> Call::next() const {
 }
 
 bool Call::exhausted() const {
+  if (spread_) return issued_ > 0;
   if (next_chunk_ < chunks_) return false;
   if (!result_nonfinite_) return true;
   return data_absorbed_ == chunks_ && next_flagged_ == flagged_.size();
 }
 
 WireOp Call::wire_op(Item item) const {
-  if (item.phase == Phase::kExponents) return WireOp::kMax;
+  if (item.phase == Phase::kExponents || item.phase == Phase::kReady) return WireOp::kMax;
   return words_ || adds(slice_.call.op) ? WireOp::kSum : WireOp::kMax;
 }
 
@@ -154,6 +160,9 @@ std::uint8_t Call::build(Item item, std::byte* lanes) {
       ++next_flagged_;
       build_classes(item.index, lanes);
       return flag::kNonfinite;
+    case Phase::kReady:
+      build_ready(lanes);
+      return 0;
   }
   __builtin_unreachable();
 }
@@ -224,6 +233,11 @@ void Call::build_classes(std::uint32_t chunk, std::byte* lanes) {
   fill_lanes(lanes, count, lanes_, 0);
 }
 
+void Call::build_ready(std::byte* lanes) {
+  store_lane(lanes, 0, static_cast<std::int32_t>(unfinished_));
+  fill_lanes(lanes, 1, lanes_, kMaxIdentity);
+}
+
 void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
   ++absorbed_;
   switch (item.phase) {
@@ -233,6 +247,9 @@ void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
       return absorb_data(item.index, flags, lanes);
     case Phase::kClasses:
       return absorb_classes(item.index, lanes);
+    case Phase::kReady:
+      // A broken switch may answer anything: too many only keeps memory.
+      unfinished_ = static_cast<std::uint32_t>(std::clamp(load_lane(lanes, 0), 0, kMostUnfinished));
   }
 }
 

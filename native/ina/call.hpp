@@ -13,7 +13,8 @@
 // Switches sum, and everybody gets the sum; that serves the other collectives as well. A reduce-scatter sums
 // all shards, and a rank keeps its own. An allgather and a broadcast sum 32-bit words of whatever type, to
 // which only the one rank contributes that has them, and the others zeros. Their chunks go shard by shard;
-// none holds parts of two.
+// none holds parts of two. Where packets can be multicast (`spread`), a larger one is one chunk, READY: its
+// result says that all ranks have begun the call, whose data then go as docs/multicast.md says.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace railweave::ina {
 
-enum class Phase : std::uint8_t { kExponents, kData, kClasses };
+enum class Phase : std::uint8_t { kExponents, kData, kClasses, kReady };
 
 /// What one chunk carries: `index` is a segment for exponents, else a data chunk of the slice.
 struct Item {
@@ -43,8 +44,9 @@ std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes);
 
 class Call {
  public:
-  /// `lead`: how many segments the exponents are ahead of the data.
-  Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead);
+  /// `lead`: how many segments the exponents are ahead of the data. `multicast`: whether the data of what
+  /// only moves, and is not small, go as SPREAD packets.
+  Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool multicast);
 
   const Slice& slice() const { return slice_; }
   std::uint32_t mark() const { return mark_; }
@@ -57,7 +59,17 @@ class Call {
   /// A result is in place.
   bool begun() const { return absorbed_ > 0; }
   /// All results are in place.
-  bool complete() const { return exhausted() && absorbed_ == issued_; }
+  bool complete() const { return exhausted() && absorbed_ == issued_ && (!spread_ || placed_); }
+
+  /// Its data go as SPREAD packets.
+  bool spread() const { return spread_; }
+  /// What READY is to say: how many spread calls right before this one are not done here.
+  void set_unfinished(std::uint32_t count) { unfinished_ = count; }
+  /// Once READY's result is here: the most of all ranks.
+  std::uint32_t unfinished() const { return unfinished_; }
+  /// All data of a spread call are in place.
+  bool placed() const { return placed_; }
+  void place() { placed_ = true; }
 
   WireOp wire_op(Item item) const;
   /// Issues `item`, which is next(): fills `lanes` and returns the flags to send with them.
@@ -95,6 +107,7 @@ class Call {
   void build_words(std::uint32_t chunk, std::byte* lanes);
   std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
   void build_classes(std::uint32_t chunk, std::byte* lanes);
+  void build_ready(std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
@@ -112,6 +125,9 @@ class Call {
   std::uint32_t shard_chunks_;  // of a shard
   int largest_exponent_ = 0;    // biased; 0: none yet
   std::uint32_t chunks_;
+  bool spread_;
+  bool placed_ = false;
+  std::uint32_t unfinished_ = 0;
   bool exact_;  // the only chunk holds exact lanes
   std::uint32_t segments_;
   std::uint32_t next_segment_ = 0;

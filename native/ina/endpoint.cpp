@@ -67,7 +67,7 @@ void Endpoint::start(const Slice& slice) {
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
   if (dead_ || halted_) return;
-  calls_.emplace_back(slice, options_.lanes, lead_);
+  calls_.emplace_back(slice, options_.lanes, lead_, options_.multicast);
 }
 
 std::uint16_t Endpoint::slot_field(std::uint64_t chunk) const {
@@ -143,6 +143,10 @@ void Endpoint::build() {
   Call& from = *issuing();
   const Item item = *from.next();
   std::byte* const bytes = flights_.packet(next_built_);
+  if (item.phase == Phase::kReady) {
+    from.set_unfinished(unfinished_spreads());
+    spreads_.push_back({.call = issuing_call_, .task = next_built_});
+  }
   Header header{.kind = static_cast<std::uint8_t>(Kind::kContribute),
                 .op = static_cast<std::uint8_t>(from.wire_op(item)),
                 .mark = from.mark()};
@@ -235,6 +239,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte
   if (flight.item.phase == Phase::kExponents)
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
+  if (flight.item.phase == Phase::kReady) announce_spreads();
   finish_calls(flight.call);
 }
 
@@ -295,6 +300,36 @@ void Endpoint::finish_calls(std::uint64_t number) {
     ++first_call_;
   }
   issuing_call_ = std::max(issuing_call_, first_call_);
+}
+
+/// How many spread calls right before the one that is issued are not done here.
+std::uint32_t Endpoint::unfinished_spreads() const {
+  std::uint32_t count = 0;
+  for (std::uint64_t number = first_call_; number < issuing_call_; ++number) {
+    const Call& each = calls_[number - first_call_];
+    if (each.spread() && (count > 0 || !each.placed())) ++count;
+  }
+  return count;
+}
+
+/// In their order, also where results come in another one.
+void Endpoint::announce_spreads() {
+  while (!spreads_.empty()) {
+    const Spread& spread = spreads_.front();
+    const Call& owner = call(spread.call);
+    if (!owner.begun()) return;
+    events_.emplace_back(
+        SpreadReady{.task = spread.task, .slice = owner.slice(), .unfinished = owner.unfinished()});
+    spreads_.pop_front();
+  }
+}
+
+void Endpoint::spread_done(std::uint64_t slice_id) {
+  for (std::uint64_t number = first_call_; number < first_call_ + calls_.size(); ++number) {
+    if (call(number).slice().id != slice_id) continue;
+    call(number).place();
+    return finish_calls(number);
+  }
 }
 
 // --- losses ---
@@ -391,6 +426,7 @@ void Endpoint::stop() {
   first_call_ += calls_.size();
   issuing_call_ = first_call_;
   calls_.clear();
+  spreads_.clear();
 }
 
 }  // namespace railweave::ina

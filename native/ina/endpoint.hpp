@@ -47,6 +47,7 @@ struct EndpointOptions {
   std::uint32_t slots;  // S, a power of two
   std::uint32_t lanes;  // integers per packet
   int world_size;
+  bool multicast = false;     // somebody carries the data of SpreadReady
   WindowOptions window{};     // `most` is capped by `slots`
   std::uint32_t reorder = 4;  // a chunk is lost when one sent this many transmissions later has its result
   Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
@@ -107,7 +108,15 @@ struct SliceDone {
   std::uint64_t id;
 };
 
-using Event = std::variant<SliceDone, Stalled, Failure>;
+/// All ranks have begun this slice, whose data go as SPREAD packets: in the order of their start, on every
+/// rank. Told by `spread_done` of their end, the endpoint reports SliceDone.
+struct SpreadReady {
+  std::uint64_t task;  // number of the chunk that was READY, counted over all groups
+  Slice slice;
+  std::uint32_t unfinished;  // such slices right before this one that some rank may not have done
+};
+
+using Event = std::variant<SliceDone, SpreadReady, Stalled, Failure>;
 
 /// `now` never decreases from call to call. After a Failure event, and after `abort`, the endpoint is dead.
 class Endpoint {
@@ -130,6 +139,8 @@ class Endpoint {
   Time deadline() const;
   void expire(Time now);
   std::optional<Event> poll();
+  /// The data of a slice that was SpreadReady are in place.
+  void spread_done(std::uint64_t slice_id);
   /// Drops all slices, without events.
   void abort();
 
@@ -185,6 +196,8 @@ class Endpoint {
   void note_gap(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);
   void finish_calls(std::uint64_t number);
+  std::uint32_t unfinished_spreads() const;
+  void announce_spreads();
 
   Duration reorder_window() const;
   Duration patience(const Flight& flight) const;
@@ -210,6 +223,11 @@ class Endpoint {
   std::deque<Call> calls_;          // from the oldest incomplete one
   std::uint64_t first_call_ = 0;    // number of calls_.front()
   std::uint64_t issuing_call_ = 0;  // the one whose items are being issued
+  struct Spread {
+    std::uint64_t call;
+    std::uint64_t task;
+  };
+  std::deque<Spread> spreads_;  // issued, and not announced
 
   // Chunks are counted over all groups; the present one calls chunk base_ its chunk 0.
   Flights flights_;

@@ -17,7 +17,7 @@ inline constexpr std::size_t kLaneBytes = 4;
 inline constexpr std::uint32_t kSlots = 16384;  // a switch's slots, both copies counted
 inline constexpr std::uint8_t kMaxChildren = 31;
 
-enum class Kind : std::uint8_t { kContribute = 0, kResult = 1, kProbe = 2 };
+enum class Kind : std::uint8_t { kContribute = 0, kResult = 1, kProbe = 2, kSpread = 3, kFetch = 4 };
 enum class WireOp : std::uint8_t { kSum = 0, kMax = 1 };
 
 namespace flag {

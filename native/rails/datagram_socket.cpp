@@ -103,10 +103,10 @@ Descriptor DatagramSocket::reopen() {
   return old;
 }
 
-void DatagramSocket::set_remotes(const std::vector<std::string>& addresses, std::uint16_t port) {
-  std::vector<sockaddr_in> remotes;
-  for (const std::string& address : addresses) remotes.push_back(ipv4(address, port));
-  remotes_ = std::move(remotes);
+void DatagramSocket::set_remotes(const std::vector<SocketAddress>& remotes) {
+  std::vector<sockaddr_in> parsed;
+  for (const SocketAddress& remote : remotes) parsed.push_back(ipv4(remote.address, remote.port));
+  remotes_ = std::move(parsed);
   connected_ = false;
   if (remotes_.size() == 1) connect_to_one();
 }

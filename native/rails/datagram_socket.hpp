@@ -42,10 +42,9 @@ class DatagramSocket {
   /// The same port of the interface that has the name now, with all that was set; `fd` changes, the old
   /// socket is the caller's to close. Throws as the constructor, and leaves everything as it was.
   Descriptor reopen();
-  /// From now on datagrams go to, and come only from, this port of these addresses: always one, or always
-  /// several. While there is no way to one, its datagrams are dropped. Throws std::runtime_error for what is
-  /// no address.
-  void set_remotes(const std::vector<std::string>& addresses, std::uint16_t port);
+  /// From now on datagrams go to, and come only from, these: always one, or always several. While there is no
+  /// way to one, its datagrams are dropped. Throws std::runtime_error for what is no address.
+  void set_remotes(const std::vector<SocketAddress>& remotes);
   /// Datagrams of `size` bytes may leave up to `most` at a time. Throws std::runtime_error if one does not
   /// fit the path's MTU.
   void set_super_packets(std::size_t size, std::size_t most);

@@ -44,7 +44,7 @@ InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
 }
 
-void InaRail::attach(const std::vector<InaGroup>& groups) {
+void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members) {
   if (!trees_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
   std::deque<Tree> trees;
@@ -56,12 +56,20 @@ void InaRail::attach(const std::vector<InaGroup>& groups) {
                                             .slots = group.slots,
                                             .lanes = group.lanes,
                                             .world_size = group.world_size,
-                                            .window = window_for(options_, ina::packet_bytes(group.lanes))});
+                                            .multicast = !members.empty(),
+                                            .window = window_for(options_, ina::packet_bytes(group.lanes))},
+                       spread::SpreaderOptions{.group = group.group,
+                                               .child = group.child,
+                                               .rank = group.rank,
+                                               .world_size = group.world_size,
+                                               .rate_bps = options_.rate_bps / groups.size()});
     trees.back().virtual_address = group.virtual_address;
     trees.back().unsent.reserve(kBatch);
+    trees.back().unsent_spread.reserve(kBatch);
     slots += group.slots;
   }
   trees_ = std::move(trees);
+  members_ = members;
   lanes_ = groups[0].lanes;
   const std::size_t packet = ina::packet_bytes(lanes_);
   try {
@@ -76,9 +84,10 @@ void InaRail::attach(const std::vector<InaGroup>& groups) {
 }
 
 void InaRail::connect() {
-  std::vector<std::string> addresses;
-  for (const Tree& tree : trees_) addresses.push_back(tree.virtual_address);
-  socket_.set_remotes(addresses, ina::kUdpPort);
+  std::vector<SocketAddress> remotes;
+  for (const Tree& tree : trees_) remotes.push_back({tree.virtual_address, ina::kUdpPort});
+  remotes.insert(remotes.end(), members_.begin(), members_.end());
+  socket_.set_remotes(remotes);
 }
 
 std::size_t InaRail::tree_of(std::uint16_t group) const {
@@ -90,6 +99,8 @@ std::size_t InaRail::tree_of(std::uint16_t group) const {
 std::uint64_t InaRail::pause(std::uint16_t group, Time now) {
   Tree& tree = trees_[tree_of(group)];
   tree.unsent.clear();
+  tree.unsent_spread.clear();
+  tree.spreader.pause();
   return tree.endpoint.pause(now);
 }
 
@@ -101,11 +112,12 @@ void InaRail::resume(std::uint16_t old_group, const InaGroup& group, std::uint64
     tree.endpoint.resume(
         {.group = group.group, .child = group.child, .slots = group.slots, .lanes = group.lanes}, resume_from,
         now);
+    tree.spreader.resume(group.group, group.child, now);
   } catch (...) {
     tree.virtual_address = address;
     throw;
   }
-  flush(now);
+  serve(now);
 }
 
 void InaRail::start(const Slice& slice, Time now) {
@@ -129,20 +141,25 @@ void InaRail::start(const Slice& slice, Time now) {
 
 Time InaRail::deadline() const {
   Time first = kNever;
-  for (const Tree& tree : trees_) first = std::min(first, tree.endpoint.deadline());
+  for (const Tree& tree : trees_)
+    first = std::min({first, tree.endpoint.deadline(), tree.spreader.deadline()});
   return first;
 }
 
 void InaRail::expire(Time now) {
-  for (Tree& tree : trees_) tree.endpoint.expire(now);
-  flush(now);
-  report(now);
+  for (Tree& tree : trees_) {
+    tree.endpoint.expire(now);
+    tree.spreader.expire(now);
+  }
+  serve(now);
 }
 
 void InaRail::abort() {
   for (Tree& tree : trees_) {
     tree.endpoint.abort();
+    tree.spreader.halt();
     tree.unsent.clear();
+    tree.unsent_spread.clear();
   }
   slices_.clear();
 }
@@ -151,7 +168,9 @@ void InaRail::halt(Time now) {
   if (!slices_.empty()) stats_.busy += now - busy_since_;
   for (Tree& tree : trees_) {
     tree.endpoint.halt();
+    tree.spreader.halt();
     tree.unsent.clear();
+    tree.unsent_spread.clear();
   }
   slices_.clear();
   halted_ = true;
@@ -196,7 +215,13 @@ void InaRail::on_ready(std::uint32_t events, Time now) {
     if (!more) break;
     now = EventLoop::now();
   }
-  report(now);
+  serve(now);
+}
+
+void InaRail::serve(Time now) {
+  do {
+    flush(now);
+  } while (report(now));
 }
 
 /// To the tree whose group it names; strangers' to the first, which counts them.
@@ -206,7 +231,10 @@ void InaRail::receive(Bytes datagram, Time now) {
     const std::uint16_t group = ina::decode(datagram.data()).group;
     while (to + 1 < trees_.size() && !trees_[to].endpoint.knows(group)) ++to;
   }
-  trees_[to].endpoint.receive(datagram, now);
+  const bool spread = datagram.size() >= ina::kHeaderBytes &&
+                      ina::decode(datagram.data()).kind >= static_cast<std::uint8_t>(ina::Kind::kSpread);
+  if (!spread) return trees_[to].endpoint.receive(datagram, now);
+  if (!halted_) trees_[to].spreader.receive(datagram, now);
 }
 
 void InaRail::flush(Time now) {
@@ -221,24 +249,59 @@ void InaRail::flush(Time now) {
       }
       more = more || tree.unsent.size() == kBatch;
       push_unsent(i);
+      if (blocked_) return;
+      more = fill_spread(tree, now) || more;
+      push_spread(i);
     }
   }
 }
 
-/// Stops everything until EPOLLOUT if the socket is full.
+/// How many are gone. Stops everything until EPOLLOUT if the socket is full.
+std::size_t InaRail::push(std::span<const Bytes> datagrams, std::size_t remote) {
+  const std::size_t gone = socket_.send(datagrams, remote);
+  std::ranges::for_each(datagrams.first(gone), [this](Bytes datagram) { count(datagram); });
+  if (gone < datagrams.size()) {
+    blocked_ = true;
+    loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, *this);
+  }
+  return gone;
+}
+
 void InaRail::push_unsent(std::size_t i) {
   std::vector<Bytes>& unsent = trees_[i].unsent;
-  const auto gone = static_cast<std::ptrdiff_t>(socket_.send(unsent, i));
-  std::for_each(unsent.begin(), unsent.begin() + gone, [this](Bytes datagram) { count(datagram); });
-  unsent.erase(unsent.begin(), unsent.begin() + gone);
-  if (unsent.empty()) return;
-  blocked_ = true;
-  loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, *this);
+  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(push(unsent, i)));
+}
+
+/// True if there may be more.
+bool InaRail::fill_spread(Tree& tree, Time now) {
+  while (tree.unsent_spread.size() < kBatch) {
+    const spread::Packet packet = tree.spreader.transmit(now);
+    if (packet.bytes.empty()) return false;
+    tree.unsent_spread.push_back(packet);
+  }
+  return true;
+}
+
+/// Runs to one destination leave together.
+void InaRail::push_spread(std::size_t i) {
+  std::vector<spread::Packet>& unsent = trees_[i].unsent_spread;
+  while (!unsent.empty() && !blocked_) {
+    const int to = unsent.front().to;
+    std::vector<Bytes> run;
+    for (const spread::Packet& packet : unsent) {
+      if (packet.to != to) break;
+      run.push_back(packet.bytes);
+    }
+    const std::size_t gone =
+        push(run, to == spread::Packet::kTree ? i : trees_.size() + static_cast<std::size_t>(to));
+    unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
 }
 
 void InaRail::count(Bytes datagram) {
   const ina::Header header = ina::decode(datagram.data());
-  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kProbe)) {
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kProbe) ||
+      header.kind == static_cast<std::uint8_t>(ina::Kind::kFetch)) {
     stats_.sent.control += datagram.size() + kUdpHeaders;
   } else if (header.flags & ina::flag::kRetransmission) {
     stats_.sent.resends += datagram.size() + kUdpHeaders;
@@ -247,8 +310,11 @@ void InaRail::count(Bytes datagram) {
   }
 }
 
-void InaRail::report(Time now) {
+/// True if data begin to be spread: there is more to send.
+bool InaRail::report(Time now) {
+  bool begun = false;
   for (Tree& tree : trees_) {
+    while (const auto done = tree.spreader.poll()) tree.endpoint.spread_done(done->slice_id);
     while (auto event = tree.endpoint.poll()) {
       if (const auto* failure = std::get_if<Failure>(&*event)) {
         tree.mismatches += failure->kind == FailureKind::kMismatch;
@@ -258,11 +324,15 @@ void InaRail::report(Time now) {
                           .first_switch_ok = stalled->first_switch_ok,
                           .root_ok = stalled->root_ok};
         listener_.stalled(stall, now);
+      } else if (const auto* ready = std::get_if<ina::SpreadReady>(&*event)) {
+        tree.spreader.start(ready->task, ready->slice, lanes_ * ina::kLaneBytes, ready->unfinished, now);
+        begun = true;
       } else {
         part_done(std::get<ina::SliceDone>(*event).id, now);
       }
     }
   }
+  return begun;
 }
 
 void InaRail::part_done(std::uint64_t id, Time now) {
@@ -294,16 +364,20 @@ RailStats InaRail::stats() const {
   for (const Tree& tree : trees_) {
     stats.retransmissions += tree.endpoint.stats().retransmissions;
     stats.duplicates += tree.endpoint.stats().duplicates;
-    stats.malformed += tree.endpoint.stats().refused_in_all();
+    stats.malformed += tree.endpoint.stats().refused_in_all() + tree.spreader.stats().refused_in_all();
+    stats.duplicates += tree.spreader.stats().duplicates;
   }
   if (!slices_.empty()) stats.busy += EventLoop::now() - busy_since_;
   return stats;
 }
 
 std::uint64_t InaRail::progress() const {
-  std::uint64_t results = 0;
-  for (const Tree& tree : trees_) results += tree.endpoint.stats().results;
-  return results;
+  std::uint64_t steps = 0;
+  for (const Tree& tree : trees_) {
+    const spread::SpreaderStats& spread = tree.spreader.stats();
+    steps += tree.endpoint.stats().results + spread.received + spread.sent;
+  }
+  return steps;
 }
 
 std::vector<GroupStats> InaRail::groups() const {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The in-network rail: an ina::Endpoint per tree, on one UDP socket.
+// The in-network rail: an ina::Endpoint and a spread::Spreader per tree, on one UDP socket.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "loop/event_loop.hpp"
 #include "rails/datagram_socket.hpp"
 #include "rails/rail.hpp"
+#include "rails/socket.hpp"
+#include "spread/spreader.hpp"
 
 namespace railweave {
 
@@ -28,12 +31,14 @@ struct InaGroup {
   std::uint8_t child;
   std::uint32_t slots;
   std::uint32_t lanes;
+  int rank;
   int world_size;
 };
 
 /// Opened in two steps: the constructor binds the socket, so that its port can be told to the controller;
-/// `attach` follows the controller's answer. Both throw std::runtime_error or std::invalid_argument that
-/// names what is wrong. A slice is cut contiguously among the trees, by whole chunks.
+/// `attach` follows the controller's answer, with this rail's sockets of all ranks, in order: without them
+/// nothing is multicast. Both throw std::runtime_error or std::invalid_argument that names what is wrong. A
+/// slice is cut contiguously among the trees, by whole chunks.
 class InaRail final : public Rail, private ReadyHandler {
  public:
   /// On the loop's thread, as everything here.
@@ -43,7 +48,7 @@ class InaRail final : public Rail, private ReadyHandler {
   /// The UDP port to which the switch sends results.
   std::uint16_t port() const { return socket_.port(); }
   /// The trees in the order that all ranks share, with the same lanes.
-  void attach(const std::vector<InaGroup>& groups);
+  void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {});
 
   /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
   /// std::invalid_argument for a group that this rail has not.
@@ -69,10 +74,13 @@ class InaRail final : public Rail, private ReadyHandler {
  private:
   /// One endpoint, and what it has given to the socket: its packets keep the bytes.
   struct Tree {
-    explicit Tree(const ina::EndpointOptions& options) : endpoint(options) {}
+    Tree(const ina::EndpointOptions& options, const spread::SpreaderOptions& spread)
+        : endpoint(options), spreader(spread) {}
     ina::Endpoint endpoint;
+    spread::Spreader spreader;
     std::string virtual_address;
     std::vector<Bytes> unsent;
+    std::vector<spread::Packet> unsent_spread;
     std::uint64_t mismatches = 0;
   };
   struct Progress {
@@ -83,12 +91,16 @@ class InaRail final : public Rail, private ReadyHandler {
   void on_ready(std::uint32_t events, Time now) override;
   void follow_interface();
   void receive(Bytes datagram, Time now);
+  void serve(Time now);
   void flush(Time now);
+  std::size_t push(std::span<const Bytes> datagrams, std::size_t remote);
   void push_unsent(std::size_t tree);
+  bool fill_spread(Tree& tree, Time now);
+  void push_spread(std::size_t tree);
   void count(Bytes datagram);
   void connect();
   std::size_t tree_of(std::uint16_t group) const;
-  void report(Time now);
+  bool report(Time now);
   void part_done(std::uint64_t id, Time now);
 
   EventLoop& loop_;
@@ -96,6 +108,7 @@ class InaRail final : public Rail, private ReadyHandler {
   RailListener& listener_;
   DatagramSocket socket_;
   std::deque<Tree> trees_;
+  std::vector<SocketAddress> members_;
   std::uint32_t lanes_ = 0;
   bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
   bool halted_ = false;

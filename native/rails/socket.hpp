@@ -53,7 +53,6 @@ void reset_on_close(const Descriptor& socket);
 void tune(const Descriptor& socket);
 /// Whether an error of a connection says that the other end's process is gone; else the path may be.
 bool closed_by_peer(int error);
-inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpv4Size + kUdpSize;  // around a datagram
 /// Around a segment's payload: Ethernet, IPv4, TCP, TCP timestamps.
 inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
 /// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP

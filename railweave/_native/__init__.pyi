@@ -11,5 +11,6 @@ from railweave._native import (
     ports as ports,
     rails as rails,
     recovery as recovery,
-    roce as roce
+    roce as roce,
+    spread as spread
 )

@@ -6,8 +6,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import threading
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from protocol.loopback_switch import GROUP, PLACE, SLOTS, LoopbackSwitch
+from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
 
 from railweave._native.agent import Failure, FailureKind
 from railweave.hosts.communicator import Communicator
@@ -48,6 +50,74 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
         job.meet()
 
     job.run(work, rails, shares={rail.name: 1 for rail in parse_rails(rails)})
+
+
+LARGE = 40_000  # bytes: chunks enough to be multicast
+CHUNK = 4 * LANES
+
+
+def gathered(number: int, count: int) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 256, RANKS * count, np.uint8)
+
+
+def test_each_rank_sends_its_shard_once_and_the_switch_copies_it(job: StaticJob) -> None:
+    def work(comm: Communicator) -> int:
+        before = comm.stats().rails[0].sent.payload
+        for call in range(5):
+            whole = gathered(call, LARGE)
+            got = comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank])
+            np.testing.assert_array_equal(got, whole)
+            root = call % RANKS
+            tensor = gathered(call, LARGE) if comm.rank == root else np.zeros(RANKS * LARGE, np.uint8)
+            np.testing.assert_array_equal(comm.broadcast(tensor, root), whole)
+        job.meet()
+        return comm.stats().rails[0].sent.payload - before
+
+    sent = job.run(work, "ina=ina@lo")
+    ready = 10 * CHUNK
+    roots = [sum(call % RANKS == rank for call in range(5)) for rank in range(RANKS)]
+    assert sent == [5 * LARGE + roots[rank] * RANKS * LARGE + ready for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("refuse_every", [2, 7])
+def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
+    switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
+    job = StaticJob(RANKS, ina=[PLACE])
+
+    def work(comm: Communicator) -> tuple[int, int]:
+        pending = []
+        for call in range(12):  # all under way at once, and among them what the switch sums
+            whole = gathered(call, LARGE)
+            mine = whole.reshape(RANKS, LARGE)[comm.rank]
+            sums = np.full(3000, comm.rank + call, np.int32)
+            pending += [
+                (comm.all_gather(mine, async_op=True), whole),
+                (comm.all_reduce(sums, async_op=True), np.full(3000, 3 + RANKS * call, np.int32)),
+                (comm.broadcast(whole if comm.rank == 1 else np.zeros_like(whole), 1, async_op=True), whole),
+            ]
+        for handle, expected in pending:
+            np.testing.assert_array_equal(handle.wait(), expected)
+        job.meet()
+        sent = comm.stats().rails[0].sent
+        return sent.resends, sent.control
+
+    try:
+        sent = job.run(work, "ina=ina@lo")
+    finally:
+        switch.close()
+    assert all(resends > 0 and control > 0 for resends, control in sent)
+
+
+def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
+    def work(comm: Communicator) -> str:
+        call = comm.broadcast if comm.rank == 1 else comm.all_gather
+        with pytest.raises(CollectiveMismatch) as caught:
+            call(np.zeros(LARGE, np.uint8))
+        return str(caught.value)
+
+    for told in job.run(work, "ina=ina@lo"):
+        assert "all_gather" in told
+        assert "broadcast" in told
 
 
 def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> None:
@@ -107,6 +177,29 @@ def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: 
 MOVES = 5
 
 
+def run_while_moving(
+    switch: LoopbackSwitch,
+    job: StaticJob,
+    work: Callable[[Communicator], int],
+    started: threading.Event,
+    done: threading.Event,
+) -> None:
+    """Run `work`, which returns its number of calls, while the switch loses its state and the group moves."""
+
+    def controller() -> None:
+        assert started.wait(DEADLINE_S)
+        for number in range(MOVES):
+            old, new = (replace(PLACE, group=GROUP + number + step) for step in (0, 1))
+            job.move(old, new, between=functools.partial(switch.restart, new.group))
+        done.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(controller)
+        calls = job.run(work, "ina=ina@lo")
+        moving.result(DEADLINE_S)
+    assert len(set(calls)) == 1
+
+
 def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
     switch: LoopbackSwitch, job: StaticJob
 ) -> None:
@@ -128,18 +221,28 @@ def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
                 assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
                 return calls
 
-    def controller() -> None:
-        assert started.wait(DEADLINE_S)
-        for number in range(MOVES):
-            old, new = (replace(PLACE, group=GROUP + number + step) for step in (0, 1))
-            job.move(old, new, between=functools.partial(switch.restart, new.group))
-        done.set()
+    run_while_moving(switch, job, work, started, done)
 
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(controller)
-        calls = job.run(work, "ina=ina@lo")
-        moving.result(DEADLINE_S)
-    assert len(set(calls)) == 1
+
+def test_gathered_shards_are_right_while_the_group_moves(switch: LoopbackSwitch, job: StaticJob) -> None:
+    started, done = threading.Event(), threading.Event()
+
+    def work(comm: Communicator) -> int:
+        for calls in itertools.count(1):
+            mine = np.random.default_rng(RANKS * calls + comm.rank).integers(0, 256, LARGE, np.uint8)
+            mine[0] = comm.rank == 0 and done.is_set()
+            got = comm.all_gather(mine).reshape(RANKS, LARGE)
+            for rank in range(RANKS):
+                expected = np.random.default_rng(RANKS * calls + rank).integers(0, 256, LARGE, np.uint8)
+                np.testing.assert_array_equal(got[rank][1:], expected[1:])
+            started.set()
+            if got[0][0]:
+                (tree,) = comm.stats().rails[0].groups
+                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
+                return calls
+        raise AssertionError
+
+    run_while_moving(switch, job, work, started, done)
 
 
 def test_a_group_that_is_paused_and_not_moved_is_a_rail_that_is_down(job: StaticJob) -> None:

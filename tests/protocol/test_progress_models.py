@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spin shows under weak fairness that rounds and moves starve nobody, and refutes each mutant of them.
+"""Spin shows under weak fairness that rounds, moves and multicast starve nobody, and refutes each mutant.
 
 Every mutant passes the check of what is asserted: it does nothing wrong, only nothing more.
 """
@@ -66,3 +66,25 @@ def test_mutant_starves_somebody(model: Path, mutant: str, tmp_path: Path) -> No
     build(tmp_path, [*fewer, f"MUTANT_{mutant}"], model, FAIR)
     assert holds(tmp_path, "asserted")[0]
     assert not holds(tmp_path, MUTANTS[model][mutant])[0]
+
+
+def goes_on_forever(folder: Path, definitions: list[str]) -> tuple[bool, int]:
+    """Whether a fair run of the model of multicast never ends, and how many states spin has stored."""
+    build(folder, definitions, MODELS / "spread.pml", FAIR, "-DNP")
+    errors, states = check(folder, "-l", "-f")
+    return errors > 0, states
+
+
+@pytest.mark.parametrize("definitions", [["HOSTS=3", "TASKS=1"], ["HOSTS=2", "TASKS=2"]], ids=words)
+def test_every_fair_multicast_ends(
+    definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    forever, states = goes_on_forever(tmp_path, definitions)
+    assert not forever
+    record_property(
+        "summary", f"spin: spread with {' '.join(definitions)}, fairly: {states} states, exhausted"
+    )
+
+
+def test_a_left_neighbour_that_passes_nothing_on_starves_somebody(tmp_path: Path) -> None:
+    assert goes_on_forever(tmp_path, ["HOSTS=3", "TASKS=1", "MUTANT_ASKS_LEFT_ONLY"])[0]

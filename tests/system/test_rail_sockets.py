@@ -36,7 +36,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
             sink.bind(("127.0.0.1", 0))
             sender = Datagrams("127.0.0.1")
-            sender.set_remotes(["127.0.0.1"], sink.getsockname()[1])
+            sender.set_remotes([sink.getsockname()])
             sender.set_super_packets(SIZE, MANY)
             set_mtu(SIZE)  # with headers a datagram is larger than that: the kernel does not cut it so
             assert sender.send([bytes(SIZE)] * MANY) == MANY

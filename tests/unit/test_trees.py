@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railweave._native.agent import Failure
-from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp
+from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp, RailOffer
 from railweave.hosts.trees import Trees
 
 
@@ -22,9 +22,10 @@ class FakeAgent:
         self.impossible = False
         self.closed = threading.Event()
 
-    def attach_ina(self, rail: int, places: Any) -> None:
+    def attach_ina(self, rail: int, places: Any, members: Any) -> None:
         assert rail in (0, 2)
         assert places
+        assert members == [("10.1.0.1", 4000 + rail), ("10.1.0.2", 4000 + rail)]
 
     def pause_ina(self, rail: int, group: int) -> int:
         return 100 * rail + group
@@ -47,6 +48,13 @@ class FakeMembership:
     def __init__(self, *places: InaGroup) -> None:
         self.groups = {rail: [p for p in places if p.rail == rail] for rail in {p.rail for p in places}}
         self.positions: list[tuple[int, int]] = []
+        self.members = {
+            rank: [
+                RailOffer(rail, "ina", rail, f"10.1.0.{rank + 1}", "", 4000 + index)
+                for rail, index in (("left", 0), ("right", 2))
+            ]
+            for rank in (0, 1)
+        }
 
     def report_position(self, group: int, position: int) -> None:
         self.positions.append((group, position))

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hostile peers and a hostile switch: the input says which tasks begin, which packets come, good ones, spoilt
+// ones, raw bytes, the machine's own thrown back, and when time passes, the group moves or halts. Memory
+// around what slices hold stays as it is.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fuzz/script.hpp"
+#include "ina/packet.hpp"
+#include "spread/spreader.hpp"
+
+namespace {
+
+using namespace railweave;
+using namespace railweave::spread;
+
+constexpr int kRanks = 3;
+constexpr int kRank = 1;
+constexpr std::size_t kCount = 600;  // bytes of a shard, at most
+constexpr std::size_t kGuard = 64;   // bytes around the output
+constexpr std::byte kUntouched{0xa5};
+
+/// The memory of one slice, apart from all others so that the sanitizer sees every step beyond it.
+struct Memory {
+  std::vector<std::byte> input = std::vector<std::byte>(kCount, std::byte{1});
+  std::vector<std::byte> output = std::vector<std::byte>(kRanks * kCount + 2 * kGuard, kUntouched);
+
+  bool guarded() const {
+    const auto untouched = [](std::byte each) { return each == kUntouched; };
+    return std::all_of(output.begin(), output.begin() + kGuard, untouched) &&
+           std::all_of(output.end() - kGuard, output.end(), untouched);
+  }
+};
+
+struct Play {
+  explicit Play(Script script)
+      : script(script),
+        machine({.group = 3,
+                 .child = kRank,
+                 .rank = kRank,
+                 .world_size = kRanks,
+                 .rate_bps = script.next() % 2 * std::uint64_t{100'000'000},
+                 .roots = 1 + script.next() % 4}) {}
+
+  void start() {
+    memory.emplace_back();
+    const bool gathers = script.next() % 2;
+    const CallDescription call{.op_index = 0,
+                               .collective = gathers ? Collective::kAllGather : Collective::kBroadcast,
+                               .dtype = DType::kUInt8,
+                               .op = ReduceOp::kSum,
+                               .root = static_cast<std::uint16_t>(gathers ? 0 : script.next() % kRanks),
+                               .count = kCount};
+    task += 1 + (script.next() % 4 == 0 ? std::uint64_t{1} << script.next() % 33 : 0);
+    chunk_bytes = std::size_t{1} + script.next() % 16;
+    machine.start(task,
+                  {.id = memory.size() - 1,
+                   .call = call,
+                   .input = memory.back().input.data(),
+                   .output = memory.back().output.data() + kGuard,
+                   .count = (script.next() << 8 | script.next()) % (kCount + 1),
+                   .stride = gathers ? kCount : 0,
+                   .rank = kRank,
+                   .world_size = kRanks},
+                  chunk_bytes, script.next() % 4, now);
+  }
+
+  void transmit() {
+    for (Packet packet; !(packet = machine.transmit(now)).bytes.empty();) {
+      require(packet.to >= Packet::kTree && packet.to < kRanks && packet.to != kRank);
+      sent.emplace_back(packet.bytes.begin(), packet.bytes.end());
+    }
+    if (sent.size() > 64) sent.erase(sent.begin(), sent.end() - 64);
+  }
+
+  /// A chunk or a question as peers send them, or nearly.
+  void packet(bool fetch) {
+    std::vector<std::byte> bytes(ina::kHeaderBytes + (fetch ? 4 : chunk_bytes));
+    for (std::size_t i = ina::kHeaderBytes; i < bytes.size(); ++i) bytes[i] = std::byte{script.next()};
+    if (fetch) {
+      bytes[ina::kHeaderBytes] = bytes[ina::kHeaderBytes + 2] = std::byte{0};
+      bytes[ina::kHeaderBytes + 1] &= std::byte{3};
+    }
+    ina::encode({.kind = static_cast<std::uint8_t>(fetch ? ina::Kind::kFetch : ina::Kind::kSpread),
+                 .group = 3,
+                 .flags = static_cast<std::uint8_t>(script.next() & 1),
+                 .slot = static_cast<std::uint16_t>(script.next() % (kRanks + 1)),
+                 .round = script.next() % 128u,
+                 .mark = static_cast<std::uint32_t>(task) - script.next() % 3},
+                bytes.data());
+    deliver(bytes);
+  }
+
+  /// Some bytes change, or the end is missing.
+  void spoilt() {
+    if (sent.empty()) return;
+    std::vector<std::byte> bytes = sent[script.next() % sent.size()];
+    for (int edits = script.next() % 6; edits > 0; --edits)
+      bytes[script.next() % bytes.size()] = std::byte{script.next()};
+    if (script.next() % 4 == 0) bytes.resize(script.next() % (bytes.size() + 1));
+    deliver(bytes);
+  }
+
+  void raw() {
+    std::vector<std::byte> bytes(script.next() % 48);
+    for (auto& byte : bytes) byte = std::byte{script.next()};
+    deliver(bytes);
+  }
+
+  void deliver(const std::vector<std::byte>& bytes) {
+    machine.receive(bytes, now);
+    ++received;
+  }
+
+  void poll() {
+    while (const auto done = machine.poll()) {
+      require(done->slice_id < memory.size());
+      end(memory[done->slice_id]);
+    }
+  }
+
+  /// The memory is the caller's, who frees it.
+  void end(Memory& mine) {
+    require(mine.output.empty() || mine.guarded());
+    mine.input = {};
+    mine.output = {};
+  }
+
+  void halt() {
+    machine.halt();
+    for (Memory& mine : memory) end(mine);
+  }
+
+  void move() {
+    machine.pause();
+    require(machine.transmit(now).bytes.empty() && machine.deadline() == kNever);
+    machine.resume(3, kRank, now);
+  }
+
+  void step() {
+    switch (script.next() % 12) {
+      case 0:
+        return start();
+      case 1:
+        now += script.next() * kMillisecond;
+        return machine.expire(now);
+      case 2:
+        now += script.next() * kMicrosecond;
+        return machine.expire(now);
+      case 3:
+        return raw();
+      case 4:
+        return spoilt();
+      case 5:
+        return script.next() % 16 == 0 ? halt() : transmit();
+      case 6:
+        return move();
+      case 7:
+      case 8:
+        return packet(/*fetch=*/true);
+      default:
+        return packet(/*fetch=*/false);
+    }
+  }
+
+  Script script;
+  Spreader machine;
+  std::vector<Memory> memory;
+  std::vector<std::vector<std::byte>> sent;
+  std::uint64_t task = 0;
+  std::uint64_t received = 0;
+  std::size_t chunk_bytes = 1;
+  Time now = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Play play(Script(data, size));
+  play.start();
+  while (!play.script.ended()) {
+    play.step();
+    play.transmit();
+    play.poll();
+  }
+  for (const Memory& mine : play.memory) require(mine.output.empty() || mine.guarded());
+  const SpreaderStats& stats = play.machine.stats();
+  require(stats.received + stats.duplicates + stats.stale + stats.refused_in_all() <= play.received);
+  return 0;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the next packet may leave: at the link's rate, or where that is not known, at one that is found out.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/headers.hpp"
+#include "core/time.hpp"
+
+namespace railweave::spread {
+
+/// Bursts are short, so that queues are: a host that comes late makes up for kBurst of the time, and sleeps
+/// for kQuantum, so that it need not wake up for each packet. What goes to all has a share of the links that
+/// it goes to, and a host's own link bounds all that it sends.
+class Pacer {
+ public:
+  static constexpr Duration kBurst = kMillisecond / 2;
+  static constexpr Duration kQuantum = kMillisecond / 4;
+
+  /// Of the link; 0: unknown.
+  explicit Pacer(std::uint64_t rate_bps)
+      : known_(rate_bps != 0), rate_(known_ ? kPart * static_cast<double>(rate_bps) : kFirst) {}
+
+  /// When the next packet may leave for one rank, and for all.
+  Time next() const { return link_; }
+  Time next_shared() const { return std::max(link_, share_); }
+  /// Ranks that begin together take turns: this one after `before` datagrams of others.
+  void begin(std::size_t bytes, std::uint32_t before, Time now) {
+    share_ = std::max(share_, now + time_of(bytes, before));
+  }
+  /// A datagram of `bytes` leaves.
+  void pay(std::size_t bytes, Time now) { pay(link_, time_of(bytes, 1), now); }
+  /// To all, while `senders` do so.
+  void pay_shared(std::size_t bytes, std::uint32_t senders, Time now) {
+    pay(bytes, now);
+    pay(share_, time_of(bytes, senders), now);
+  }
+  /// A peer lacks what has been sent.
+  void lost(Time now) {
+    if (known_ || now < halved_at_ + kPatience) return;
+    halved_at_ = now;
+    rate_ = std::max(rate_ / 2, kLeast);
+  }
+  double rate_bps() const { return rate_; }
+
+ private:
+  Duration time_of(std::size_t bytes, std::uint32_t times) const {
+    const double bits = 8.0 * static_cast<double>(bytes + kUdpHeaders) * times;
+    return static_cast<Duration>(bits * kSecond / rate_);
+  }
+
+  void pay(Time& paid_until, Duration cost, Time now) {
+    paid_until = std::max(paid_until, now - kBurst) + cost;
+    if (known_) return;
+    const double milliseconds = static_cast<double>(std::min(cost, kMillisecond)) / kMillisecond;
+    rate_ = std::min(rate_ * (1 + kGrowth * milliseconds), kMost);
+  }
+
+  static constexpr double kPart = 0.995;  // the rest is for heartbeats, FETCH and control
+  // Where the rate is not known: bits per second; the part by which it grows in a millisecond of sending; and
+  // how long one loss is asked for.
+  static constexpr double kFirst = 1e9, kLeast = 1e7, kMost = 1e10, kGrowth = 0.02;
+  static constexpr Duration kPatience = 10 * kMillisecond;
+
+  bool known_;
+  double rate_;
+  Time link_ = 0;
+  Time share_ = 0;
+  Time halved_at_ = -kSecond;
+};
+
+}  // namespace railweave::spread

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spread/spreader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace railweave::spread {
+namespace {
+
+// Of one source, so many later chunks make a gap, at most: they take one path, where little overtakes.
+constexpr std::uint32_t kMostReorder = 256;
+constexpr std::size_t kMostQuestions = 1024;  // that wait to be sent
+constexpr std::size_t kMostAnswers = 1024;    // FETCHes that wait for their answers
+constexpr Duration kLeastPatience = 5 * kMillisecond;
+constexpr Duration kMostPatience = 100 * kMillisecond;
+constexpr int kMostDoublings = 3;
+
+}  // namespace
+
+const SpreaderOptions& SpreaderOptions::checked() const {
+  auto demand = [](bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(what);
+  };
+  demand(child < ina::kMaxChildren, "child must be 0 to 30");
+  demand(world_size >= 2 && world_size <= 65535, "world size must be 2 to 65535");
+  demand(rank >= 0 && rank < world_size, "rank must be one of the world's");
+  demand(roots >= 1, "at least one rank sends");
+  return *this;
+}
+
+std::uint64_t SpreaderStats::refused_in_all() const {
+  return std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
+}
+
+Spreader::Spreader(const SpreaderOptions& options)
+    : options_(options.checked()),
+      left_(static_cast<std::uint16_t>((options.rank + options.world_size - 1) % options.world_size)),
+      pacer_(options.rate_bps) {}
+
+void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_bytes, std::size_t unfinished,
+                     Time now) {
+  if (slice.world_size != options_.world_size || slice.rank != options_.rank)
+    throw std::invalid_argument("the slice is of another rank or world size than the group");
+  if (last_task_ && task <= *last_task_)
+    throw std::invalid_argument("the numbers of tasks grow: " + std::to_string(task) + " came after " +
+                                std::to_string(*last_task_));
+  while (tasks_.size() > unfinished && front_ > 0) {
+    tasks_.pop_front();
+    --front_;
+    if (sending_ > 0) --sending_;
+  }
+  Task made(task, slice, chunk_bytes, options_.roots);
+  reserve(chunk_bytes);
+  reorder_ = std::max(reorder_ / 2, kLeastReorder);
+  if (made.own() != Task::kNone)
+    pacer_.begin(ina::kHeaderBytes + made.chunk_size(0), made.own() % made.roots(), now);
+  last_task_ = task;
+  tasks_.push_back(std::move(made));
+  if (front_ + 1 == tasks_.size()) watch(now);
+  settle(now);
+}
+
+Task* Spreader::find(std::uint32_t task) {
+  if (tasks_.empty()) return nullptr;
+  const std::uint64_t newest = tasks_.back().number();
+  const auto ahead = static_cast<std::int32_t>(task - static_cast<std::uint32_t>(newest));
+  const std::uint64_t number = newest + static_cast<std::uint64_t>(std::int64_t{ahead});
+  const auto found = std::lower_bound(tasks_.begin(), tasks_.end(), number,
+                                      [](const Task& each, std::uint64_t of) { return each.number() < of; });
+  return found != tasks_.end() && found->number() == number ? &*found : nullptr;
+}
+
+// --- receiving ---
+
+void Spreader::receive(Bytes datagram, Time now) {
+  if (datagram.size() < ina::kHeaderBytes) return refuse(Refusal::kShort);
+  const ina::Header header = ina::decode(datagram.data());
+  const Bytes body = datagram.subspan(ina::kHeaderBytes);
+  if (header.version != ina::kVersion) return refuse(Refusal::kVersion);
+  if (header.group != options_.group) {
+    if (header.group != left_group_) return refuse(Refusal::kGroup);
+    ++stats_.stale;
+    return;
+  }
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kSpread)) return receive_spread(header, body, now);
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kFetch)) return receive_fetch(header, body, now);
+  refuse(Refusal::kKind);
+}
+
+void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now) {
+  Task* const task = find(header.mark);
+  if (task == nullptr) {
+    ++stats_.stale;
+    return;
+  }
+  const std::uint32_t shard = task->shard_of(header.slot);
+  const std::uint32_t chunk = header.round;
+  if (shard == Task::kNone || shard == task->own()) return refuse(Refusal::kSource);
+  if (chunk >= task->chunks()) return refuse(Refusal::kChunk);
+  if (payload.size() != task->chunk_size(chunk)) return refuse(Refusal::kLength);
+  if (!task->place(shard, chunk, payload)) {
+    ++stats_.duplicates;
+    return;
+  }
+  ++stats_.received;
+  stats_.received_bytes += payload.size();
+  if (header.flags & ina::flag::kRetransmission) {
+    ++stats_.fetched;
+    stats_.fetched_bytes += payload.size();
+  }
+  // It was not lost, but overtaken by more than was thought possible.
+  const bool overtaken = !(header.flags & ina::flag::kRetransmission) && chunk < task->judged(shard);
+  if (overtaken) reorder_ = std::min(2 * reorder_, kMostReorder);
+  take_answer_time(header, now);
+  progress(*task, now);
+  const std::uint32_t frontier = task->frontier(shard);
+  ask_gaps(*task, shard, frontier > reorder_ ? frontier - reorder_ : 0);
+  // Whoever is well under way has begun after the one before it had sent all but the last few.
+  if (shard >= task->roots() && frontier > kLastChunks + reorder_ && shard - task->roots() != task->own())
+    ask_gaps(*task, shard - task->roots(), task->chunks());
+  settle(now);
+}
+
+/// The first answer to what was asked for once, as RFC 6298 times segments.
+void Spreader::take_answer_time(const ina::Header& header, Time now) {
+  if (asked_at_ == kNever || header.mark != timed_.task || header.slot != timed_.source ||
+      header.round != timed_.range.first)
+    return;
+  answer_time_.sample(now - asked_at_);
+  asked_at_ = kNever;
+}
+
+void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
+  Task* const task = find(header.mark);
+  if (task == nullptr) {
+    ++stats_.stale;
+    return;
+  }
+  if (body.size() != kFetchBytes - ina::kHeaderBytes) return refuse(Refusal::kLength);
+  const auto origin = load_be<std::uint16_t>(body.data());
+  Range range{.first = header.round, .count = load_be<std::uint16_t>(body.data() + 2)};
+  const std::uint32_t shard = task->shard_of(header.slot);
+  if (shard == Task::kNone) return refuse(Refusal::kSource);
+  if (origin >= options_.world_size || origin == options_.rank || origin == header.slot)
+    return refuse(Refusal::kOrigin);
+  if (range.count < 1 || range.count > kMostFetched || range.first >= task->chunks() ||
+      range.count > task->chunks() - range.first)
+    return refuse(Refusal::kChunk);
+  if (shard == task->own()) {
+    // What has not been sent yet, all will get in its turn.
+    const std::uint32_t sent = task->frontier(shard);
+    range.count = std::min(range.count, sent - std::min(range.first, sent));
+  }
+  if (range.count > 0 && task->has(shard, range)) {
+    const Asked asked{.task = task->number(), .shard = shard, .first = range.first, .origin = origin};
+    const bool taken = answers_.size() < kMostAnswers && waiting_.insert(asked).second;
+    if (taken) answers_.push_back({.asked = asked, .rest = range});
+    if (taken && shard == task->own()) pacer_.lost(now);
+    ++(taken ? stats_.fetches_taken : stats_.fetches_dropped);
+  } else if (shard != task->own() && questions_.size() < kMostQuestions) {
+    ++stats_.fetches_passed;
+    questions_.push_back(
+        {.task = header.mark, .source = header.slot, .origin = origin, .to = header.slot, .range = range});
+  } else {
+    ++stats_.fetches_dropped;
+  }
+}
+
+// --- asking ---
+
+void Spreader::ask(const Task& task, std::uint32_t shard, Range range, std::uint16_t to) {
+  questions_.push_back({.task = static_cast<std::uint32_t>(task.number()),
+                        .source = task.rank_of(shard),
+                        .origin = static_cast<std::uint16_t>(options_.rank),
+                        .to = to,
+                        .range = range});
+}
+
+/// Asks for what is missing before `limit` and has not been asked for; for the rest when the socket takes
+/// questions again.
+void Spreader::ask_gaps(Task& task, std::uint32_t shard, std::uint32_t limit) {
+  std::uint32_t& judged = task.judged(shard);
+  while (judged < limit && questions_.size() < kMostQuestions) {
+    const Range gap = task.gap(shard, judged, limit);
+    if (gap.count > 0) ask(task, shard, gap, left_);
+    judged = gap.count > 0 ? gap.first + gap.count : limit;
+  }
+}
+
+/// Nothing has come of the oldest task for long: asks for all that may have been sent. What has not been, its
+/// owner does not answer.
+void Spreader::ask_again(Time now) {
+  const Task& task = tasks_[front_];
+  asked_at_ = kNever;  // an answer may be to either question
+  if (questions_.empty()) {
+    for (std::uint32_t shard = 0; shard < task.shards(); ++shard) {
+      if (shard == task.own() || task.complete(shard) || !task.due(shard)) continue;
+      const std::uint64_t far = std::uint64_t{task.frontier(shard)} + kMostFetched;
+      const auto limit = static_cast<std::uint32_t>(std::min<std::uint64_t>(far, task.chunks()));
+      const std::uint16_t to = silences_ == 0 ? left_ : task.rank_of(shard);
+      for (Range gap; questions_.size() < kMostQuestions;) {
+        gap = task.gap(shard, gap.first + gap.count, limit);
+        if (gap.count == 0) break;
+        ask(task, shard, gap, to);
+      }
+    }
+  }
+  stats_.silences += !questions_.empty();
+  silences_ = std::min(silences_ + 1, kMostDoublings);
+  watch(now);
+}
+
+Duration Spreader::patience() const {
+  const Duration usual = 2 * answer_time_.smoothed() + 4 * answer_time_.variation();
+  return std::min(std::max(usual, kLeastPatience) << silences_, kMostPatience);
+}
+
+/// A chunk of the task has come, or has been sent: while a rank sends, the others may wait for it.
+void Spreader::progress(const Task& task, Time now) {
+  if (&task != &tasks_[front_]) return;
+  silences_ = 0;
+  watch(now);
+}
+
+void Spreader::watch(Time now) { quiet_at_ = idle() ? kNever : now + patience(); }
+
+// --- sending ---
+
+/// The task whose own shard has the next chunk to send; null if none, or if others have their turn.
+Task* Spreader::sending() {
+  while (sending_ < tasks_.size() && tasks_[sending_].over()) ++sending_;
+  if (sending_ == tasks_.size()) return nullptr;
+  Task& task = tasks_[sending_];
+  const bool turn = task.own() != Task::kNone && !task.complete(task.own()) && task.due(task.own());
+  return turn ? &task : nullptr;
+}
+
+/// The first FETCH that still can be answered; null if none.
+Spreader::Answer* Spreader::answering() {
+  while (!answers_.empty()) {
+    Answer& answer = answers_.front();
+    const Task* const task = find(static_cast<std::uint32_t>(answer.asked.task));
+    if (task != nullptr && answer.rest.count > 0 && task->has(answer.asked.shard, answer.rest))
+      return &answer;
+    waiting_.erase(answer.asked);
+    answers_.pop_front();
+  }
+  return nullptr;
+}
+
+Packet Spreader::transmit(Time now) {
+  if (paused_) return {};
+  if (!questions_.empty()) return send_question(now);
+  Task* const own = sending();
+  Answer* const answer = answering();
+  const bool own_open = own != nullptr && pacer_.next_shared() <= now;
+  const bool answer_open = answer != nullptr && pacer_.next() <= now;
+  if (answer_open && (answers_next_ || !own_open)) return send_answer(*answer, now);
+  if (own_open) return send_own(*own, now);
+  if (answer != nullptr) {
+    wake_at_ = pacer_.next() + Pacer::kQuantum;
+  } else if (own != nullptr) {
+    wake_at_ = pacer_.next_shared() + Pacer::kQuantum;
+  }
+  return {};
+}
+
+Packet Spreader::send_question(Time now) {
+  const Question question = questions_.front();
+  questions_.pop_front();
+  std::byte* const to = scratch(kFetchBytes);
+  ina::encode({.kind = static_cast<std::uint8_t>(ina::Kind::kFetch),
+               .group = options_.group,
+               .child = options_.child,
+               .slot = question.source,
+               .round = question.range.first,
+               .mark = question.task},
+              to);
+  store_fields(to + ina::kHeaderBytes, question.origin, static_cast<std::uint16_t>(question.range.count));
+  ++stats_.fetches_sent;
+  if (asked_at_ == kNever && silences_ == 0 && question.origin == options_.rank) {
+    asked_at_ = now;
+    timed_ = question;
+  }
+  return {.bytes = {to, kFetchBytes}, .to = question.to};
+}
+
+Packet Spreader::send_answer(Answer& answer, Time now) {
+  const Task& task = *find(static_cast<std::uint32_t>(answer.asked.task));
+  const std::uint32_t shard = answer.asked.shard;
+  const std::uint32_t chunk = answer.rest.first++;
+  --answer.rest.count;
+  const Bytes payload = task.payload(shard, chunk);
+  std::byte* const to = scratch(ina::kHeaderBytes + payload.size());
+  ina::encode({.kind = static_cast<std::uint8_t>(ina::Kind::kSpread),
+               .group = options_.group,
+               .child = options_.child,
+               .flags = ina::flag::kRetransmission,
+               .slot = task.rank_of(shard),
+               .round = chunk,
+               .mark = static_cast<std::uint32_t>(task.number())},
+              to);
+  std::memcpy(to + ina::kHeaderBytes, payload.data(), payload.size());
+  pacer_.pay(ina::kHeaderBytes + payload.size(), now);
+  answers_next_ = false;
+  ++stats_.answered;
+  stats_.answered_bytes += payload.size();
+  return {.bytes = {to, ina::kHeaderBytes + payload.size()}, .to = answer.asked.origin};
+}
+
+Packet Spreader::send_own(Task& task, Time now) {
+  const Bytes bytes = task.build_next(options_.group, options_.child);
+  pacer_.pay_shared(bytes.size(), task.senders(), now);
+  answers_next_ = true;
+  progress(task, now);
+  ++stats_.sent;
+  stats_.sent_bytes += bytes.size() - ina::kHeaderBytes;
+  settle(now);
+  return {.bytes = bytes};
+}
+
+/// Makes room for packets that are not of the own shard. What the caller holds stays where it is.
+void Spreader::reserve(std::size_t chunk_bytes) {
+  const std::size_t largest = std::max(chunk_bytes, kFetchBytes) + ina::kHeaderBytes;
+  const std::size_t size = (kHeldPackets + 2) * largest;  // what is over at the end stays empty
+  if (size <= scratch_size_) return;
+  scratch_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
+  scratch_size_ = size;
+  scratch_used_ = 0;
+}
+
+/// Behind the packet before: those that follow each other leave together.
+std::byte* Spreader::scratch(std::size_t bytes) {
+  if (scratch_used_ + bytes > scratch_size_) scratch_used_ = 0;
+  return scratch_.back().get() + std::exchange(scratch_used_, scratch_used_ + bytes);
+}
+
+// --- time and ends ---
+
+/// Reports what is complete.
+void Spreader::settle(Time now) {
+  const std::size_t before = front_;
+  while (front_ < tasks_.size() && tasks_[front_].complete()) {
+    tasks_[front_].release_output();
+    done_.push_back({tasks_[front_].slice_id()});
+    ++front_;
+  }
+  if (front_ == before) return;
+  silences_ = 0;
+  watch(now);
+}
+
+Time Spreader::deadline() const { return paused_ ? kNever : std::min(wake_at_, quiet_at_); }
+
+void Spreader::expire(Time now) {
+  if (paused_) return;
+  if (now >= wake_at_) wake_at_ = kNever;
+  if (now >= quiet_at_) ask_again(now);
+}
+
+std::optional<Done> Spreader::poll() {
+  if (done_.empty()) return std::nullopt;
+  const Done done = done_.front();
+  done_.pop_front();
+  return done;
+}
+
+void Spreader::halt() {
+  tasks_.clear();
+  questions_.clear();
+  answers_.clear();
+  waiting_.clear();
+  done_.clear();
+  front_ = sending_ = 0;
+  silences_ = 0;
+  wake_at_ = quiet_at_ = asked_at_ = kNever;
+}
+
+void Spreader::pause() {
+  paused_ = true;
+  questions_.clear();
+  answers_.clear();
+  waiting_.clear();
+  wake_at_ = kNever;
+}
+
+void Spreader::resume(std::uint16_t group, std::uint8_t child, Time now) {
+  SpreaderOptions options = options_;
+  options.group = group;
+  options.child = child;
+  options.checked();
+  if (group != options_.group) left_group_ = options_.group;
+  options_ = options;
+  paused_ = false;
+  silences_ = 0;
+  watch(now);
+}
+
+}  // namespace railweave::spread

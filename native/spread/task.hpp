@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// One broadcast or allgather as one rank has it: which chunks of which shard are in place, and the own shard
+// as packets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/slice.hpp"
+#include "ina/packet.hpp"
+
+namespace railweave::spread {
+
+inline constexpr std::size_t kMostChunkBytes = 65535 - 20 - 8 - ina::kHeaderBytes;  // of a UDP datagram
+/// Chunks for which one FETCH may ask: what a forged one can cost.
+inline constexpr std::uint32_t kMostFetched = 1024;
+/// Any of so many chunks at the end of a shard lets the next rank of the chain begin: it bridges the way
+/// from one to the other, and one of them may be lost.
+inline constexpr std::uint32_t kLastChunks = 4;
+
+/// Chunks of one shard.
+struct Range {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+/// Shards have numbers: of an allgather the rank's, of a broadcast there is only 0, the root's.
+class Task {
+ public:
+  /// `roots`: how many ranks send at once. Throws std::invalid_argument for what is neither a broadcast nor
+  /// an allgather, for chunk sizes that no packet has, and for more chunks than the header can number.
+  Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots);
+
+  std::uint64_t number() const { return number_; }
+  std::uint64_t slice_id() const { return slice_.id; }
+  std::uint32_t chunks() const { return chunks_; }
+  std::uint32_t shards() const { return static_cast<std::uint32_t>(sources_.size()); }
+  std::uint32_t roots() const { return roots_; }
+  /// How many shards come to a link at once while the own one is sent: nobody receives its own.
+  std::uint32_t senders() const;
+  /// Of a rank; kNone for one that sends nothing.
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t shard_of(std::uint32_t rank) const;
+  std::uint16_t rank_of(std::uint32_t shard) const;
+  std::uint32_t own() const { return own_; }
+  std::size_t chunk_size(std::uint32_t chunk) const;
+
+  /// Puts a chunk of another rank in its place; false if it was there already.
+  bool place(std::uint32_t shard, std::uint32_t chunk, Bytes payload);
+  /// Builds the packet of the own shard's next chunk; it stays until the task ends.
+  Bytes build_next(std::uint16_t group, std::uint8_t child);
+  /// A chunk that is in place, or of the own shard one that is built.
+  Bytes payload(std::uint32_t shard, std::uint32_t chunk) const;
+  bool has(std::uint32_t shard, Range range) const;
+
+  /// Beyond the last chunk that has come, or was sent.
+  std::uint32_t frontier(std::uint32_t shard) const { return sources_[shard].frontier; }
+  /// Gaps before it have been asked for as they appeared.
+  std::uint32_t& judged(std::uint32_t shard) { return sources_[shard].judged; }
+  /// The first gap at or after `from` that begins before `limit`; none has count 0.
+  Range gap(std::uint32_t shard, std::uint32_t from, std::uint32_t limit) const;
+
+  bool complete(std::uint32_t shard) const { return sources_[shard].count == chunks_; }
+  bool complete() const { return complete_ == shards(); }
+  /// Whether the shard's sender is at its end, as far as this rank knows.
+  bool ended(std::uint32_t shard) const;
+  /// Whether every sender is, and this rank has sent its shard: the next task may begin.
+  bool over() const;
+  /// Whether it is the shard's turn in its chain.
+  bool due(std::uint32_t shard) const { return shard < roots_ || ended(shard - roots_); }
+
+  /// From now on the output is the caller's.
+  void release_output();
+  bool released() const { return released_; }
+
+ private:
+  /// What has come of one shard, or was sent of the own one.
+  struct Source {
+    std::uint32_t frontier = 0;
+    std::uint32_t judged = 0;
+    std::uint32_t count = 0;
+  };
+
+  std::byte* output(std::uint32_t shard, std::uint32_t chunk) const;
+  std::byte* packet(std::uint32_t chunk) const;
+  bool placed(std::uint32_t shard, std::uint32_t chunk) const;
+  std::uint64_t seek(std::uint32_t shard, bool placed, std::uint64_t from, std::uint64_t end) const;
+  void count(std::uint32_t shard, std::uint32_t chunk);
+
+  std::uint64_t number_;
+  Slice slice_;
+  std::size_t chunk_bytes_;
+  std::size_t shard_bytes_;
+  std::uint32_t chunks_;  // of a shard
+  std::uint32_t own_;
+  std::uint32_t roots_;
+  std::vector<Source> sources_;
+  std::uint32_t ended_ = 0;     // shards
+  std::uint32_t complete_ = 0;  // shards
+  bool released_ = false;
+  std::size_t words_;                // of a shard's bitmap
+  std::vector<std::uint64_t> bits_;  // chunks in place
+  std::unique_ptr<std::byte[]> packets_;
+};
+
+}  // namespace railweave::spread

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of multicast broadcast and allgather: every byte compared, none may hang.
+
+    cd tests && python -m protocol.spread_schedules --seeds 0:10000
+
+The native machines in virtual time on links drawn from the seed: loss to 30 %, duplication, reordering;
+ranks that begin late or lose their core for 2 to 30 ms; several tasks at once; groups that move; ranks that
+halt at instants of their own and go on with new tasks while packets of the old ones are still under way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from protocol.network import MICROSECOND, MILLISECOND, SECOND
+from protocol.spread_network import GROUP, Link, SpreadNetwork, Task
+
+from railweave._native.collectives import Collective
+
+BOUNDS = ((0.05, 5 * SECOND), (1.0, 60 * SECOND))  # up to which loss, how long a schedule may take
+MOST_CHUNKS = 600  # of a task, over all shards
+
+
+class Schedule:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.faults: Counter[str] = Counter()
+        choice = self.random.choice
+        self.size = choice((2, 2, 3, 3, 4, 4, 5, 8, 16))
+        link = Link(
+            rate_bps=choice((0, 10**8, 10**9)),
+            queue=choice((MILLISECOND, 20 * MILLISECOND)),
+            loss=choice((0.0, 0.01, 0.05, 0.3)),
+            duplicate=choice((0.0, 0.01, 0.2)),
+            jitter=choice((0, 20 * MICROSECOND, 2 * MILLISECOND)),
+            reorder=choice((0.0, 0.01, 0.1)),
+            late=choice((MILLISECOND, 30 * MILLISECOND)),
+        )
+        self.network = SpreadNetwork(
+            self.size,
+            link,
+            seed=self.random.getrandbits(32),
+            rate_bps=choice((0, link.rate_bps)),
+            roots=choice((1, 2, 4, 65535, 65535)),
+            racks=choice((1, 1, 2)),
+        )
+        self.number = choice((0, 2**31 - 3, 2**32 - 3, 5 * 2**32 - 2))  # some wrap on the wire
+        self.era = 0  # between two halts
+        self.group = GROUP
+        self.moving = False
+        self.halting = False
+        self.calls: list[Task] = []  # of this era
+        self.entered: list[dict[int, int]] = []  # per call: which ranks are in READY, with what unfinished
+        self.starts: dict[int, int] = {}  # when a rank's newest call starts at the earliest
+        self.form()
+
+    # --- calls ---
+
+    def soon(self) -> int:
+        """A time shortly from now."""
+        return self.network.now + self.random.randrange(
+            1 + self.random.choice((0, 30, 700, 3_000, 30_000)) * MICROSECOND
+        )
+
+    def form(self) -> None:
+        """Draw the calls of an era; every rank enters them at times of its own."""
+        self.calls = [self.draw() for _ in range(self.random.randint(1, 4))]
+        self.entered = [{} for _ in self.calls]
+        self.starts = {}
+        for rank in range(self.size):
+            self.network.at(self.soon(), partial(self.enter, self.era, rank, 0))
+
+    def draw(self) -> Task:
+        """Draw one call."""
+        self.number += self.random.choice((1, 1, 2, 1000))
+        collective = self.random.choice((Collective.BROADCAST, Collective.ALL_GATHER))
+        shards = self.size if collective == Collective.ALL_GATHER else 1
+        chunk = self.random.choice((1, 7, 64, 1456))
+        most = self.random.choice((1, 3, 20, MOST_CHUNKS)) * chunk // shards
+        return self.network.task(
+            collective,
+            self.random.choice((0, 1, chunk - 1, chunk, chunk + 1, self.random.randint(1, most + 1))),
+            chunk,
+            number=self.number,
+            root=self.random.randrange(self.size) if collective == Collective.BROADCAST else 0,
+            offset=self.random.choice((0, 0, 5)),
+            in_place=self.random.random() < 0.5,
+        )
+
+    def enter(self, era: int, rank: int, call: int) -> None:
+        """A rank contributes to READY of a call; the last one makes it the result."""
+        if era != self.era:
+            return
+        done = sum(each.slice_id in self.network.ranks[rank].done_at for each in self.calls)
+        self.entered[call][rank] = call - done
+        if call + 1 < len(self.calls):
+            self.network.at(self.soon(), partial(self.enter, era, rank, call + 1))
+        if len(self.entered[call]) == self.size:
+            for each in range(self.size):
+                self.starts[each] = max(self.starts.get(each, 0), self.soon())
+                self.network.at(self.starts[each], partial(self.start, era, each, call))
+
+    def start(self, era: int, rank: int, call: int) -> None:
+        """READY's result comes to a rank."""
+        if era == self.era:
+            self.network.start(self.calls[call], rank, max(self.entered[call].values()))
+
+    # --- faults ---
+
+    def sleep(self) -> None:
+        """A process loses its core."""
+        self.faults["sleep"] += 1
+        until = self.network.now + self.random.randint(2, 30) * MILLISECOND
+        self.network.sleep(self.random.randrange(self.size), until)
+
+    def halt(self) -> None:
+        """Every rank halts, each at its time; then all go on with new calls."""
+        if self.halting:
+            return
+        self.halting = True
+        self.faults["halt"] += 1
+        self.era += 1
+        left = set(range(self.size))
+        for rank in range(self.size):
+            self.network.at(self.soon(), partial(self.halt_one, rank, left))
+
+    def halt_one(self, rank: int, left: set[int]) -> None:
+        """What is not done is the caller's again."""
+        self.network.spreaders[rank].halt()
+        for call in self.calls:
+            if call.slice_id not in self.network.ranks[rank].done_at:
+                self.network.spoil(call, rank)
+        left.remove(rank)
+        if not left:
+            self.halting = False
+            self.form()
+
+    def move(self) -> None:
+        """Every rank pauses, each at its time; then the group goes on under another number."""
+        if self.moving:
+            return
+        self.moving = True
+        self.faults["move"] += 1
+        left = set(range(self.size))
+        for rank in range(self.size):
+            self.network.at(self.soon(), partial(self.pause, rank, left))
+
+    def pause(self, rank: int, left: set[int]) -> None:
+        """Pause one rank; the last one lets the group move."""
+        self.network.spreaders[rank].pause()
+        left.remove(rank)
+        if left:
+            return
+        self.group += 1
+        resumed: set[int] = set()
+        for each in range(self.size):
+            self.network.at(self.soon(), partial(self.resume, each, resumed))
+
+    def resume(self, rank: int, resumed: set[int]) -> None:
+        """Let one rank go on."""
+        self.network.spreaders[rank].resume(self.group, rank, self.network.now)
+        self.network.pump(rank)
+        resumed.add(rank)
+        self.moving = len(resumed) < self.size
+
+    # --- the run ---
+
+    def run(self) -> None:
+        """Run to the end; AssertionError for a wrong byte, a hang or an event that must not be."""
+        for _ in range(self.random.choice((0, 0, 1, 2, 4))):
+            when = self.random.randrange(100) * self.random.choice((10, 100, 1000)) * MICROSECOND
+            self.network.at(when, self.random.choice((self.sleep, self.sleep, self.halt, self.move)))
+        within = next(bound for loss, bound in BOUNDS if self.network.link.loss <= loss)
+        self.network.run(self.done, within)
+        self.network.drain()
+        self.check()
+
+    def done(self) -> bool:
+        """Whether all ranks have the calls of the last era."""
+        return not self.halting and self.network.all_done(*self.calls)
+
+    def check(self) -> None:
+        """Bytes were compared when tasks were done: nothing was written later, nothing reported twice."""
+        for rank, host in enumerate(self.network.ranks):
+            assert host.spreader.idle
+            assert host.done == sorted(set(host.done)), f"rank {rank} reported {host.done}"
+            assert sum(host.spreader.stats()["refused"].values()) == host.spreader.stats()["refused"]["group"]
+            for task in self.network.tasks:
+                self.network.check_spoilt(task, rank)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    failure: str
+    faults: Counter[str]
+    received: int
+    fetched: int
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run the schedule of one seed."""
+    schedule = Schedule(seed)
+    failure = ""
+    try:
+        schedule.run()
+    except (AssertionError, ValueError) as error:
+        failure = f"{type(error).__name__}: {error}"
+    network = schedule.network
+    return Outcome(seed, failure, schedule.faults, network.total("received"), network.total("fetched"))
+
+
+def replay_command(seed: int) -> str:
+    """The command that runs a seed again."""
+    return f"cd tests && python -m protocol.spread_schedules --seeds {seed}:{seed + 1}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run seeds; the exit status is 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    options = parser.parse_args(arguments)
+    first, end = map(int, options.seeds.split(":"))
+    begin, failed, received, fetched = time.perf_counter(), 0, 0, 0
+    faults: Counter[str] = Counter()
+    with ProcessPoolExecutor(options.workers) as pool:
+        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
+            faults += outcome.faults
+            received += outcome.received
+            fetched += outcome.fetched
+            if outcome.failure:
+                failed += 1
+                print(
+                    f"seed {outcome.seed}: {outcome.failure[:2000]}\n  replay: {replay_command(outcome.seed)}"
+                )
+    took = time.perf_counter() - begin
+    drawn = ", ".join(f"{count} {name}s" for name, count in sorted(faults.items()))
+    print(
+        f"{end - first} schedules, {received} chunks taken, {fetched} of them fetched, {drawn}: "
+        f"{failed} failed ({took:.1f} s)"
+    )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

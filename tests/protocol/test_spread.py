@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multicast broadcast and allgather in virtual time: bytes, time, loss, late ranks, halts and moves."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from protocol.network import MILLISECOND, SECOND
+from protocol.spread_network import GROUP, HEADERS, Link, SpreadNetwork
+from protocol.spread_schedules import replay_command, run_seed
+
+from railweave._native import ina, spread
+from railweave._native.collectives import Collective
+
+BROADCAST, ALL_GATHER = Collective.BROADCAST, Collective.ALL_GATHER
+RATE = 10**8
+CHUNK = 1456  # fills an MTU of 1,500 bytes
+PACKET = (CHUNK + ina.HEADER_BYTES + HEADERS) * 8 * SECOND // RATE  # ns on the link
+BOUND = 10 * SECOND
+SEEDS = range(1000)
+ALL = 65535
+
+Record = Callable[[str, object], None]
+
+
+def finish(network: SpreadNetwork) -> None:
+    """Run until all is done, and deliver the rest."""
+    network.run(network.all_done, BOUND)
+    network.drain()
+
+
+def one(
+    collective: Collective,
+    world_size: int,
+    count: int,
+    link: Link,
+    *,
+    roots: int = ALL,
+    racks: int = 1,
+    seed: int = 0,
+) -> SpreadNetwork:
+    """Run one call of `count` bytes per shard to its end."""
+    network = SpreadNetwork(world_size, link, seed=seed, roots=roots, racks=racks)
+    network.begin(network.task(collective, count, CHUNK))
+    finish(network)
+    return network
+
+
+# --- the bytes ---
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules(part: int, record_property: Record) -> None:
+    faults: Counter[str] = Counter()
+    received = fetched = 0
+    for seed in SEEDS[part::4]:
+        outcome = run_seed(seed)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
+        faults += outcome.faults
+        received += outcome.received
+        fetched += outcome.fetched
+    assert set(faults) == {"sleep", "halt", "move"}
+    assert fetched > 1000
+    record_property(
+        "summary", f"multicast: {len(SEEDS) // 4} schedules, {received} chunks, {fetched} fetched"
+    )
+
+
+def test_a_seed_repeats_itself() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+@pytest.mark.parametrize("count", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
+@pytest.mark.parametrize("world_size", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_every_byte(world_size: int, count: int, in_place: bool) -> None:
+    network = SpreadNetwork(world_size, Link(), roots=2)
+    for number, collective in enumerate((BROADCAST, ALL_GATHER)):
+        root = (world_size - 1) * (1 - number)
+        task = network.task(collective, count, CHUNK, root=root, offset=3, whole=count + 7, in_place=in_place)
+        network.begin(task)
+        network.run(network.all_done, BOUND)
+    finish(network)
+    chunks = -(-count // CHUNK)
+    assert network.total("sent") == chunks * (1 + world_size)
+    assert network.total("received") == chunks * (1 + world_size) * (world_size - 1)
+    assert network.total("fetches_sent") == network.total("duplicates") == 0
+
+
+def test_each_byte_is_sent_once() -> None:
+    network = one(ALL_GATHER, 8, 40 * CHUNK, Link(rate_bps=RATE))
+    shard = 40 * (CHUNK + ina.HEADER_BYTES + HEADERS)
+    assert network.sent_by_host == [shard] * 8
+    assert network.to_host == [7 * shard] * 8
+
+
+# --- the time ---
+
+
+def share_of_link(network: SpreadNetwork, received: int) -> float:
+    """Payload that every receiver gets, over what its link carries until the last one is done."""
+    took = max(rank.done_at[0] for rank in network.ranks)
+    return received * 8 * SECOND / took / RATE
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+@pytest.mark.parametrize("world_size", [2, 4, 8, 16])
+def test_broadcast_fills_the_link(world_size: int, racks: int, record_property: Record) -> None:
+    count = 720 * CHUNK
+    network = one(BROADCAST, world_size, count, Link(rate_bps=RATE), racks=racks)
+    share = share_of_link(network, count)
+    record_property(
+        "summary", f"multicast: broadcast to {world_size}, {racks} racks: {share:.3f} of the link"
+    )
+    assert share >= 0.93
+    assert network.longest_queue <= 4 * PACKET
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+@pytest.mark.parametrize("world_size", [2, 3, 4, 8, 16])
+def test_allgather_fills_the_receivers_links(world_size: int, racks: int, record_property: Record) -> None:
+    count = 720 // world_size * CHUNK
+    network = one(ALL_GATHER, world_size, count, Link(rate_bps=RATE), racks=racks)
+    share = share_of_link(network, count * (world_size - 1))
+    record_property(
+        "summary", f"multicast: allgather of {world_size}, {racks} racks: {share:.3f} of the links"
+    )
+    assert share >= 0.93
+    assert network.longest_queue <= MILLISECOND
+    assert network.total("fetches_sent") == 0
+
+
+@pytest.mark.parametrize(
+    ("world_size", "roots"), [(3, 1), (3, 2), (4, 1), (4, 2), *((p, m) for p in (8, 16) for m in (1, 2, 4))]
+)
+def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> None:
+    """A root receives nothing of its own meanwhile, so that the whole takes the time of all shards."""
+    count = 720 // world_size * CHUNK
+    network = one(ALL_GATHER, world_size, count, Link(rate_bps=RATE), roots=roots)
+    assert share_of_link(network, count * world_size) >= 0.93
+    assert network.longest_queue <= MILLISECOND // 2 + 5 * roots * PACKET
+    assert network.total("fetches_sent") == network.total("duplicates") == 0
+
+
+def test_without_a_rate_the_sender_finds_one() -> None:
+    """Slower than where it begins: it loses, halves, and grows again when nothing is lost."""
+    link = Link(rate_bps=2 * RATE, queue=2 * MILLISECOND)
+    network = SpreadNetwork(2, link, rate_bps=0)
+    network.begin(network.task(BROADCAST, 4000 * CHUNK, CHUNK))
+    network.run(lambda: network.spreaders[0].stats()["rate_bps"] < 2.1 * RATE, BOUND)
+    finish(network)
+    took = max(rank.done_at[0] for rank in network.ranks)
+    assert 4000 * CHUNK * 8 * SECOND / took / (2 * RATE) > 0.5
+    before = network.spreaders[0].stats()["rate_bps"]
+    network.links = {(way, rank): Link() for way in ("up", "down") for rank in (0, 1)}
+    network.begin(network.task(BROADCAST, 4000 * CHUNK, CHUNK))
+    finish(network)
+    assert network.spreaders[0].stats()["rate_bps"] > before
+
+
+def test_tasks_that_run_at_once_go_one_after_the_other() -> None:
+    """What a link carries is one task's, so that queues stay short; the next begins when the end is seen."""
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    tasks = [network.task(ALL_GATHER, 100 * CHUNK, CHUNK) for _ in range(3)]
+    tasks += [network.task(BROADCAST, 100 * CHUNK, CHUNK, root=root) for root in (2, 0)]
+    for number, task in enumerate(tasks):
+        network.begin(task, unfinished=number)
+    finish(network)
+    assert network.longest_queue <= 2 * MILLISECOND
+    assert max(rank.done_at[4] for rank in network.ranks) <= (3 * 300 + 200) * PACKET * 1.04
+    assert network.total("fetches_sent") == 0
+    for rank in network.ranks:
+        assert rank.done == [0, 1, 2, 3, 4]
+
+
+# --- loss ---
+
+
+@pytest.mark.parametrize("loss", [0.001, 0.01, 0.05])
+@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
+@pytest.mark.parametrize("world_size", [4, 8])
+def test_what_is_fetched_is_what_was_lost(
+    loss: float, collective: Collective, world_size: int, record_property: Record
+) -> None:
+    count = 2880 * CHUNK // (world_size if collective == ALL_GATHER else 1)
+    network = one(collective, world_size, count, Link(rate_bps=RATE, loss=loss), seed=3)
+    lost, fetched = network.lost_bytes, network.total("fetched_bytes")
+    answered, again = network.total("answered_bytes"), network.lost_answers
+    took = max(rank.done_at[0] for rank in network.ranks) / MILLISECOND
+    record_property(
+        "summary",
+        f"multicast: {collective.name.lower()} of {world_size}, {loss:.1%} lost: {fetched} bytes fetched of "
+        f"{lost} lost, {answered} sent for it, {took:.0f} ms",
+    )
+    assert 0.9 * lost <= fetched <= 1.1 * lost
+    assert 0.9 * (lost + again) <= answered <= 1.1 * (lost + again)
+
+
+def test_neighbours_answer_what_the_owner_need_not_send_again() -> None:
+    """One host loses a part of what comes down; its left neighbour has it."""
+    network = SpreadNetwork(8, Link(rate_bps=RATE))
+    network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
+    network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
+    finish(network)
+    assert network.spreaders[4].stats()["answered"] >= 30
+    assert network.spreaders[0].stats()["answered"] <= 5
+
+
+def test_a_gap_takes_one_question() -> None:
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    network.begin(network.task(BROADCAST, 200 * CHUNK, CHUNK))
+    network.at(100 * PACKET, lambda: network.links.update({("down", 2): replace(network.link, loss=1.0)}))
+    network.at(130 * PACKET, network.links.clear)
+    finish(network)
+    assert network.spreaders[2].stats()["fetches_sent"] == 1
+    assert 28 <= network.spreaders[2].stats()["fetched"] <= 32
+
+
+def test_what_comes_a_little_out_of_order_is_no_gap() -> None:
+    link = Link(rate_bps=RATE, reorder=0.1, late=PACKET)
+    network = one(BROADCAST, 4, 400 * CHUNK, link)
+    assert network.total("fetches_sent") == 0
+
+
+def test_where_much_comes_out_of_order_little_is_asked_for() -> None:
+    """Each chunk may overtake 16 others: what makes a gap is learnt from those that come late."""
+    network = one(BROADCAST, 4, 2000 * CHUNK, Link(rate_bps=RATE, jitter=2 * MILLISECOND))
+    assert network.total("duplicates") < 0.02 * network.total("received")
+
+
+def test_the_end_is_fetched_when_nothing_follows_it() -> None:
+    network = SpreadNetwork(3, Link(rate_bps=RATE))
+    network.begin(network.task(BROADCAST, 100 * CHUNK, CHUNK))
+    network.at(95 * PACKET, lambda: network.links.update({("down", 1): replace(network.link, loss=1.0)}))
+    network.at(101 * PACKET, network.links.clear)
+    finish(network)
+    done = network.ranks[1].done_at[0]
+    assert 105 * PACKET < done <= 101 * PACKET + 12 * MILLISECOND
+    assert network.spreaders[1].stats()["fetches_sent"] == 1
+
+
+# --- ranks that are late ---
+
+
+def test_a_rank_that_hears_late_that_all_are_ready_fetches_what_it_missed() -> None:
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK), instants=[0, 0, 20 * MILLISECOND, 0])
+    finish(network)
+    stats = network.spreaders[2].stats()
+    assert stats["stale"] == stats["fetched"] > 100
+    assert stats["fetches_sent"] == 1
+    assert network.ranks[2].done_at[0] <= 20 * MILLISECOND + 400 * PACKET * 1.02 + MILLISECOND
+
+
+@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
+def test_a_rank_that_loses_its_core_costs_no_more_than_that_time(collective: Collective) -> None:
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    network.begin(network.task(collective, 200 * CHUNK, CHUNK))
+    network.at(5 * MILLISECOND, lambda: network.sleep(0, 35 * MILLISECOND))
+    finish(network)
+    chunks = 200 if collective == BROADCAST else 600
+    assert max(rank.done_at[0] for rank in network.ranks) <= chunks * PACKET * 1.02 + 32 * MILLISECOND
+    assert network.total("duplicates") == 0
+
+
+def test_a_kept_task_is_forgotten_when_all_have_it() -> None:
+    network = SpreadNetwork(3, Link())
+    for number in range(6):
+        network.begin(network.task(ALL_GATHER, 9 * CHUNK, CHUNK), unfinished=min(number, 1))
+        network.run(network.all_done, BOUND)
+    finish(network)
+    assert [each.tasks for each in network.spreaders] == [2] * 3
+
+
+def test_peers_are_answered_after_the_memory_is_the_callers_again() -> None:
+    """Rank 1 gets nothing until all others are done, and have used their memory for something else."""
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    network.links = {("down", 1): Link(loss=1.0)}
+    task = network.task(ALL_GATHER, 20 * CHUNK, CHUNK, in_place=True)
+    network.begin(task)
+    network.run(lambda: all(network.ranks[rank].done for rank in (0, 2, 3)), BOUND)
+    network.links = {}
+    finish(network)
+    assert network.spreaders[1].stats()["fetched"] == 60
+    assert network.spreaders[0].stats()["fetches_passed"] > 0
+
+
+def test_thousands_of_ranks() -> None:
+    """One of them: a chunk of each other one comes, in any order."""
+    ranks, count = 4000, 60
+    given, output = np.full(count, 7, np.uint8), np.zeros(ranks * count, np.uint8)
+    machine = spread.Spreader(group=GROUP, child=0, rank=1234, world_size=ranks)
+    machine.start(
+        task=1,
+        slice_id=1,
+        collective=ALL_GATHER,
+        input=given,
+        output=output,
+        count=count,
+        stride=count,
+        chunk_bytes=CHUNK,
+        unfinished=0,
+        now=0,
+    )
+    wanted = np.arange(ranks * count, dtype=np.uint8)
+    for source in random.Random(1).sample(range(ranks), ranks):
+        body = wanted[source * count : (source + 1) * count].tobytes()
+        header = ina.Header(group=GROUP, kind=spread.KIND_SPREAD, slot=source, mark=1)
+        machine.receive(header.encode() + body, 0)
+    machine.expire(SECOND)
+    assert machine.transmit(SECOND) is not None
+    wanted[1234 * count : 1235 * count] = given
+    assert machine.poll() == 1
+    assert (output == wanted).all()
+
+
+# --- what ends and what moves ---
+
+
+def test_packets_of_a_task_that_was_given_up_change_nothing() -> None:
+    """The same bytes at the same places, but of a later task."""
+    network = SpreadNetwork(2, Link(delay=30 * MILLISECOND))
+    old = network.task(BROADCAST, 50 * CHUNK, CHUNK)
+    network.begin(old)
+    network.run(lambda: network.spreaders[0].stats()["sent"] == 50, BOUND)
+    for rank in range(2):
+        network.spreaders[rank].halt()
+        if not network.ranks[rank].done:
+            network.spoil(old, rank)
+    new = network.task(BROADCAST, 50 * CHUNK, CHUNK)
+    network.begin(new)
+    network.run(lambda: network.all_done(new), BOUND)
+    network.drain()
+    assert network.spreaders[1].stats()["stale"] == 50
+    network.check_spoilt(old, 1)
+
+
+def test_a_group_that_moves_goes_on() -> None:
+    network = SpreadNetwork(3, Link(rate_bps=RATE))
+    network.begin(network.task(ALL_GATHER, 100 * CHUNK, CHUNK))
+    network.run(lambda: network.now > 10 * MILLISECOND, BOUND)
+    for each in network.spreaders:
+        each.pause()
+        assert each.transmit(network.now) is None
+        assert each.deadline() is None
+    network.drain()
+    for rank, each in enumerate(network.spreaders):
+        each.resume(GROUP + 1, rank, network.now)
+        network.pump(rank)
+    finish(network)
+    assert {each.group for each in network.spreaders} == {GROUP + 1}

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What multicast refuses: options, tasks, and packets as an enemy would send them."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+
+import numpy as np
+import pytest
+from protocol.network import MICROSECOND, MILLISECOND, SECOND
+from protocol.spread_network import GROUP, HEADERS, Link, SpreadNetwork, Task
+from protocol.test_spread import ALL_GATHER, BROADCAST, CHUNK, RATE, finish
+
+from railweave._native import ina, spread
+from railweave._native.collectives import Collective
+
+
+def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, Task]:
+    """Rank 1 of three in a broadcast from 0 of 11 chunks, of which nothing comes by itself."""
+    network = SpreadNetwork(3, Link())
+    task = network.task(BROADCAST, count, CHUNK, number=number)
+    network.start(task, 1)
+    return network, task
+
+
+def packet(task: Task, chunk: int, *, payload: bytes | None = None, **fields: int) -> bytes:
+    """A SPREAD of the task's root; `fields` are the header's where it lies."""
+    begin = chunk * task.chunk_bytes
+    good = {
+        "group": GROUP,
+        "kind": spread.KIND_SPREAD,
+        "slot": task.root,
+        "round": chunk,
+        "mark": task.number,
+    }
+    body = task.input(task.root)[begin : begin + task.chunk_bytes].tobytes() if payload is None else payload
+    return ina.Header(**good | fields).encode() + body
+
+
+def fetch(task: Task, first: int, count: int, origin: int, **fields: int) -> bytes:
+    """A FETCH for chunks of the task's root."""
+    good = {"group": GROUP, "kind": spread.KIND_FETCH, "slot": task.root, "round": first, "mark": task.number}
+    return ina.Header(**good | fields).encode() + struct.pack(">HH", origin, count)
+
+
+def deliver(network: SpreadNetwork, data: bytes, rank: int = 1) -> None:
+    """Give a rank a datagram; what it sends goes nowhere."""
+    network.spreaders[rank].receive(data, network.now)
+
+
+# --- what is asked for wrongly ---
+
+
+def test_options_are_checked() -> None:
+    good = {"group": 1, "child": 0, "rank": 0, "world_size": 2}
+    for wrong in (
+        {"child": 31},
+        {"world_size": 1},
+        {"rank": 2},
+        {"rank": -1},
+        {"world_size": 65536},
+        {"roots": 0},
+    ):
+        with pytest.raises(ValueError, match=r"must be|at least"):
+            spread.Spreader(**good | wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"chunk_bytes": 0}, "1 to 65491 bytes"),
+        ({"chunk_bytes": 65492}, "1 to 65491 bytes"),
+        ({"count": 2**32, "chunk_bytes": 1}, "at most 2\\^32 - 1 chunks"),
+        ({"collective": Collective.ALL_REDUCE}, "broadcast and all_gather"),
+        ({"root": 3}, "not a rank"),
+        ({"task": 5}, "numbers of tasks grow"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused(wrong: dict[str, object], says: str) -> None:
+    network, _ = lone(number=5)
+    values = np.zeros(8, np.uint8)
+    good = {"task": 6, "slice_id": 9, "collective": BROADCAST, "count": 8, "chunk_bytes": 4}
+    good |= {"input": values, "output": values, "unfinished": 0, "now": 0}
+    with pytest.raises(ValueError, match=says):
+        network.spreaders[1].start(**good | wrong)  # type: ignore[arg-type]
+    assert network.spreaders[1].tasks == 1
+    network.spreaders[1].start(**good)  # type: ignore[arg-type]
+
+
+# --- hostile packets ---
+
+
+@pytest.mark.parametrize(
+    ("fields", "counter"),
+    [
+        ({"version": 2}, "version"),
+        ({"version": 0}, "version"),
+        ({"kind": 0}, "kind"),
+        ({"kind": 1}, "kind"),
+        ({"kind": 5}, "kind"),
+        ({"kind": 15}, "kind"),
+        ({"group": GROUP + 1}, "group"),
+        ({"slot": 1}, "source"),
+        ({"slot": 2}, "source"),
+        ({"slot": 3}, "source"),
+        ({"slot": 65535}, "source"),
+        ({"round": 11}, "chunk"),
+        ({"round": 2**32 - 1}, "chunk"),
+        ({"round": 10}, "length"),
+        ({"mark": 0}, None),
+        ({"mark": 2}, None),
+        ({"mark": 2**31}, None),
+        ({"mark": 2**32 - 1}, None),
+    ],
+)
+def test_a_field_out_of_range_places_nothing(fields: dict[str, int], counter: str | None) -> None:
+    network, task = lone()
+    deliver(network, packet(task, 3, **fields))
+    stats = network.spreaders[1].stats()
+    refused = {name for name, count in stats["refused"].items() if count}
+    assert refused == ({counter} if counter else set())
+    assert stats["stale"] == (counter is None)
+    assert stats["received"] == 0
+    assert (task.outputs[1] == 0xA5).all()
+    deliver(network, packet(task, 3))
+    assert network.spreaders[1].stats()["received"] == 1
+
+
+@pytest.mark.parametrize("chunk", [3, 10])
+def test_a_payload_of_another_length_places_nothing(chunk: int) -> None:
+    network, task = lone()
+    right = len(packet(task, chunk))
+    whole = packet(task, chunk) + bytes(20)
+    for length in {*range(24), right - 1, right + 1, right + 4, len(whole)} - {right}:
+        deliver(network, whole[:length])
+    stats = network.spreaders[1].stats()
+    assert stats["received"] == 0
+    assert stats["refused"]["short"] == 16
+    assert (task.outputs[1] == 0xA5).all()
+
+
+def test_a_rank_believes_nobody_about_its_own_shard() -> None:
+    network = SpreadNetwork(3, Link())
+    task = network.task(ALL_GATHER, 3 * CHUNK, CHUNK)
+    network.start(task, 1)
+    deliver(network, packet(task, 2, payload=bytes(CHUNK), slot=1))
+    assert network.spreaders[1].stats()["refused"]["source"] == 1
+    for rank in (0, 2):
+        network.start(task, rank)
+    finish(network)
+
+
+def test_the_first_to_come_stays() -> None:
+    """A replay with other bytes changes nothing that is in place."""
+    network, task = lone()
+    deliver(network, packet(task, 4))
+    deliver(network, packet(task, 4, payload=bytes(CHUNK)))
+    assert network.spreaders[1].stats()["duplicates"] == 1
+    begin = 4 * CHUNK
+    assert (task.outputs[1][begin : begin + CHUNK] == task.input(0)[begin : begin + CHUNK]).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "origin", "fields", "counter"),
+    [
+        (0, 0, 2, {}, "chunk"),
+        (0, 12, 2, {}, "chunk"),
+        (0, 65535, 2, {}, "chunk"),
+        (10, 2, 2, {}, "chunk"),
+        (11, 1, 2, {}, "chunk"),
+        (2**32 - 1, 1, 2, {}, "chunk"),
+        (2**32 - 1, 2, 2, {}, "chunk"),
+        (0, 1, 3, {}, "origin"),
+        (0, 1, 65535, {}, "origin"),
+        (0, 1, 1, {}, "origin"),
+        (0, 1, 0, {}, "origin"),
+        (0, 1, 2, {"slot": 2}, "source"),
+        (0, 1, 2, {"slot": 3}, "source"),
+        (0, 1, 2, {"mark": 7}, None),
+    ],
+)
+def test_a_fetch_out_of_range_is_not_answered(
+    first: int, count: int, origin: int, fields: dict[str, int], counter: str | None
+) -> None:
+    network, task = lone()
+    for chunk in range(11):
+        deliver(network, packet(task, chunk))
+    asked = fetch(task, first, count, origin, **fields)
+    for data in (asked, asked[:-1], asked + b"\0"):
+        deliver(network, data)
+    assert network.spreaders[1].transmit(0) is None
+    refused = network.spreaders[1].stats()["refused"]
+    if counter:
+        assert (refused.pop(counter), refused.pop("length")) == (1, 2)
+    assert not any(refused.values()) or not counter
+
+
+def test_a_flood_of_fetches_is_answered_at_the_links_rate_and_beside_the_own_shard() -> None:
+    """However many come, memory and time are bounded; who sends its own shard has half of the link for it."""
+    network = SpreadNetwork(3, Link(rate_bps=RATE))
+    task = network.task(BROADCAST, 1000 * CHUNK, CHUNK)
+    network.start(task, 0)
+    machine = network.spreaders[0]
+    sent: Counter[int] = Counter()
+    for now in range(0, 40 * MILLISECOND, 100 * MICROSECOND):
+        machine.expire(now)
+        for first in range(50):
+            machine.receive(fetch(task, first, 3, 2), now)
+        while (given := machine.transmit(now)) is not None:
+            sent[given[1]] += len(given[0]) + HEADERS
+    on_link = (40 * MILLISECOND) * RATE // 8 // SECOND
+    assert sum(sent.values()) <= on_link * 1.02
+    assert sent[spread.TREE] >= sent[2] * 0.9
+    stats = machine.stats()
+    assert stats["fetches_taken"] <= stats["answered"] + 50
+    assert stats["fetches_taken"] + stats["fetches_dropped"] == 400 * 50
+
+
+def test_fetches_that_wait_are_bounded() -> None:
+    """Each asks for something else."""
+    network = SpreadNetwork(3, Link(rate_bps=RATE))
+    task = network.task(BROADCAST, 3000, 1)
+    network.start(task, 0)
+    machine = network.spreaders[0]
+    now = 0
+    while machine.stats()["sent"] < 3000:
+        now += MILLISECOND
+        machine.expire(now)
+        while machine.transmit(now) is not None:
+            pass
+    for first in range(3000):
+        machine.receive(fetch(task, first, 1, 2), now)
+    stats = machine.stats()
+    assert (stats["fetches_taken"], stats["fetches_dropped"]) == (1024, 3000 - 1024)
+
+
+def test_a_fetch_is_passed_on_once_and_only_to_the_owner() -> None:
+    network, task = lone()
+    deliver(network, packet(task, 0))
+    for _ in range(3000):
+        deliver(network, fetch(task, 0, 2, 2))
+    passed = []
+    while (given := network.spreaders[1].transmit(0)) is not None:
+        passed.append(given)
+    assert len(passed) == 1024
+    assert set(passed) == {(fetch(task, 0, 2, 2, child=1), 0)}
+
+
+def test_random_bytes_place_nothing_wrong() -> None:
+    """Packets with some bytes of the header changed, among the good ones."""
+    for seed in range(20):
+        chance = random.Random(seed)
+        network = SpreadNetwork(3, Link(loss=0.1), seed=seed)
+        task = network.task(ALL_GATHER, 30 * CHUNK + 1, CHUNK)
+        network.record = True
+        network.begin(task)
+        for _ in range(400):
+            network.step()
+            if not network.seen:
+                continue
+            data = bytearray(chance.choice(network.seen))
+            for _ in range(chance.randint(1, 4)):
+                data[chance.randrange(16)] = chance.randrange(256)
+            changed = ina.Header.decode(bytes(data))
+            if changed.kind == spread.KIND_SPREAD and changed.mark == task.number and changed.group == GROUP:
+                continue  # a lie that no field gives away
+            network.spreaders[chance.randrange(3)].receive(
+                bytes(data[: chance.randint(0, len(data))]), network.now
+            )
+        finish(network)
+
+
+def test_packets_of_the_group_before_a_move_are_stale_and_of_others_refused() -> None:
+    """Another tree of the same rail may have a task of the same number."""
+    network, task = lone()
+    network.spreaders[1].resume(GROUP + 1, 1, 0)
+    for group, counter in ((GROUP, "stale"), (GROUP + 2, "group")):
+        deliver(network, packet(task, 0, group=group))
+        stats = network.spreaders[1].stats()
+        assert (stats["stale"], stats["refused"]["group"]) == (1, int(counter == "group"))
+    deliver(network, packet(task, 0, group=GROUP + 1))
+    assert network.spreaders[1].stats()["received"] == 1
