@@ -95,7 +95,7 @@ static int connect_queue_pair(uint32_t qpn, uint32_t psn, int mtu, const char* a
     return -1;
   }
   attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 14;  // 67 ms
+  attr.timeout = 17;  // 0.5 s: an emulated host that is kept waiting for a core is not to send again what arrives
   attr.retry_cnt = 7;
   attr.rnr_retry = 7;
   attr.sq_psn = kFirstPsn;
