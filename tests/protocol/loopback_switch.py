@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 import select
 import socket
 import threading
@@ -28,7 +29,10 @@ PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lane
 
 
 class LoopbackSwitch:
-    """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute."""
+    """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute.
+
+    Of `refuse_every` packets it loses one.
+    """
 
     def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
         self.hosts = hosts
@@ -63,15 +67,15 @@ class LoopbackSwitch:
             return None
 
     def _serve(self) -> None:
-        number = 0
+        # At random: of packets that are sent again in one order, every nth would be the same ones for ever.
+        chance = random.Random(self.refuse_every)
         while not self.stopping.is_set():
             select.select([self.socket], [], [], POLL_S)
             with self.lock:
                 packet = self._next()
                 if packet is None:
                     continue
-                number += 1
-                lost = self.refuse_every and number % self.refuse_every == 0
+                lost = self.refuse_every and chance.randrange(self.refuse_every) == 0
                 if not self.deaf.is_set() and not lost:
                     self._process(*packet)
 
