@@ -14,12 +14,13 @@ ROCE_PATH_MTU = 1024  # the largest of RoCEv2 that fits into the MTU
 LANE_BYTES = 4
 
 
-def payload_fraction(kind: str, lanes: int = 256) -> float:
+def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False) -> float:
     """Return the part of the bytes of full packets, Ethernet header included, that is the tensor's."""
     match kind:
         case "ina":
-            payload = lanes * LANE_BYTES
-            return payload / (payload + INA_HEADER + UDP + IPV4 + ETHERNET)
+            headers = INA_HEADER + UDP + IPV4
+            payload = MTU - headers if multicast else lanes * LANE_BYTES
+            return payload / (payload + headers + ETHERNET)
         case "tcp":
             return (MTU - IPV4 - TCP_WITH_TIMESTAMPS) / (MTU + ETHERNET)
         case "rdma":
@@ -37,14 +38,13 @@ def limit_bps(
     """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps`.
 
     The tensor of a reduce_scatter or an all_gather is all its shards. An aggregating switch takes the tensor
-    from every host once and sends it to every host once; of an all_gather it sends every host the others'
-    shards. A ring moves 2(n-1)/n of it
-    over every link for an allreduce, half as much for a reduce_scatter or an all_gather; a chain moves all of
-    it for a broadcast.
+    from every host once and sends it to every host once; what is multicast comes down once, of an all_gather
+    the others' shards. A ring moves 2(n-1)/n of it over every link for an allreduce, half as much for a
+    reduce_scatter or an all_gather; a chain moves all of it for a broadcast.
     """
-    limit = rate_bps * payload_fraction(kind, lanes)
-    whole = kind == "ina" and collective is not Collective.ALL_GATHER
-    return limit if whole else limit / ring_volume(collective, hosts)
+    multicast = collective in (Collective.ALL_GATHER, Collective.BROADCAST)
+    limit = rate_bps * payload_fraction(kind, lanes, multicast=multicast)
+    return limit if kind == "ina" and not multicast else limit / ring_volume(collective, hosts)
 
 
 def ring_volume(collective: Collective, hosts: int) -> float:

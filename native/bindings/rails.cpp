@@ -326,7 +326,7 @@ void bind_rails(nb::module_& m) {
   nb::class_<Datagrams>(sub, "Datagrams", "A UDP socket as the in-network rail has it, on a port of its own")
       .def(nb::init<std::string>(), "address"_a)
       .def("set_remotes", &Datagrams::set_remotes, "remotes"_a)
-      .def("set_super_packets", &Datagrams::set_super_packets, "size"_a, "most"_a)
+      .def("set_super_packets", &Datagrams::set_super_packets, "bytes"_a)
       .def("send", &Datagrams::send, "datagrams"_a, "To the first remote; how many are gone")
       .def_prop_ro("counts", &Datagrams::counts);
 }

@@ -17,7 +17,8 @@ inline constexpr std::size_t kIpv6Size = 40;
 inline constexpr std::size_t kUdpSize = 8;
 inline constexpr std::size_t kTcpSize = 20;  // without options
 inline constexpr std::size_t kMaxIpSize = 65535;
-inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpv4Size + kUdpSize;  // around a datagram
+inline constexpr std::size_t kIpUdpHeaders = kIpv4Size + kUdpSize;
+inline constexpr std::uint64_t kUdpHeaders = kEthernetSize + kIpUdpHeaders;  // around a datagram
 
 inline constexpr std::uint16_t kEtherIpv4 = 0x0800;
 inline constexpr std::uint16_t kEtherIpv6 = 0x86dd;

@@ -15,6 +15,7 @@ namespace {
 
 // Chunks in all from which a call is spread: READY costs a round trip more.
 constexpr std::uint32_t kLeastSpread = 16;
+constexpr std::uint32_t kReadyLanes = 2;
 constexpr std::int32_t kMostUnfinished = 1 << 16;
 constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
 
@@ -71,7 +72,7 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool mul
       length_(length_of(slice)),
       shard_chunks_(divide_up(length_, lanes)),
       chunks_(shards_of(slice) * shard_chunks_),
-      spread_(multicast && words_ && chunks_ >= kLeastSpread),
+      spread_(multicast && words_ && chunks_ >= kLeastSpread && lanes >= kReadyLanes),
       exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
       floats_(half_ ? lanes : 0),
@@ -234,8 +235,9 @@ void Call::build_classes(std::uint32_t chunk, std::byte* lanes) {
 }
 
 void Call::build_ready(std::byte* lanes) {
-  store_lane(lanes, 0, static_cast<std::int32_t>(unfinished_));
-  fill_lanes(lanes, 1, lanes_, kMaxIdentity);
+  store_lane(lanes, 0, static_cast<std::int32_t>(ready_.unfinished));
+  store_lane(lanes, 1, -static_cast<std::int32_t>(ready_.chunk_bytes));
+  fill_lanes(lanes, kReadyLanes, lanes_, kMaxIdentity);
 }
 
 void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
@@ -248,9 +250,16 @@ void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
     case Phase::kClasses:
       return absorb_classes(item.index, lanes);
     case Phase::kReady:
-      // A broken switch may answer anything: too many only keeps memory.
-      unfinished_ = static_cast<std::uint32_t>(std::clamp(load_lane(lanes, 0), 0, kMostUnfinished));
+      return absorb_ready(lanes);
   }
+}
+
+void Call::absorb_ready(const std::byte* lanes) {
+  // A broken switch may answer anything: too many unfinished calls only keep memory, small chunks only take
+  // time.
+  const auto own = static_cast<std::int32_t>(ready_.chunk_bytes);
+  ready_.unfinished = static_cast<std::uint32_t>(std::clamp(load_lane(lanes, 0), 0, kMostUnfinished));
+  ready_.chunk_bytes = static_cast<std::uint32_t>(-std::clamp(load_lane(lanes, 1), -own, -1));
 }
 
 void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {

@@ -42,6 +42,12 @@ bool carries(const CallDescription& call);
 /// Elements of the tensor in a chunk.
 std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes);
 
+/// What READY says of a rank, and its result of all ranks.
+struct Ready {
+  std::uint32_t unfinished = 0;   // spread calls right before this one that are not done; the most
+  std::uint32_t chunk_bytes = 0;  // payload of a SPREAD packet that the path allows; the least
+};
+
 class Call {
  public:
   /// `lead`: how many segments the exponents are ahead of the data. `multicast`: whether the data of what
@@ -63,10 +69,10 @@ class Call {
 
   /// Its data go as SPREAD packets.
   bool spread() const { return spread_; }
-  /// What READY is to say: how many spread calls right before this one are not done here.
-  void set_unfinished(std::uint32_t count) { unfinished_ = count; }
-  /// Once READY's result is here: the most of all ranks.
-  std::uint32_t unfinished() const { return unfinished_; }
+  /// Of this rank, before READY is built.
+  void set_ready(const Ready& ready) { ready_ = ready; }
+  /// Of all, once READY's result is here.
+  const Ready& ready() const { return ready_; }
   /// All data of a spread call are in place.
   bool placed() const { return placed_; }
   void place() { placed_ = true; }
@@ -108,6 +114,7 @@ class Call {
   std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
   void build_classes(std::uint32_t chunk, std::byte* lanes);
   void build_ready(std::byte* lanes);
+  void absorb_ready(const std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
@@ -127,7 +134,7 @@ class Call {
   std::uint32_t chunks_;
   bool spread_;
   bool placed_ = false;
-  std::uint32_t unfinished_ = 0;
+  Ready ready_{};
   bool exact_;  // the only chunk holds exact lanes
   std::uint32_t segments_;
   std::uint32_t next_segment_ = 0;

@@ -67,7 +67,7 @@ void Endpoint::start(const Slice& slice) {
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
   if (dead_ || halted_) return;
-  calls_.emplace_back(slice, options_.lanes, lead_, options_.multicast);
+  calls_.emplace_back(slice, options_.lanes, lead_, spread_bytes_ > 0);
 }
 
 std::uint16_t Endpoint::slot_field(std::uint64_t chunk) const {
@@ -144,7 +144,7 @@ void Endpoint::build() {
   const Item item = *from.next();
   std::byte* const bytes = flights_.packet(next_built_);
   if (item.phase == Phase::kReady) {
-    from.set_unfinished(unfinished_spreads());
+    from.set_ready({.unfinished = unfinished_spreads(), .chunk_bytes = spread_bytes_});
     spreads_.push_back({.call = issuing_call_, .task = next_built_});
   }
   Header header{.kind = static_cast<std::uint8_t>(Kind::kContribute),
@@ -318,8 +318,7 @@ void Endpoint::announce_spreads() {
     const Spread& spread = spreads_.front();
     const Call& owner = call(spread.call);
     if (!owner.begun()) return;
-    events_.emplace_back(
-        SpreadReady{.task = spread.task, .slice = owner.slice(), .unfinished = owner.unfinished()});
+    events_.emplace_back(SpreadReady{.task = spread.task, .slice = owner.slice(), .ready = owner.ready()});
     spreads_.pop_front();
   }
 }

@@ -47,7 +47,6 @@ struct EndpointOptions {
   std::uint32_t slots;  // S, a power of two
   std::uint32_t lanes;  // integers per packet
   int world_size;
-  bool multicast = false;     // somebody carries the data of SpreadReady
   WindowOptions window{};     // `most` is capped by `slots`
   std::uint32_t reorder = 4;  // a chunk is lost when one sent this many transmissions later has its result
   Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
@@ -113,7 +112,7 @@ struct SliceDone {
 struct SpreadReady {
   std::uint64_t task;  // number of the chunk that was READY, counted over all groups
   Slice slice;
-  std::uint32_t unfinished;  // such slices right before this one that some rank may not have done
+  Ready ready;  // of all ranks
 };
 
 using Event = std::variant<SliceDone, SpreadReady, Stalled, Failure>;
@@ -126,6 +125,9 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
+  /// From now on somebody carries the data of SpreadReady, in packets whose payload has at most so many bytes
+  /// here.
+  void set_spread_bytes(std::uint32_t bytes) { spread_bytes_ = bytes; }
   /// Queues a slice of at least one element behind those that run. Its memory stays valid until its
   /// SliceDone, a Failure or `abort`. Throws std::invalid_argument for another world size, an empty slice, or
   /// what switches cannot reduce.
@@ -219,6 +221,7 @@ class Endpoint {
   bool paused_ = false;
   bool halted_ = false;
   std::optional<std::uint16_t> left_group_;
+  std::uint32_t spread_bytes_ = 0;  // 0: nothing is multicast
 
   std::deque<Call> calls_;          // from the oldest incomplete one
   std::uint64_t first_call_ = 0;    // number of calls_.front()

@@ -19,10 +19,10 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kIpUdpHeaders = 20 + 8;
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
 constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kSendMessages = 64;
+constexpr int kUnknownMtu = std::numeric_limits<int>::max();
 constexpr std::size_t kReceiveMessages = 16;
 constexpr std::size_t kReceiveBytes = 65'536;
 
@@ -65,7 +65,7 @@ void bind_address(int fd, const std::string& address, std::uint16_t port) {
 /// As the route says; the largest possible where the kernel does not know.
 int path_mtu(const sockaddr_in& remote) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  int mtu = std::numeric_limits<int>::max();
+  int mtu = kUnknownMtu;
   socklen_t length = sizeof mtu;
   if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == 0)
     getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &length);
@@ -98,7 +98,6 @@ Descriptor DatagramSocket::reopen() {
   Descriptor old = std::exchange(socket_, open());
   interface_ = index;
   connected_ = false;  // `send` connects
-  if (segment_ > 0) set_option(fd(), SOL_UDP, UDP_SEGMENT, static_cast<int>(segment_));
   apply_buffers();
   return old;
 }
@@ -118,17 +117,11 @@ void DatagramSocket::connect_to_one() {
   connected_ = ::connect(fd(), remote, sizeof(sockaddr_in)) == 0;
 }
 
-void DatagramSocket::set_super_packets(std::size_t size, std::size_t most) {
-  for (const sockaddr_in& remote : remotes_) {
-    const int mtu = path_mtu(remote);
-    if (size + kIpUdpHeaders > static_cast<std::size_t>(mtu))
-      throw std::runtime_error("packets of " + std::to_string(size + kIpUdpHeaders) +
-                               " bytes exceed the MTU of " + std::to_string(mtu) +
-                               "; raise it, or let the group use fewer lanes");
-  }
-  segment_ = size;
-  most_ = std::clamp<std::size_t>(most, 1, std::min(kMaxSegments, kMaxSuperPacket / size));
-  if (set_option(fd(), SOL_UDP, UDP_SEGMENT, static_cast<int>(size)) < 0) most_ = 1;
+std::optional<std::size_t> DatagramSocket::largest_datagram() const {
+  int mtu = kUnknownMtu;
+  for (const sockaddr_in& remote : remotes_) mtu = std::min(mtu, path_mtu(remote));
+  if (mtu == kUnknownMtu) return std::nullopt;
+  return static_cast<std::size_t>(mtu) - kIpUdpHeaders;
 }
 
 void DatagramSocket::set_buffers(std::size_t bytes) {
@@ -148,6 +141,8 @@ void DatagramSocket::apply_buffers() const {
 struct DatagramSocket::SendBatch {
   std::array<mmsghdr, kSendMessages> messages;
   std::array<std::size_t, kSendMessages> datagrams;  // in each message
+  alignas(
+      cmsghdr) std::array<std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))>, kSendMessages> controls;
   std::array<iovec, kSendMessages * 4> vectors;
   std::size_t size = 0;
   std::size_t vectors_used = 0;
@@ -169,8 +164,22 @@ struct DatagramSocket::SendBatch {
     messages[size] = {};
     messages[size].msg_hdr.msg_iov = first;
     messages[size].msg_hdr.msg_iovlen = static_cast<std::size_t>(last - first) + 1;
+    if (group.size() > 1) cut(group[0].size());
     datagrams[size++] = group.size();
     return true;
+  }
+
+  /// The message is a super-packet of such datagrams.
+  void cut(std::size_t segment) {
+    msghdr& header = messages[size].msg_hdr;
+    header.msg_control = controls[size].data();
+    header.msg_controllen = controls[size].size();
+    cmsghdr* const control = CMSG_FIRSTHDR(&header);
+    control->cmsg_level = SOL_UDP;
+    control->cmsg_type = UDP_SEGMENT;
+    control->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+    const auto value = static_cast<std::uint16_t>(segment);
+    std::memcpy(CMSG_DATA(control), &value, sizeof value);
   }
 
   void address(sockaddr_in& remote) {
@@ -181,13 +190,13 @@ struct DatagramSocket::SendBatch {
   }
 };
 
-/// How many of the first datagrams fit one super-packet of at most so many: all but the last have the
-/// segment's size.
-std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most) const {
-  const std::size_t limit = std::min(most, datagrams.size());
-  std::size_t count = 0;
-  while (count < limit && datagrams[count].size() == segment_) ++count;
-  return std::max<std::size_t>(count, 1);
+/// How many of the first datagrams, all of one size, fit one super-packet of at most so many bytes.
+std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most_bytes) {
+  const std::size_t segment = std::max<std::size_t>(datagrams[0].size(), 1);
+  const std::size_t limit = std::min({most_bytes / segment, kMaxSegments, datagrams.size()});
+  std::size_t count = 1;
+  while (count < limit && datagrams[count].size() == datagrams[0].size()) ++count;
+  return count;
 }
 
 std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote) {
@@ -197,11 +206,11 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
     counts_.dropped += datagrams.size();
     return datagrams.size();
   }
-  std::size_t most = most_;
+  std::size_t most_bytes = std::min(super_bytes_, kMaxSuperPacket);
   while (gone < datagrams.size()) {
     SendBatch batch;
     for (std::size_t at = gone; at < datagrams.size();) {
-      const std::size_t count = group(datagrams.subspan(at), most);
+      const std::size_t count = group(datagrams.subspan(at), most_bytes);
       if (!batch.add(datagrams.subspan(at, count))) break;
       at += count;
     }
@@ -224,7 +233,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
       case EMSGSIZE:
         if (batch.datagrams[0] > 1) {  // the path cannot cut them now: the MTU is lower, or an offload is off
           ++counts_.segmentation_refused;
-          most = 1;
+          most_bytes = 0;
           break;
         }
         [[fallthrough]];

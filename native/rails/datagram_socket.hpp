@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,9 +46,11 @@ class DatagramSocket {
   /// From now on datagrams go to, and come only from, these: always one, or always several. While there is no
   /// way to one, its datagrams are dropped. Throws std::runtime_error for what is no address.
   void set_remotes(const std::vector<SocketAddress>& remotes);
-  /// Datagrams of `size` bytes may leave up to `most` at a time. Throws std::runtime_error if one does not
-  /// fit the path's MTU.
-  void set_super_packets(std::size_t size, std::size_t most);
+  /// The largest datagram that fits the MTU of the routes to the remotes; nothing where the kernel knows
+  /// none.
+  std::optional<std::size_t> largest_datagram() const;
+  /// Datagrams of one size may leave together, up to so many bytes at a time.
+  void set_super_packets(std::size_t bytes) { super_bytes_ = bytes; }
   /// Room in the kernel for `bytes` of datagrams in each direction, as far as the system allows.
   void set_buffers(std::size_t bytes);
 
@@ -65,7 +68,7 @@ class DatagramSocket {
 
   Descriptor open() const;
   void apply_buffers() const;
-  std::size_t group(std::span<const Bytes> datagrams, std::size_t most) const;
+  static std::size_t group(std::span<const Bytes> datagrams, std::size_t most_bytes);
   bool is_remote(const sockaddr_in& sender) const;
   void connect_to_one();
 
@@ -73,8 +76,7 @@ class DatagramSocket {
   std::uint16_t port_;
   unsigned interface_;  // its index
   Descriptor socket_;
-  std::size_t segment_ = 0;
-  std::size_t most_ = 1;
+  std::size_t super_bytes_ = 0;
   std::size_t buffers_ = 0;
   std::vector<sockaddr_in> remotes_;
   bool connected_ = false;  // to the only one

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kBatch = 128;                   // datagrams between two looks at the socket
 constexpr int kBatchesPerTurn = 16;                   // then the other rails of the loop get theirs
 constexpr Duration kMaxOccupancy = kMillisecond / 2;  // of a shaped link by one super-packet
+constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo frame
 constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
 
 /// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
@@ -26,10 +27,9 @@ ina::WindowOptions window_for(const InaRailOptions& options, std::size_t packet_
   return window;
 }
 
-std::size_t super_packet_limit(std::uint64_t rate_bps, std::size_t packet_bytes) {
+std::size_t super_packet_bytes(std::uint64_t rate_bps) {
   if (rate_bps == 0) return ~std::size_t{0};
-  const double bits = static_cast<double>(rate_bps) * kMaxOccupancy / kSecond;
-  return static_cast<std::size_t>(bits / 8 / static_cast<double>(packet_bytes + kUdpHeaders));
+  return static_cast<std::size_t>(static_cast<double>(rate_bps) * kMaxOccupancy / kSecond / 8);
 }
 
 }  // namespace
@@ -38,7 +38,9 @@ InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& l
     : loop_(loop),
       options_(options),
       listener_(listener),
-      socket_({.address = options.address, .interface = options.interface}, 0) {}
+      socket_({.address = options.address, .interface = options.interface}, 0) {
+  socket_.set_super_packets(super_packet_bytes(options.rate_bps));
+}
 
 InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
@@ -56,7 +58,6 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
                                             .slots = group.slots,
                                             .lanes = group.lanes,
                                             .world_size = group.world_size,
-                                            .multicast = !members.empty(),
                                             .window = window_for(options_, ina::packet_bytes(group.lanes))},
                        spread::SpreaderOptions{.group = group.group,
                                                .child = group.child,
@@ -74,7 +75,11 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
   const std::size_t packet = ina::packet_bytes(lanes_);
   try {
     connect();
-    socket_.set_super_packets(packet, super_packet_limit(options_.rate_bps, packet));
+    const auto largest = socket_.largest_datagram();
+    if (largest && packet > *largest)
+      throw std::runtime_error("packets of " + std::to_string(packet + kIpUdpHeaders) +
+                               " bytes exceed the MTU of " + std::to_string(*largest + kIpUdpHeaders) +
+                               "; raise it, or let the group use fewer lanes");
     socket_.set_buffers(2 * slots * packet * kKernelOverhead);
     loop_.watch(socket_.fd(), EPOLLIN, *this);
   } catch (...) {
@@ -88,6 +93,12 @@ void InaRail::connect() {
   for (const Tree& tree : trees_) remotes.push_back({tree.virtual_address, ina::kUdpPort});
   remotes.insert(remotes.end(), members_.begin(), members_.end());
   socket_.set_remotes(remotes);
+  if (members_.empty()) return;
+  // Where no route tells, what a contribution has: all links of a plane carry that.
+  const std::size_t contribution = ina::packet_bytes(lanes_);
+  const std::size_t datagram = socket_.largest_datagram().value_or(contribution);
+  const std::size_t payload = std::clamp(datagram, contribution, kMostSpreadDatagram) - ina::kHeaderBytes;
+  for (Tree& tree : trees_) tree.endpoint.set_spread_bytes(static_cast<std::uint32_t>(payload));
 }
 
 std::size_t InaRail::tree_of(std::uint16_t group) const {
@@ -196,6 +207,7 @@ void InaRail::follow_interface() {
   loop_.unwatch(old.get());
   loop_.watch(socket_.fd(), EPOLLIN, *this);
   blocked_ = false;
+  connect();
 }
 
 std::vector<std::uint64_t> InaRail::next_chunks() const {
@@ -325,7 +337,8 @@ bool InaRail::report(Time now) {
                           .root_ok = stalled->root_ok};
         listener_.stalled(stall, now);
       } else if (const auto* ready = std::get_if<ina::SpreadReady>(&*event)) {
-        tree.spreader.start(ready->task, ready->slice, lanes_ * ina::kLaneBytes, ready->unfinished, now);
+        tree.spreader.start(ready->task, ready->slice, ready->ready.chunk_bytes, ready->ready.unfinished,
+                            now);
         begun = true;
       } else {
         part_done(std::get<ina::SliceDone>(*event).id, now);

@@ -37,7 +37,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
             sink.bind(("127.0.0.1", 0))
             sender = Datagrams("127.0.0.1")
             sender.set_remotes([sink.getsockname()])
-            sender.set_super_packets(SIZE, MANY)
+            sender.set_super_packets(MANY * SIZE)
             set_mtu(SIZE)  # with headers a datagram is larger than that: the kernel does not cut it so
             assert sender.send([bytes(SIZE)] * MANY) == MANY
             assert sender.counts.segmentation_refused == 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from railweave._native import ina
 from railweave.experiments.errors import OptionError
 from railweave.hosts.communicator import Communicator
 from railweave.pytest_plugin import railweave_lab  # noqa: F401 - a fixture
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "second_rail.py"
 DEADLINE_S = 60.0
+SHARD = 200_000  # bytes
 
 Labs = Callable[..., "Testbed"]
 
@@ -39,6 +41,13 @@ def until_failed(comm: Communicator) -> bool:
         if comm.all_reduce(np.array(failed, np.int32), op="min")[0]:
             return True
     return False
+
+
+def gather(comm: Communicator) -> dict[str, int]:
+    shards = np.random.default_rng(1).integers(0, 256, (comm.world_size, SHARD), np.uint8)
+    before = comm.stats().rails[0].packets_sent
+    np.testing.assert_array_equal(comm.all_gather(shards[comm.rank]), shards.reshape(-1))
+    return {"packets": comm.stats().rails[0].packets_sent - before}
 
 
 def fails(comm: Communicator) -> None:
@@ -80,6 +89,16 @@ def test_a_rank_that_fails_is_named_and_the_lab_goes_on(railweave_lab: Labs) -> 
         lab.run(fails).wait(DEADLINE_S)
     assert error.value.code == 1
     assert lab.run(rank_sum, 2).wait(DEADLINE_S).values[1]["sum"] == 6
+
+
+def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="ina")
+    for mtu in (1500, 1200):
+        script = f'[ $RANK = 0 ] || ip link set dev h2-ina mtu {mtu}'
+        lab.run(["sh", "-c", script]).wait(DEADLINE_S)
+        chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES))
+        for sent in lab.run(gather).wait(DEADLINE_S).values:
+            assert chunks < sent["packets"] < 1.2 * chunks  # READY, and what is fetched
 
 
 def test_a_second_job_and_a_function_without_a_file_are_refused(railweave_lab: Labs) -> None:  # noqa: F811

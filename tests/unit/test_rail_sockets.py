@@ -87,7 +87,7 @@ def test_an_error_about_an_earlier_datagram_costs_no_later_one() -> None:
         sink.bind(("127.0.0.1", 0))
         port = sink.getsockname()[1]
     sender.set_remotes([("127.0.0.1", port)])
-    sender.set_super_packets(SIZE, MANY)
+    sender.set_super_packets(MANY * SIZE)
     sender.send([bytes(SIZE)])  # nobody listens: over loopback the error is there at once
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         sink.bind(("127.0.0.1", port))
