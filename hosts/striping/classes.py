@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from railweave.hosts.striping.costs import NOISY
 from railweave.hosts.striping.filling import (
     ALIGNMENT,
     ENGAGE,
@@ -21,14 +20,13 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.surveys import Item
 from railweave.hosts.striping.table import CostKey, CostTable
+from railweave.hosts.striping.turns import BLOCK, SETTLING, Turns
 
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
 SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many times are wanted of a rail
 ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
 CALM = 3  # times of what is in force, without a move, that make a class hot
 LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
-DENIALS = 3  # surveys by which rails that take turns are not as quick as each other, until turns end
-NOISE_KEEP = 0.2  # of a difference in noise that counts
 TRIES = 2  # calls that another way is tried on while hot, if they are short
 MEASURED = 8  # calls measured before a survey at most, while hot
 SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
@@ -39,6 +37,7 @@ LONGEST_S = 0.25  # likewise: of calls that are shorter than surveys may be, and
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
+RESTED = 3.0  # times that a rail may seem quicker than another like it because it had rested
 DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
 LEAST_SLICE = 8 * ALIGNMENT  # elements
 MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is known well by one time
@@ -56,6 +55,7 @@ class CallClass:
         self._table = table
         self.generation = 0  # changes with every move of a split
         self.left = 0  # calls until one is measured
+        self.last_quiet = 0  # index of the latest call that was not measured
         self._calls = 0  # in this state
         self._measured = 0  # calls since the last survey
         self._was_hot = False
@@ -64,8 +64,10 @@ class CallClass:
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
         self._tried = 0  # calls that the latest one has been tried on
-        self._denied = 0  # times that turns were denied, one after the other
-        self._noise = 0.0  # by how much short calls are longer in the mean than the quickest of some
+        self._turns = Turns()
+        self.comparing = False  # calls take turns now, or do not, to find out what that costs
+        self._in_turn: tuple[int, ...] = ()  # rails that calls take now, one after the other
+        self._block = range(0)  # indices of the calls since the survey, if all are of this class
         self._check_known()
 
     # ------------------------------------------------------------ what a call takes
@@ -75,35 +77,18 @@ class CallClass:
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
         lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
         split = choose(singles, lines, size, count, frozenset(engaged))
-        if len(split.parts) > 1:
-            return split
-        # The link of one rail rests while another's works, which is quicker where calls follow each other
-        # faster than a link sends them.
-        ((best, _, _),) = split.parts
-        turns = tuple(rail for rail in self.rails if self._as_quick(rail, best, singles))
-        return replace(split, turns=turns) if len(turns) > 1 else split
-
-    def _as_quick(self, rail: int, best: int, singles: Mapping[int, float]) -> bool:
-        """Whether a rail is as quick as the best; one of its kind and rate is, as far as noise allows it."""
-        noise = 0.0
-        if self._table.alike(self.key, rail, best):
-            costs = [self._table.get(self.key, each) for each in (rail, best)]
-            noise = max([self._noise, *(NOISY * cost.alone.noise for cost in costs if cost is not None)])
-        return singles[rail] <= singles[best] * (ENGAGE + noise)
+        rails = {rail for rail, _, _ in split.parts}
+        return (
+            replace(split, turns=self._in_turn) if rails <= set(self._in_turn) and len(rails) == 1 else split
+        )
 
     def settle(self, size: int, count: int, ways: Sequence[tuple[Part, ...]]) -> Split:
         """Return how to cut a call; once hot, as before if the new way is hardly quicker.
 
-        `ways` are the parts that such calls have taken in turn. Turns are given up only when several surveys
-        deny them: what a rail takes in turn says little of what it takes alone.
+        `ways` are the parts that such calls have taken in turn.
         """
         old = ways[0] if ways else ()
         new = self.choose(size, count, [rail for rail, _, _ in old])
-        if len(ways) > 1 and len(new.parts) == 1 and not new.turns:
-            self._denied += 1
-            if self._denied < DENIALS:
-                return replace(new, parts=old, turns=tuple(rail for ((rail, _, _),) in ways))
-        self._denied = 0
         if not old or new.parts == old:
             return new
         old_s = self._time_of(old, size, count)
@@ -184,7 +169,7 @@ class CallClass:
         """Whether the call that is measured next is followed by a survey."""
         return self._measured + 1 >= min(MEASURED, self._interval)
 
-    def submitted(self, tried: bool, size: int, count: int, usual: Split) -> None:
+    def submitted(self, op_index: int, tried: bool, size: int, count: int, usual: Split) -> None:
         """Count a call that is measured."""
         self._calls += 1
         self._measured += 1
@@ -199,8 +184,30 @@ class CallClass:
             return
         self._measured = 0
         self._interval = self._next_interval(usual.time_s)
-        self.left = max(0, self._interval - MEASURED)
+        before, alike = self._in_turn, self._alike(size, usual)
+        if alike:
+            self._turns.advance()
+        self._in_turn = alike if self._turns.on else ()
+        self.version += self._in_turn != before
+        self.comparing = bool(alike) and self._turns.comparing
+        self.left = BLOCK if self.comparing else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
+        first = op_index + 2  # behind the survey
+        self._block = range(first, first + self.left) if alike else range(0)
+
+    def _alike(self, size: int, usual: Split) -> tuple[int, ...]:
+        """Return the rails that could take short calls in turn; none if there are no two.
+
+        They are of one kind and rate. By how much one is quicker than the other says little: it may have
+        rested when it was measured.
+        """
+        if self.state is not ClassState.HOT or len(usual.parts) > 1 or usual.time_s >= SHORT_S:
+            return ()
+        used = usual.parts[0][0]
+        most_s = RESTED * self._table.single_s(self.key, used, size)
+        alike = (rail for rail in self.rails if self._table.alike(self.key, rail, used))
+        rails = tuple(rail for rail in alike if self._table.single_s(self.key, rail, size) <= most_s)
+        return rails if len(rails) > 1 else ()
 
     def _pause(self, size: int, count: int, usual: Split) -> int:
         """Return how many calls the next trial of another way has to wait for, so that all cost little."""
@@ -222,10 +229,24 @@ class CallClass:
 
     # ------------------------------------------------------------ what measurements change
 
-    def observe(self, item: Item, time_s: float, slower: float | None = None) -> None:
-        """Take an agreed time, and by how much like ones were longer in the mean."""
-        if slower is not None:
-            self._noise = self._noise + NOISE_KEEP * (slower - self._noise)
+    @property
+    def turns(self) -> bool:
+        """Whether calls take turns now, if they are not cut."""
+        return self._turns.on
+
+    def block(self) -> tuple[int, int] | None:
+        """Return the first and last index of the calls since the survey, if all were of this class."""
+        block, self._block = self._block, range(0)
+        if len(block) < BLOCK or self.last_quiet != block[-1]:
+            return None
+        return block[SETTLING], block[-1]
+
+    def compare(self, turns: bool, time_s: float) -> None:
+        """Take the agreed time of a call of a block whose calls took turns, or did not."""
+        self._turns.learn(turns, time_s)
+
+    def observe(self, item: Item, time_s: float) -> None:
+        """Take an agreed time."""
         self._table.observe(self.key, item.rail, item.size, time_s, item.alone)
         self.version += 1
         self._check_known()

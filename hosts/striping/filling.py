@@ -22,7 +22,7 @@ class Split:
 
     parts: tuple[Part, ...]
     time_s: float
-    turns: tuple[int, ...] = ()  # rails that are as quick alone, of which each takes a whole call in turn
+    turns: tuple[int, ...] = ()  # rails of which each takes a whole call in turn
 
     @property
     def ways(self) -> tuple[tuple[Part, ...], ...]:

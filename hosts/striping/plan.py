@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 USED = Verdict(None)
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
-TURN = Verdict(Reason.THRESHOLD, "it is as quick as others for calls of this size: they take turns")
+TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn, which is quicker")
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
 DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
 NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")

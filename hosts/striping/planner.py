@@ -152,6 +152,7 @@ class Planner:
                 self._last_rail = plan.parts[0][0]
             if plan.quiet is not None:
                 plan.quiet.left -= 1
+                plan.quiet.last_quiet = op_index
             elif plan.measurement is not None:
                 self._measure(op_index, plan, plan.measurement)
             elif plan.survey is not None:
@@ -210,7 +211,7 @@ class Planner:
         entry.cold = call_class.state is ClassState.COLD
         entry.time_s, entry.version = split.time_s, call_class.version
         if split.ways != old or not entry.plans[0].expected_s:
-            spared = TURN if split.turns else NO_GAIN
+            spared = NO_GAIN if not split.turns else TRYING if call_class.comparing else TURN
             entry.plans = tuple(self._plan_of(entry, call_class, parts, spared) for parts in split.ways)
 
     def _plan_of(
@@ -245,21 +246,27 @@ class Planner:
         """Note a call that is measured."""
         call_class = measurement.call_class
         element_bytes = measurement.size // measurement.count
+        of_class = Item(
+            op_index=op_index,
+            rail=plan.parts[0][0],
+            key=call_class.key,
+            rails=call_class.rails,
+            size=measurement.size,
+            alone=len(plan.parts) == 1,
+            survey=self._agreement.latest,
+            generation=-1 if measurement.tried else call_class.generation,
+        )
+        block = call_class.block()
+        if block is not None:
+            first, last = block
+            self._agreement.measure([replace(of_class, op_index=first, until=last, turns=call_class.turns)])
         self._agreement.measure(
-            Item(
-                op_index=op_index,
-                rail=rail,
-                key=call_class.key,
-                rails=call_class.rails,
-                size=count * element_bytes,
-                alone=len(plan.parts) == 1,
-                survey=self._agreement.latest,
-                generation=-1 if measurement.tried else call_class.generation,
-            )
-            for rail, _, count in plan.parts
+            replace(of_class, rail=rail, size=count * element_bytes) for rail, _, count in plan.parts
         )
         self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
-        call_class.submitted(measurement.tried, measurement.size, measurement.count, measurement.usual)
+        call_class.submitted(
+            op_index, measurement.tried, measurement.size, measurement.count, measurement.usual
+        )
 
     def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
         """Return the ledger's count of such calls, with a verdict on every rail."""
@@ -352,12 +359,16 @@ class Planner:
             self._open(survey.result or ())
             return
         times = self._agreement.times(survey, self._counted_from)
-        for item, time_s, slower in quickest_of_short(times):
+        for item, time_s in quickest_of_short(times):
             state = self.rail_states[item.rail]
             self.rail_states[item.rail] = next_rail(state, RailEvent.MEASURED)
             call_class = self._classes.get((item.key, item.rails))
-            if call_class is not None:
-                call_class.observe(item, time_s, slower)
+            if call_class is None:
+                continue
+            if item.until:
+                call_class.compare(item.turns, time_s)
+            else:
+                call_class.observe(item, time_s)
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""
@@ -412,25 +423,16 @@ class Planner:
         return {rail.name: carried.get(rail.index, 0) / count for rail in self.rails}
 
 
-def quickest_of_short(times: Iterable[tuple[Item, float]]) -> list[tuple[Item, float, float | None]]:
+def quickest_of_short(times: Iterable[tuple[Item, float]]) -> list[tuple[Item, float]]:
     """Return agreed times, but of short calls that went alike only the quickest.
 
-    The others waited for a processor, or for a rank that did: the third of each triple is by how much all
-    were longer than the quickest, in the mean, if there were several.
+    The others waited for a processor, or for a rank that did.
     """
     groups: dict[object, list[tuple[Item, float]]] = {}
     for item, time_s in times:
-        like = item.key, item.rails, item.rail, item.size, item.alone, item.generation
+        like = item.key, item.rails, item.rail, item.size, item.alone, item.generation, item.until
         groups.setdefault(like if time_s < SHORT_S else item, []).append((item, time_s))
-    found: list[tuple[Item, float, float | None]] = []
-    for group in groups.values():
-        item, least_s = min(group, key=lambda each: each[1])
-        excess_s = 0.0
-        for _, time_s in group:
-            excess_s = excess_s + (time_s - least_s)
-        slower = excess_s / (least_s * len(group)) if len(group) > 1 else None
-        found.append((item, least_s, slower))
-    return found
+    return [min(group, key=lambda each: each[1]) for group in groups.values()]
 
 
 def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:

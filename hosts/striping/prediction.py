@@ -229,7 +229,7 @@ class _Predictor:
         quickest = f"{rail} is the quickest rail as far as is known"
         if others:
             rails = ", ".join(rail for split in (chosen, *others) for rail in split.shares)
-            quickest = f"{rails} are as quick as far as is known, and take calls of this size in turn"
+            quickest = f"calls of this size take {rails} in turn, which is quicker than one of them"
         if best is None:
             return f"{quickest}; so small a tensor is not cut"
         return (

@@ -6,6 +6,9 @@ differ from host to host, so a rank counts both from the end of a survey before 
 ranks at nearly the same time. As far as they do not, the time found still lies between the least and the
 longest that the slice took on a rank. A rank that has no time yet gives a constant that wins: what one rank
 lacks is unknown to all, and asked again by a later survey.
+
+Of a block of calls, one after the other, the ranks agree on the mean time of a call where it is the least: on
+the rank that waits least for others. A lane holds it negated, so that the least wins.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from railweave.hosts.striping.table import CostKey
 LANES = 64  # of every survey: 256 bytes, one packet on any rail
 TICK_NS = 100  # unit of times
 MOST = LANES // 2  # slices: each has a lane for its start, and one for its end
+INTERRUPTED = 8  # calls of a block, of which the longest does not count: it waited for a processor
 ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more than 214 s after the survey
 _PIECES = 4  # 16 bits each, of a digest
 
@@ -41,6 +45,8 @@ class Item:
     alone: bool  # whether it is the whole call
     survey: int  # index of the survey from whose end its times count
     generation: int  # of its class's split when the call was planned
+    until: int = 0  # of a block: index of its last call; it begins with op_index
+    turns: bool = False  # of a block: whether its calls took rails in turn
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
 
 
@@ -48,6 +54,9 @@ def encode(items: Sequence[Item], times: Mapping[int, Mapping[int, Times]]) -> L
     """Return a survey's input from this rank's times by op index and rail."""
     lanes = np.full(LANES, ABSENT, np.int32)
     for place, item in enumerate(items):
+        if item.until:
+            lanes[2 * place] = _block_lane(item, times)
+            continue
         start_ns, end_ns, done = times.get(item.op_index, {}).get(item.rail, (0, 0, 0))
         survey = times.get(item.survey)
         if done >= item.size and survey is not None:
@@ -59,11 +68,26 @@ def encode(items: Sequence[Item], times: Mapping[int, Mapping[int, Times]]) -> L
 
 
 def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
-    """Return each item's time in seconds from the last start to the last end; None where a rank had none."""
-    return [
-        (item, None if ABSENT in (start, end) else max(end - start, 1) * TICK_NS / 1e9)
-        for item, start, end in zip(items, result[::2], result[1::2], strict=False)
-    ]
+    """Return each item's time in seconds; None where a rank had none."""
+    found: list[tuple[Item, float | None]] = []
+    for item, start, end in zip(items, result[::2], result[1::2], strict=False):
+        ticks = -start if item.until else end - start
+        absent = start == ABSENT or (end == ABSENT and not item.until)
+        found.append((item, None if absent else max(ticks, 1) * TICK_NS / 1e9))
+    return found
+
+
+def _block_lane(item: Item, times: Mapping[int, Mapping[int, Times]]) -> int:
+    """Return the mean ticks of a block's calls, but the longest ones, negated."""
+    took_ns: list[int] = []
+    for op_index in range(item.op_index, item.until + 1):
+        for start_ns, end_ns, _ in times.get(op_index, {}).values():
+            took_ns.append(end_ns - start_ns)
+    calls = item.until + 1 - item.op_index
+    if len(took_ns) != calls:
+        return ABSENT
+    counted = calls - calls // INTERRUPTED
+    return -min(sum(sorted(took_ns)[:counted]) // (counted * TICK_NS), ABSENT - 1)
 
 
 def opening(options: str, costs: str) -> Lanes:
