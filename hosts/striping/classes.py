@@ -77,10 +77,8 @@ class CallClass:
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
         lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
         split = choose(singles, lines, size, count, frozenset(engaged))
-        rails = {rail for rail, _, _ in split.parts}
-        return (
-            replace(split, turns=self._in_turn) if rails <= set(self._in_turn) and len(rails) == 1 else split
-        )
+        in_turn = len(split.parts) == 1 and split.parts[0][0] in self._in_turn
+        return replace(split, turns=self._in_turn) if in_turn else split
 
     def settle(self, size: int, count: int, ways: Sequence[tuple[Part, ...]]) -> Split:
         """Return how to cut a call; once hot, as before if the new way is hardly quicker.

@@ -238,7 +238,7 @@ def test_a_split_is_predicted() -> None:
 
 
 def test_a_single_rail_is_predicted() -> None:
-    job = StripedJob(RAILS)
+    job = StripedJob([VirtualRail(0.0004, 12e6, "ina"), VirtualRail(0.001, 12e6)])
     for _ in range(40):
         job.call(256)
     told = predict(job.planners[0], 1024)
