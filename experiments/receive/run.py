@@ -22,13 +22,13 @@ LINKS_GBPS = (100, 400, 1600)
 IP_UDP = 20 + 8
 ON_THE_WIRE = 7 + 1 + 14 + 4 + 12  # preamble, start of frame, Ethernet header, check sequence, gap
 MOST_LANES = 2048  # of a RESULT
-SMALL = 64  # bytes, of which the copy costs next to nothing
+SMALL = 64  # bytes, which cost next to nothing to copy
 MTUS = (128, 65535)
 REPEATS = 5
 NOTES = (
-    "ns/packet: of one core; from memory its own time, through the kernel the clock's. books: of these, what",
-    "a packet with next to no payload takes. busy: how much of the time the receiving thread ran; where that",
-    "is little, others had the core or the sender was slower: a core does better. All bytes were compared.",
+    "ns/packet: of one core; from memory its own time, through the kernel the clock's. at 64 B: the same for",
+    "a payload of 64 bytes, so without the copying. busy: how much of the time the receiving thread ran; if",
+    "little, others had the core or the sender was slower: a core does better. All bytes were compared.",
     "Beside it: the multicast allgather paper (arXiv 2408.13356, abstract) leaves this path to a SmartNIC,",
     "and says that it scales to links of 1.6 Tbit/s.",
 )
@@ -48,7 +48,7 @@ class Row:
     payload: int  # bytes
     ns: float  # of a core per packet: the median of the repeats
     best_ns: float
-    books_ns: float  # of these, for a packet of next to no payload
+    small_ns: float  # the same for a payload of SMALL bytes
     busy: float  # part of the time that the receiving thread had work and a core
 
     @property
@@ -100,13 +100,13 @@ def payload_of(kind: str, mtu: int) -> int:
 
 def _measure(way: str, kind: str, mtus: Sequence[int], read: Callable[[int], Reading]) -> list[Row]:
     rows = []
-    books = statistics.median([_ns(way, read(SMALL)) for _ in range(REPEATS)])
+    small = statistics.median([_ns(way, read(SMALL)) for _ in range(REPEATS)])
     for mtu in mtus:
         payload = payload_of(kind, mtu)
         readings = [read(payload) for _ in range(REPEATS)]
         taken = [_ns(way, reading) for reading in readings]
         busy = statistics.median([reading["cpu"] / reading["clock"] for reading in readings])
-        rows.append(Row(way, kind, mtu, payload, statistics.median(taken), min(taken), books, busy))
+        rows.append(Row(way, kind, mtu, payload, statistics.median(taken), min(taken), small, busy))
     return rows
 
 
@@ -138,7 +138,7 @@ def as_json(result: ReceiveSpeed) -> dict[str, Any]:
                 "payload": row.payload,
                 "ns_per_packet": round(row.ns, 1),
                 "ns_best": round(row.best_ns, 1),
-                "ns_books": round(row.books_ns, 1),
+                "ns_at_64_bytes": round(row.small_ns, 1),
                 "busy": round(row.busy, 3),
                 "pps": round(1e9 / row.ns),
                 "link_gbps": round(row.gbps, 2),

@@ -201,6 +201,8 @@ class Feeder {
     taken_ = 0;
     ready_.release();
   }
+  /// Until the thread is done with the batch.
+  void finish() { sent_.acquire(); }
   /// So many of the batch, in all.
   void taken(std::size_t count) { taken_.store(count, std::memory_order_release); }
 
@@ -214,6 +216,7 @@ class Feeder {
   void run() {
     for (ready_.acquire(); !stopping_; ready_.acquire()) {
       for (std::size_t sent = 0; sent < datagrams_.size() && !stopping_;) sent += send_some(sent);
+      sent_.release();
     }
   }
 
@@ -233,10 +236,11 @@ class Feeder {
   DatagramSocket socket_;
   std::size_t size_;
   bool super_packets_;
-  std::vector<Bytes> datagrams_;  // of the batch; the thread's from `send` until all are taken
+  std::vector<Bytes> datagrams_;  // of the batch; the thread's from `send` until `finish`
   std::atomic<std::size_t> taken_{0};
   std::atomic<bool> stopping_{false};
-  std::binary_semaphore ready_{0};
+  std::counting_semaphore<2> ready_{0};  // a batch, or the end
+  std::binary_semaphore sent_{0};
   std::thread thread_;
 };
 
@@ -289,6 +293,7 @@ Reading receive_from_kernel(Reception& reception, Duration duration, bool super_
       if (taker.count() == before)
         throw std::runtime_error("datagrams are lost between two sockets of this machine");
     }
+    feeder.finish();
   });
 }
 

@@ -55,7 +55,7 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
     from railweave.experiments.receive.run import LINKS_GBPS  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False)
-    titles = ("from", "kind", "MTU", "payload", "ns/packet", "books", "busy", "packets/s", "Gbit/s")
+    titles = ("from", "kind", "MTU", "payload", "ns/packet", "at 64 B", "busy", "packets/s", "Gbit/s")
     for column, title in enumerate((*titles, *(f"{link}G" for link in LINKS_GBPS))):
         table.add_column(title, justify="left" if column < 2 else "right")
     for row in result.rows:
@@ -65,7 +65,7 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
             str(row.mtu),
             str(row.payload),
             f"{row.ns:.0f}",
-            f"{row.books_ns:.0f}",
+            f"{row.small_ns:.0f}",
             f"{row.busy:.0%}",
             f"{1e9 / row.ns:,.0f}",
             f"{row.gbps:.1f}",
