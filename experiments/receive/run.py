@@ -33,6 +33,8 @@ NOTES = (
     "and says that it scales to links of 1.6 Tbit/s.",
 )
 
+Reading = Mapping[str, int]  # packets, and nanoseconds on the clock and of the processor
+
 
 class WrongBytes(Exception):
     """What was received is not in its place, or was lost on the way."""
@@ -108,9 +110,6 @@ def _measure(way: str, kind: str, mtus: Sequence[int], read: Callable[[int], Rea
         busy = statistics.median([reading["cpu"] / reading["clock"] for reading in readings])
         rows.append(Row(way, kind, mtu, payload, statistics.median(taken), min(taken), small, busy))
     return rows
-
-
-Reading = Mapping[str, int]
 
 
 def _read(way: str, kind: str, payload: int, *, seconds: float, send_on: int) -> Reading:

@@ -18,7 +18,6 @@ from railweave.hosts.errors import InvalidOption
 CPU = max(os.sched_getaffinity(0))
 RANKS = 2
 CALLS, COUNT = 20, 1 << 20
-NO_CPU = 1023
 
 
 def loop_threads() -> list[Path]:
@@ -125,9 +124,10 @@ def test_who_waits_for_a_late_rank_sleeps_and_the_loop_does_not_spin_for_ever() 
     assert loops_s < 0.5
 
 
-def test_cpus_that_the_process_may_not_use_are_named() -> None:
+@pytest.mark.parametrize("missing", [-1, 1023, 1024])
+def test_cpus_that_the_process_may_not_use_are_named(missing: int) -> None:
     with pytest.raises(
-        InvalidOption, match=rf"progress_cpus: CPU {NO_CPU} is not .* may use, .*; choose .* or widen"
+        InvalidOption, match=rf"progress_cpus: CPU {missing} is not .* may use, .*; choose .* or widen"
     ):
-        StaticJob(1).communicator(0, progress_cpus=(CPU, NO_CPU))
+        StaticJob(1).communicator(0, progress_cpus=(CPU, missing))
     assert loop_threads() == []
