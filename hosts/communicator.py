@@ -90,6 +90,8 @@ class Communicator(Collectives):
         self._health: Health | None = None
         self.metrics_address = ""  # HOST:PORT where Prometheus finds this rank, if that is wanted
         try:
+            if options.progress_cpus:
+                self._progress_on(options.progress_cpus)
             if options.world_size > 1:
                 self._connect(self._join or controller_join())
             if options.metrics:
@@ -98,6 +100,12 @@ class Communicator(Collectives):
         except BaseException:
             self.close()
             raise
+
+    def _progress_on(self, cpus: tuple[int, ...]) -> None:
+        try:
+            self._agent.progress_on(cpus)
+        except ValueError as error:
+            raise InvalidOption(f"progress_cpus: {error}") from None
 
     def _connect(self, join: Join) -> None:
         options = self.options

@@ -16,6 +16,7 @@ RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/
 _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
 )
+_CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
 SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
 # Where launchers say who a process is, in the order in which they are looked at: torchrun and most scripts,
 # Open MPI's mpirun, PMI (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first that is set counts, for both.
@@ -27,6 +28,7 @@ LAUNCHERS = (
 )
 MAX_REPORT_EVERY_S = 3600.0
 MAX_SPIN_US = 1000.0
+MAX_CPUS = 1024  # what glibc's cpu_set_t holds
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -81,6 +83,9 @@ class Options:
     # and takes processor time that others could use.
     spin_us: float = 0.0
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
+    # CPUs for a thread that sends and receives. Whoever waits for a call then sleeps until it is done, and
+    # that thread spins for `spin_us`, whatever the call's size. None: whoever waits does the work.
+    progress_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -139,6 +144,22 @@ def parse_shares(text: str) -> dict[str, float]:
     return shares
 
 
+def parse_cpus(cpus: str | Sequence[int]) -> tuple[int, ...]:
+    """Read CPUs given one by one, or as `taskset` and cpusets list them: 2-3,6."""
+    if not isinstance(cpus, str):
+        return tuple(cpus)
+    found: set[int] = set()
+    for part in filter(None, (part.strip() for part in cpus.split(","))):
+        match = _CPUS.fullmatch(part)
+        first, last = (int(match["first"]), int(match["last"] or match["first"])) if match else (0, -1)
+        if not first <= last < MAX_CPUS:
+            raise InvalidOption(
+                f"cannot read CPUs {part!r}: expected numbers below {MAX_CPUS} and ranges, as in 2-3,6"
+            )
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
 def options_from(
     *,
     job: str | None = None,
@@ -154,6 +175,7 @@ def options_from(
     costs: str | None = None,
     report: str | None = None,
     spin_us: float | None = None,
+    progress_cpus: str | Sequence[int] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
@@ -168,6 +190,8 @@ def options_from(
         peer_timeout_s = _number(environment, "RAILWEAVE_PEER_TIMEOUT_S", float, Options.peer_timeout_s)
     if spin_us is None:
         spin_us = _number(environment, "RAILWEAVE_SPIN_US", float, Options.spin_us)
+    if progress_cpus is None:
+        progress_cpus = environment.get("RAILWEAVE_PROGRESS_CPUS", "")
     return Options(
         rank=_number(environment, rank_variable, int) if rank is None else rank,
         world_size=_number(environment, size_variable, int) if world_size is None else world_size,
@@ -185,6 +209,7 @@ def options_from(
         report=environment.get("RAILWEAVE_REPORT", "") if report is None else report,
         report_every_s=_number(environment, "RAILWEAVE_REPORT_EVERY_S", float, 0.0),
         spin_us=spin_us,
+        progress_cpus=parse_cpus(progress_cpus),
     )
 
 

@@ -68,6 +68,7 @@ def init(
     costs: str | None = None,
     report: str | None = None,
     spin_us: float | None = None,
+    progress_cpus: str | Sequence[int] | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -82,7 +83,9 @@ def init(
     keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
     rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
     its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
-    that waits looks for its end before it sleeps.
+    that waits looks for its end before it sleeps. With `progress_cpus` or RAILWEAVE_PROGRESS_CPUS (2-3,6)
+    a thread on these CPUs alone sends and receives, and spins for `spin_us`; callers sleep until their calls
+    are done.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -103,6 +106,7 @@ def init(
             costs=costs,
             report=report,
             spin_us=spin_us,
+            progress_cpus=progress_cpus,
         )
     )
 

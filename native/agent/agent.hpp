@@ -112,6 +112,10 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   bool submit(const Submission& submission, const PlanPoint& planned_from, bool start_now);
   /// How long whoever waits for a small call looks for its end before it sleeps. Before the first call.
   void set_spin(Duration spin) { spin_ = spin; }
+  /// From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and spins as
+  /// set, whatever the call; whoever waits sleeps. std::invalid_argument for CPUs that this process may not
+  /// use.
+  void progress_on(const std::vector<int>& cpus) { shared_loop_.lead_on(cpus, spin_); }
   /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
   /// kDone.
   Outcome wait(std::uint32_t op_index, Time latest);

@@ -308,6 +308,9 @@ void bind_agent(nb::module_& m) {
       .def(
           "set_spin", &PythonAgent::set_spin, "seconds"_a,
           "How long whoever waits for a small call looks for its end before it sleeps; before the first call")
+      .def("progress_on", of_agent(&Agent::progress_on), "cpus"_a, Release(),
+           "From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and "
+           "spins as set; whoever waits sleeps. ValueError for CPUs that this process may not use")
       .def("open_control", of_agent(&Agent::open_control), "rail"_a, Release(),
            "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
            "(repair)")

@@ -16,6 +16,7 @@
 #include "bindings/values.hpp"
 #include "engine/hash.hpp"
 #include "engine/isa.hpp"
+#include "loop/thread.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

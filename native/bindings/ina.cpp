@@ -20,6 +20,7 @@
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
 #include "ina/packet.hpp"
+#include "loop/thread.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

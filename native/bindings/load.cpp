@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.load: the load generator of `railweave bench switch`.
+// railweave._native.load: what `railweave bench switch` and `railweave bench receive` run.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string_view>
 
 #include "bindings/values.hpp"
 #include "load/generator.hpp"
+#include "load/reception.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,14 +40,52 @@ nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, s
   return RAILWEAVE_DICT(outcome, right, wrong, again, strangers, repeated, seconds);
 }
 
+std::unique_ptr<Reception> reception_of(std::string_view kind, std::size_t payload_bytes) {
+  if (kind == "spread") return std::make_unique<SpreadReception>(payload_bytes);
+  if (kind == "result") return std::make_unique<ResultReception>(payload_bytes);
+  throw nb::value_error("kind must be spread or result");
+}
+
+nb::dict receive_from_memory(std::string_view kind, std::size_t payload_bytes, double seconds) {
+  const auto reception = reception_of(kind, payload_bytes);
+  Reading reading;
+  {
+    const nb::gil_scoped_release release;
+    reading = receive_from_memory(*reception, nanoseconds(seconds));
+  }
+  return RAILWEAVE_DICT(reading, packets, clock, cpu);
+}
+
+nb::dict receive_from_kernel(std::string_view kind, std::size_t payload_bytes, double seconds,
+                             bool super_packets, int send_on) {
+  const auto reception = reception_of(kind, payload_bytes);
+  Reading reading;
+  {
+    const nb::gil_scoped_release release;
+    reading = receive_from_kernel(*reception, nanoseconds(seconds), super_packets, send_on);
+  }
+  return RAILWEAVE_DICT(reading, packets, clock, cpu);
+}
+
 }  // namespace
 
 void bind_load(nb::module_& module) {
-  nb::module_ m = module.def_submodule("load", "Load on a switch that runs the aggregation program");
+  nb::module_ m =
+      module.def_submodule("load", "Load on a switch that runs the aggregation program, and on a receiver");
   m.def("drive", &drive, "fds"_a, "lanes"_a, "segments"_a, "slots"_a, "first_round"_a, "warm_up_s"_a,
         "seconds"_a,
         "Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` "
         "chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions");
+  m.def("receive_from_memory", nb::overload_cast<std::string_view, std::size_t, double>(&receive_from_memory),
+        "kind"_a, "payload_bytes"_a, "seconds"_a,
+        "Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the "
+        "nanoseconds that this took on the clock and of the processor. RuntimeError if a byte is not in its "
+        "place");
+  m.def("receive_from_kernel",
+        nb::overload_cast<std::string_view, std::size_t, double, bool, int>(&receive_from_kernel), "kind"_a,
+        "payload_bytes"_a, "seconds"_a, "super_packets"_a, "send_on"_a,
+        "The same through sockets of 127.0.0.1, with a sender on CPU `send_on`. RuntimeError also if a "
+        "datagram is lost");
 }
 
 }  // namespace railweave::load

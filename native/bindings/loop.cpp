@@ -40,6 +40,7 @@ class Counter final : private SharedLoop::Client {
     std::unique_lock lock(mutex_);
     return shared_.wait_leading(lock, [&] { return value_ >= until; }, after(timeout_s));
   }
+  void lead_on(const std::vector<int>& cpus) { shared_.lead_on(cpus, 0); }
   void prompt() {
     std::unique_lock lock(mutex_);
     shared_.prompt(lock);
@@ -119,6 +120,7 @@ void bind_loop(nb::module_& m) {
       .def("run", &Counter::run, "task"_a, Release(), "Run on the loop")
       .def("wait", &Counter::wait, "until"_a, "timeout_s"_a, Release())
       .def("wait_leading", &Counter::wait_leading, "until"_a, "timeout_s"_a, Release())
+      .def("lead_on", &Counter::lead_on, "cpus"_a, Release(), "ValueError for CPUs that there are not")
       .def("prompt", &Counter::prompt, Release())
       .def("close", &Counter::close, "task"_a, Release(), "Run on the loop, at last")
       .def("turn_until", &Counter::turn_until, "until"_a, "timeout_s"_a, Release(), "From inside of a task")

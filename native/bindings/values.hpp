@@ -6,7 +6,6 @@
 #include <nanobind/stl/tuple.h>
 
 #include <cctype>
-#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,13 +27,6 @@ inline nanobind::bytes to_python(Bytes bytes) { return nanobind::bytes(bytes.dat
 inline std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }
 
 inline Duration nanoseconds(double seconds) { return static_cast<Duration>(seconds * kSecond); }
-
-/// Processor time of this thread: other processes on the machine do not count.
-inline Time thread_time() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * kSecond + now.tv_nsec;
-}
 
 /// "SEND_FIRST" for "kSendFirst".
 inline std::string constant_name(std::string_view enumerator) {

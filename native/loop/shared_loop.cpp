@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/shared_loop.hpp"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include "loop/thread.hpp"
 
 namespace railweave {
 namespace {
@@ -38,7 +41,7 @@ class SharedLoop::Lead {
     loop_.changed_.notify_all();
     if (!foreground) return;
     loop_.last_foreground_ = EventLoop::now();
-    if (loop_.client_.busy()) loop_.background_wanted_.notify_one();
+    if (loop_.own_cpus_ || loop_.client_.busy()) loop_.background_wanted_.notify_one();
   }
   Lead(const Lead&) = delete;
   Lead& operator=(const Lead&) = delete;
@@ -66,10 +69,19 @@ SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client)
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
   background_ = std::thread([this] { work_in_background(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(background_.native_handle(), "railweave-loop");
 }
 
 SharedLoop::~SharedLoop() {
   close([] {});
+}
+
+void SharedLoop::lead_on(const std::vector<int>& cpus, Duration spin) {
+  run_on(background_.native_handle(), cpus);
+  std::unique_lock lock(mutex_);
+  const Lead lead(*this, lock);  // the background thread begins a turn with what is set here
+  own_cpus_ = true;
+  own_spin_ = spin;
 }
 
 void SharedLoop::run(const std::function<void()>& task) {
@@ -81,7 +93,7 @@ void SharedLoop::run(const std::function<void()>& task) {
 }
 
 void SharedLoop::prompt(std::unique_lock<std::mutex>& lock) {
-  if (leader_ != Leader::kNone) return loop_.wake();
+  if (own_cpus_ || leader_ != Leader::kNone) return loop_.wake();
   const Lead lead(*this, lock);
   lock.unlock();
   guarded([this] { client_.before_turn(); });
@@ -100,14 +112,15 @@ Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& re
                          Time latest, Duration spin) {
   const auto known = [&] { return !as_leader && reached(); };
   while (!known()) {
-    if (can_lead()) {
+    if (can_lead(as_leader)) {
       const Lead lead(*this, lock);
       const Outcome outcome = drive(lock, reached, latest, spin);
       if (outcome != Outcome::kDone || reached()) return outcome;
       continue;
     }
+    loop_.wake();  // what this thread waits for may still have to be started
     const Duration left = std::min(kWaitSlice, latest - EventLoop::now());
-    if (!changed_.wait_for(lock, chrono(left), [&] { return known() || can_lead(); }))
+    if (!changed_.wait_for(lock, chrono(left), [&] { return known() || can_lead(as_leader); }))
       return EventLoop::now() >= latest ? Outcome::kTimeout : Outcome::kInterrupted;
   }
   return Outcome::kDone;
@@ -148,13 +161,13 @@ void SharedLoop::work_in_background() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const Duration grace = last_foreground_ + kForegroundGrace - EventLoop::now();
-    const bool wanted = client_.busy() || grace <= 0;
+    const bool wanted = own_cpus_ || client_.busy() || grace <= 0;
     if (leader_ != Leader::kNone || followers_ > 0 || !wanted) {
       background_wanted_.wait_for(lock, chrono(kForegroundGrace));
       continue;
     }
     const Lead lead(*this, lock, Leader::kBackground);
-    while (!stopping_ && followers_ == 0) turn(lock, kNever);
+    while (!stopping_ && followers_ == 0) turn(lock, kNever, own_spin_);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "loop/event_loop.hpp"
 
@@ -15,8 +16,8 @@ namespace railweave {
 enum class Outcome { kDone, kTimeout, kInterrupted };
 
 /// A thread that waits for something leads the loop itself, so that a result needs no hand-over between
-/// threads; while nobody waits, a thread of the shared loop's own does. The mutex is the client's and guards
-/// what the threads wait for.
+/// threads; while nobody waits, a thread of the shared loop's own does, or always, on CPUs of its own. The
+/// mutex is the client's and guards what the threads wait for.
 class SharedLoop {
  public:
   /// What is done beside the handlers of events, by the leader and without the lock.
@@ -37,9 +38,13 @@ class SharedLoop {
   SharedLoop(const SharedLoop&) = delete;
   SharedLoop& operator=(const SharedLoop&) = delete;
 
+  /// From now on the loop's own thread leads also while others wait, on these CPUs alone, and looks for so
+  /// long in each turn before it sleeps. std::invalid_argument for CPUs that this process may not use.
+  void lead_on(const std::vector<int>& cpus, Duration spin);
   /// Runs `task` as the leader, and hands on what it throws. Not from inside the loop.
   void run(const std::function<void()>& task);
-  /// Until `reached`; leads unless another thread does, and then spins for so long in each turn.
+  /// Until `reached`; leads unless another thread does or `lead_on` was called, and then spins for so long in
+  /// each turn.
   /// kInterrupted: a signal has come, or it is time to look for one; wait again.
   Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin = 0);
   /// The same for what only the leader may ask.
@@ -60,7 +65,9 @@ class SharedLoop {
   class Lead;  // leads while it exists
 
   void work_in_background();
-  bool can_lead() const { return leader_ != Leader::kForeground && followers_ == 0; }
+  bool can_lead(bool as_leader) const {
+    return leader_ != Leader::kForeground && followers_ == 0 && (as_leader || !own_cpus_);
+  }
   Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader, Time latest,
                Duration spin);
   Outcome drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin);
@@ -76,6 +83,8 @@ class SharedLoop {
   Leader leader_ = Leader::kNone;
   int followers_ = 0;         // threads that wait to lead
   Time last_foreground_ = 0;  // when one has ceased to
+  bool own_cpus_ = false;     // of the background thread
+  Duration own_spin_ = 0;     // on them
   bool closing_ = false;
   bool stopping_ = false;
   bool closed_ = false;

@@ -307,6 +307,11 @@ class Agent:
         How long whoever waits for a small call looks for its end before it sleeps; before the first call
         """
 
+    def progress_on(self, cpus: Sequence[int]) -> None:
+        """
+        From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and spins as set; whoever waits sleeps. ValueError for CPUs that this process may not use
+        """
+
     def open_control(self, rail: int) -> int:
         """
         Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP (repair)

@@ -1,4 +1,4 @@
-"""Load on a switch that runs the aggregation program"""
+"""Load on a switch that runs the aggregation program, and on a receiver"""
 
 from collections.abc import Sequence
 
@@ -6,4 +6,14 @@ from collections.abc import Sequence
 def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round: int, warm_up_s: float, seconds: float) -> dict:
     """
     Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions
+    """
+
+def receive_from_memory(kind: str, payload_bytes: int, seconds: float) -> dict:
+    """
+    Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the nanoseconds that this took on the clock and of the processor. RuntimeError if a byte is not in its place
+    """
+
+def receive_from_kernel(kind: str, payload_bytes: int, seconds: float, super_packets: bool, send_on: int) -> dict:
+    """
+    The same through sockets of 127.0.0.1, with a sender on CPU `send_on`. RuntimeError also if a datagram is lost
     """

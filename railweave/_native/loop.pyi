@@ -1,6 +1,6 @@
 """The event loop that threads share, for tests"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import enum
 
 
@@ -23,6 +23,9 @@ class Counter:
     def wait(self, until: int, timeout_s: float) -> Outcome: ...
 
     def wait_leading(self, until: int, timeout_s: float) -> Outcome: ...
+
+    def lead_on(self, cpus: Sequence[int]) -> None:
+        """ValueError for CPUs that there are not"""
 
     def prompt(self) -> None: ...
 

@@ -11,6 +11,7 @@ from railweave.commands import (
     bench_jobs,
     bench_loss,
     bench_ratios,
+    bench_receive,
     bench_scaling,
     bench_soak,
     bench_striping,
@@ -26,6 +27,7 @@ app.command("failover", epilog=bench_failover.EPILOG)(bench_failover.failover)
 app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)
 app.command("ratios", epilog=bench_ratios.EPILOG)(bench_ratios.ratios)
+app.command("receive", epilog=bench_receive.EXAMPLES)(bench_receive.receive)
 app.command("scaling", epilog=bench_scaling.EPILOG)(bench_scaling.scaling)
 app.command("soak", epilog=bench_soak.EPILOG)(bench_soak.soak)
 app.command("striping", epilog=bench_striping.EPILOG)(bench_striping.striping)

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
-from system.command import Start, result_of
+from system.command import Command, Start, result_of
 
+from railweave._native import load
 from railweave.experiments.failover.kinds import RANK_KILLED
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
+from railweave.experiments.receive import own_network
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
@@ -176,3 +179,42 @@ def test_the_embedded_switch_is_compared_with_bmv2(start: Start, tmp_path: Path)
         *(start, tmp_path, "bench", "switch", "--lanes", "64", "--seconds", "0.3", "--vs", "bmv2")
     )
     assert result["ratio"] == pytest.approx(result["pps"]["embedded"] / result["pps"]["bmv2"], rel=0.1)
+
+
+# ------------------------------------------------------------ the receive path
+
+
+def test_receiving_is_measured_on_every_way(tmp_path: Path) -> None:
+    def start(*arguments: str) -> Command:
+        return Command(arguments)  # it makes no lab, and has no folder for logs
+
+    result = result_of(start, tmp_path, "bench", "receive", "--mtu", "1500,9000", "--seconds", "0.05")
+    assert result["ok"]
+    assert (result["missing"] is None) == (own_network.missing() == "")
+    ways = ("memory", "super-packets", "packets")[: 1 if result["missing"] else 3]
+    shapes = [("spread", 1456), ("spread", 8956), ("result", 1456), ("result", 8192)]
+    assert [(row["way"], row["kind"], row["payload"]) for row in result["rows"]] == [
+        (way, *shape) for way in ways for shape in shapes
+    ]
+    assert all(row["pps"] > 0 for row in result["rows"])
+
+
+def test_the_receiving_cpu_does_the_kernels_part_as_well() -> None:
+    if missing := own_network.missing():
+        pytest.skip(missing)
+    sending, *_, receiving = sorted(os.sched_getaffinity(0))
+
+    def packets_by_cpu() -> list[int]:
+        lines = Path("/proc/net/softnet_stat").read_text().splitlines()
+        return [int(line.split()[0], 16) for line in lines]
+
+    def call() -> tuple[int, int, int]:
+        before = packets_by_cpu()
+        reading = load.receive_from_kernel("spread", 1456, 0.05, super_packets=False, send_on=sending)
+        assert os.sched_getaffinity(0) == {receiving}
+        return reading["packets"], packets_by_cpu()[receiving], before[receiving]
+
+    here = Path("/proc/self/ns/net").readlink()
+    packets, after, before = own_network.run(receiving, call)
+    assert after - before >= packets > 0
+    assert Path("/proc/thread-self/ns/net").readlink() == here

@@ -75,6 +75,17 @@ def test_arguments_win() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("", ()), ("3", (3,)), ("2-3,6", (2, 3, 6)), (" 6, 2-4,3", (2, 3, 4, 6)), ("7-7", (7,))],
+)
+def test_cpus_are_read(text: str, cpus: tuple[int, ...]) -> None:
+    environment = {**ENVIRONMENT, "RAILWEAVE_PROGRESS_CPUS": text}
+    assert options_from(environment=environment).progress_cpus == cpus
+    assert options_from(progress_cpus=text, environment=ENVIRONMENT).progress_cpus == cpus
+    assert options_from(progress_cpus=[9], environment=environment).progress_cpus == (9,)
+
+
 def test_a_world_of_one_needs_nothing_else() -> None:
     assert options_from(environment={"RANK": "0", "WORLD_SIZE": "1"}) == Options(0, 1)
 
@@ -100,6 +111,14 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_SPIN_US": "1001"}, "spin_us is 1001.0: expected 0 to 1000 microseconds"),
         ({"RAILWEAVE_SPIN_US": "nan"}, "expected 0 to 1000 microseconds"),
         ({"RAILWEAVE_SPIN_US": "soon"}, "RAILWEAVE_SPIN_US is 'soon': expected a number"),
+        (
+            {"RAILWEAVE_PROGRESS_CPUS": "all"},
+            "cannot read CPUs 'all': expected numbers below 1024 and ranges",
+        ),
+        ({"RAILWEAVE_PROGRESS_CPUS": "1,3-2"}, "cannot read CPUs '3-2'"),
+        ({"RAILWEAVE_PROGRESS_CPUS": "-1"}, "cannot read CPUs '-1'"),
+        ({"RAILWEAVE_PROGRESS_CPUS": "0-9999"}, "cannot read CPUs '0-9999'"),
+        ({"RAILWEAVE_PROGRESS_CPUS": "9" * 5000}, "cannot read CPUs"),
         ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
 )

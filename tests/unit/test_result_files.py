@@ -14,6 +14,8 @@ from railweave.experiments.failover.report import as_json as failover_json
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import FailoverOptions
 from railweave.experiments.loss.run import as_json as loss_json
+from railweave.experiments.receive.run import ReceiveSpeed
+from railweave.experiments.receive.run import as_json as receive_json
 from railweave.experiments.scaling.run import ScalingResult
 from railweave.experiments.scaling.run import as_json as scaling_json
 from railweave.experiments.soak.tally import Tally
@@ -38,6 +40,7 @@ def test_every_benchmark_has_ok_and_rows() -> None:
     for told in (
         failover_json(failover),
         loss_json([]),
+        receive_json(ReceiveSpeed([])),
         scaling_json(ScalingResult([])),
         striping_json([]),
         Tally().summary(),

@@ -22,6 +22,22 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+Make = Callable[[Callable[[], object]], Counter]
+
+
+@pytest.fixture(params=[False, True], ids=["shared", "own CPUs"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Return what makes loops that waiting threads lead, or that have CPUs of their own."""
+
+    def made(on_failure: Callable[[], object]) -> Counter:
+        counter = Counter(on_failure)
+        if request.param:
+            counter.lead_on(list(os.sched_getaffinity(0)))
+        return counter
+
+    return made
+
+
 def patiently(wait: Callable[[int, float], Outcome], until: int) -> Outcome:
     """Wait on, as callers do who have looked for signals."""
     while (outcome := wait(until, DEADLINE_S)) is Outcome.INTERRUPTED:
@@ -35,9 +51,9 @@ def nothing() -> None:
 
 @pytest.mark.parametrize("how", ["wait", "wait_leading"])
 def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
-    pool: ThreadPoolExecutor, how: str
+    make: Make, pool: ThreadPoolExecutor, how: str
 ) -> None:
-    counter = Counter(nothing)
+    counter = make(nothing)
     waits = [pool.submit(patiently, getattr(counter, how), 1) for _ in range(2)]
     for _ in range(200):
         counter.run(nothing)
@@ -47,12 +63,12 @@ def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
 
 
 @pytest.mark.parametrize("how", ["wait", "wait_leading"])
-def test_a_wait_ends_when_the_time_is_up(how: str) -> None:
-    assert getattr(Counter(nothing), how)(1, 0.0) is Outcome.TIMEOUT
+def test_a_wait_ends_when_the_time_is_up(make: Make, how: str) -> None:
+    assert getattr(make(nothing), how)(1, 0.0) is Outcome.TIMEOUT
 
 
-def test_a_task_has_what_it_throws() -> None:
-    counter = Counter(nothing)
+def test_a_task_has_what_it_throws(make: Make) -> None:
+    counter = make(nothing)
 
     def fail() -> None:
         raise KeyError("mine")
@@ -63,9 +79,9 @@ def test_a_task_has_what_it_throws() -> None:
 
 
 @pytest.mark.parametrize("how", ["wait", "wait_leading"])
-def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(how: str) -> None:
+def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(make: Make, how: str) -> None:
     failed = threading.Event()
-    counter = Counter(failed.set)
+    counter = make(failed.set)
     counter.fail_next("a rail has thrown")
     latest = time.monotonic() + DEADLINE_S
     while not failed.is_set() and time.monotonic() < latest:
@@ -74,9 +90,9 @@ def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(how: str) 
     counter.run(nothing)
 
 
-def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads() -> None:
+def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads(make: Make) -> None:
     failed = threading.Event()
-    counter = Counter(failed.set)
+    counter = make(failed.set)
     for _ in range(2):  # the caller, or the thread that leads while nobody waits
         counter.fail_next("a rail has thrown")
         counter.prompt()
@@ -85,9 +101,9 @@ def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads() -> None:
     assert counter.failures() == ["a rail has thrown"] * 2
 
 
-def test_what_has_thrown_is_not_called_again() -> None:
+def test_what_has_thrown_is_not_called_again(make: Make) -> None:
     thrown: list[None] = []
-    counter = Counter(lambda: thrown.append(None))
+    counter = make(lambda: thrown.append(None))
     reading, writing = os.pipe()
     os.write(writing, b"nobody reads this")
     counter.watch_broken(reading)
@@ -103,8 +119,8 @@ def test_what_has_thrown_is_not_called_again() -> None:
     os.close(writing)
 
 
-def test_nobody_leads_between_the_steps_of_closing(pool: ThreadPoolExecutor) -> None:
-    counter = Counter(nothing)
+def test_nobody_leads_between_the_steps_of_closing(make: Make, pool: ThreadPoolExecutor) -> None:
+    counter = make(nothing)
     order: list[str] = []
     others: list[Future[None]] = []
 
@@ -126,8 +142,8 @@ def test_nobody_leads_between_the_steps_of_closing(pool: ThreadPoolExecutor) -> 
     assert order == ["closed", "other", "other", "other"]
 
 
-def test_who_closes_second_waits_for_the_first(pool: ThreadPoolExecutor) -> None:
-    counter = Counter(nothing)
+def test_who_closes_second_waits_for_the_first(make: Make, pool: ThreadPoolExecutor) -> None:
+    counter = make(nothing)
     begun = threading.Event()
 
     def close() -> None:
@@ -140,3 +156,23 @@ def test_who_closes_second_waits_for_the_first(pool: ThreadPoolExecutor) -> None
     counter.set(1)
     second.result(DEADLINE_S)
     assert first.done() or first.result(DEADLINE_S) is None
+
+
+def test_who_waits_for_a_loop_with_cpus_of_its_own_lets_it_turn() -> None:
+    """It sleeps until something happens: what was left for the next turn has to be."""
+    failed = threading.Event()
+    counter = Counter(failed.set)
+    counter.lead_on(list(os.sched_getaffinity(0)))
+    for _ in range(20):
+        counter.fail_next("what comes before a turn")
+        assert counter.wait(1, 0.0) is Outcome.TIMEOUT
+        assert failed.wait(DEADLINE_S)
+        failed.clear()
+
+
+def test_cpus_that_there_are_not_are_refused() -> None:
+    counter = Counter(nothing)
+    for cpu in (-1, 1023, 1024):
+        with pytest.raises(ValueError, match=f"CPU {cpu} is not one of those that this process may use, 0"):
+            counter.lead_on([0, cpu])
+    assert counter.wait(1, 0.0) is Outcome.TIMEOUT

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load/reception.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <semaphore>
+#include <span>
+#include <stdexcept>
+#include <thread>
+
+#include "loop/event_loop.hpp"
+#include "loop/thread.hpp"
+#include "rails/datagram_socket.hpp"
+
+namespace railweave::load {
+namespace {
+
+constexpr std::byte kUnset{0xff};
+constexpr int kBatchesPerTurn = 16;      // as the rail's
+constexpr std::size_t kPerReading = 64;  // datagrams from memory between two looks at the clock
+// Under way between the sockets: less than the kernel's queues hold, more than the receiver takes at once.
+constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
+constexpr std::size_t kWindowPackets = 512;  // net.core.netdev_max_backlog is 1,000 and more
+constexpr std::size_t kKernelOverhead = 8;
+constexpr Duration kLost = 5 * kSecond;
+
+Slice slice_of(Collective collective, DType dtype, std::size_t count, int rank, int world_size,
+               const std::byte* input, std::byte* output) {
+  return {.id = 0,
+          .call = {.op_index = 0,
+                   .collective = collective,
+                   .dtype = dtype,
+                   .op = ReduceOp::kSum,
+                   .root = 0,
+                   .count = count},
+          .input = input,
+          .output = output,
+          .count = count,
+          .stride = 0,
+          .rank = rank,
+          .world_size = world_size};
+}
+
+/// Packets of a batch: as many as fit this much, but no more than a group has slots.
+std::uint32_t batch_of(std::size_t payload_bytes) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  const std::size_t fit = kBytes / std::clamp<std::size_t>(payload_bytes, 1, kBytes);
+  return static_cast<std::uint32_t>(std::bit_floor(std::min<std::size_t>(fit, ina::kSlots / 2)));
+}
+
+ina::EndpointOptions endpoint_options(std::size_t payload_bytes) {
+  if (payload_bytes % ina::kLaneBytes != 0) throw std::invalid_argument("a RESULT has lanes of 4 bytes");
+  const std::uint32_t slots = batch_of(payload_bytes);
+  return {.group = 1,
+          .child = 0,
+          .slots = slots,
+          .lanes = static_cast<std::uint32_t>(payload_bytes / ina::kLaneBytes),
+          .world_size = 1,
+          .window = {.initial = slots, .most = slots}};
+}
+
+}  // namespace
+
+/// As float32 they are integers of 20 bits, which fixed point holds exactly.
+Reception::Reception(std::size_t payload_bytes)
+    : payload_(payload_bytes), wanted_(batch_of(payload_bytes) * payload_bytes), output_(wanted_.size()) {
+  for (std::size_t i = 0; i < wanted_.size() / sizeof(float); ++i) {
+    const auto value =
+        static_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(i) * 2654435761u) >> 12);
+    std::memcpy(&wanted_[i * sizeof value], &value, sizeof value);
+  }
+}
+
+// ---------------------------------------------------------------- SPREAD
+
+SpreadReception::SpreadReception(std::size_t payload_bytes) : Reception(payload_bytes) {
+  std::vector<std::byte> ignored(wanted_.size());
+  spread::Spreader root({.group = 1, .child = 0, .rank = 0, .world_size = 2});
+  Time now = 0;
+  root.start(
+      1,
+      slice_of(Collective::kBroadcast, DType::kUInt8, wanted_.size(), 0, 2, wanted_.data(), ignored.data()),
+      payload_, 0, now);
+  while (!root.idle()) {
+    const spread::Packet packet = root.transmit(now);
+    wire_.insert(wire_.end(), packet.bytes.begin(), packet.bytes.end());
+    if (packet.bytes.empty()) now = root.deadline();
+  }
+}
+
+Bytes SpreadReception::next_batch(Time now) {
+  std::ranges::fill(output_, kUnset);
+  spreader_.emplace(spread::SpreaderOptions{.group = 1, .child = 1, .rank = 1, .world_size = 2});
+  spreader_->start(
+      1, slice_of(Collective::kBroadcast, DType::kUInt8, wanted_.size(), 1, 2, nullptr, output_.data()),
+      payload_, 0, now);
+  return wire_;
+}
+
+bool SpreadReception::placed() { return spreader_->poll() && output_ == wanted_; }
+
+// ---------------------------------------------------------------- RESULT
+
+ResultReception::ResultReception(std::size_t payload_bytes)
+    : Reception(payload_bytes), endpoint_(endpoint_options(payload_bytes)) {}
+
+Bytes ResultReception::next_batch(Time now) {
+  std::ranges::fill(output_, kUnset);
+  const std::size_t count = wanted_.size() / sizeof(float);
+  endpoint_.start(
+      slice_of(Collective::kAllReduce, DType::kFloat32, count, 0, 1, wanted_.data(), output_.data()));
+  // Exponents come before: what is counted are data.
+  for (transmit(now); wire_.size() < batch_of(payload_) * datagram_bytes(); transmit(now)) {
+    for (Bytes rest = wire_; !rest.empty(); rest = rest.subspan(datagram_bytes()))
+      take(rest.first(datagram_bytes()), now);
+  }
+  return wire_;
+}
+
+/// The sums of a group of one are its contributions.
+void ResultReception::transmit(Time now) {
+  wire_.clear();
+  for (Bytes packet; !(packet = endpoint_.transmit(now)).empty();) {
+    wire_.insert(wire_.end(), packet.begin(), packet.end());
+    wire_[wire_.size() - packet.size()] =
+        std::byte{ina::kVersion << 4 | static_cast<int>(ina::Kind::kResult)};
+  }
+}
+
+bool ResultReception::placed() { return endpoint_.poll() && endpoint_.idle() && output_ == wanted_; }
+
+// ---------------------------------------------------------------- measuring
+
+namespace {
+
+/// Has batches taken for so long, and adds up what that takes.
+template <typename Take>
+Reading measure(Reception& reception, Duration duration, const Take& take) {
+  Reading reading;
+  for (const Time end = EventLoop::now() + duration; EventLoop::now() < end;) {
+    const Bytes batch = reception.next_batch(EventLoop::now());
+    const Time begin = EventLoop::now(), cpu_begin = thread_time();
+    take(batch);
+    reading.cpu += thread_time() - cpu_begin;
+    reading.clock += EventLoop::now() - begin;
+    reading.packets += batch.size() / reception.datagram_bytes();
+    if (!reception.placed())
+      throw std::runtime_error("a received byte is not in its place, or not what was sent");
+  }
+  return reading;
+}
+
+}  // namespace
+
+Reading receive_from_memory(Reception& reception, Duration duration) {
+  const std::size_t size = reception.datagram_bytes();
+  return measure(reception, duration, [&](Bytes rest) {
+    while (!rest.empty()) {
+      const Time now = EventLoop::now();
+      for (std::size_t i = 0; i < kPerReading && !rest.empty(); ++i, rest = rest.subspan(size))
+        reception.take(rest.first(size), now);
+    }
+  });
+}
+
+namespace {
+
+/// Sends batches from a thread of its own, and never more than a window before they are taken.
+class Feeder {
+ public:
+  Feeder(std::size_t datagram_bytes, bool super_packets, int cpu)
+      : socket_({.address = "127.0.0.1", .interface = ""}, 0),
+        size_(datagram_bytes),
+        super_packets_(super_packets) {
+    thread_ = std::thread([this] { run(); });
+    try {
+      run_on(thread_.native_handle(), {cpu});
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~Feeder() { stop(); }
+  Feeder(const Feeder&) = delete;
+  Feeder& operator=(const Feeder&) = delete;
+
+  std::uint16_t port() const { return socket_.port(); }
+  void send_to(std::uint16_t port) {
+    socket_.set_remotes({{"127.0.0.1", port}});
+    socket_.set_super_packets(size_, super_packets_ ? ~std::size_t{0} : 1);
+    socket_.set_buffers(kKernelOverhead * kWindowBytes);
+  }
+
+  void send(Bytes batch) {
+    datagrams_.clear();
+    for (; !batch.empty(); batch = batch.subspan(size_)) datagrams_.push_back(batch.first(size_));
+    taken_ = 0;
+    ready_.release();
+  }
+  /// Until the thread is done with the batch.
+  void finish() { sent_.acquire(); }
+  /// So many of the batch, in all.
+  void taken(std::size_t count) { taken_.store(count, std::memory_order_release); }
+
+ private:
+  void stop() {
+    stopping_ = true;
+    ready_.release();
+    thread_.join();
+  }
+
+  void run() {
+    for (ready_.acquire(); !stopping_; ready_.acquire()) {
+      for (std::size_t sent = 0; sent < datagrams_.size() && !stopping_;) sent += send_some(sent);
+      sent_.release();
+    }
+  }
+
+  /// Half a window at a time, so that what leaves together is long.
+  std::size_t send_some(std::size_t sent) {
+    const std::size_t most = super_packets_ ? datagrams_.size() : kWindowPackets;
+    const std::size_t window = std::clamp<std::size_t>(kWindowBytes / size_, 2, most);
+    const std::size_t left = datagrams_.size() - sent;
+    const std::size_t room = taken_.load(std::memory_order_acquire) + window - sent;
+    if (room < std::min(left, window / 2)) {
+      std::this_thread::yield();
+      return 0;
+    }
+    return socket_.send(std::span(datagrams_).subspan(sent, std::min(left, room)));
+  }
+
+  DatagramSocket socket_;
+  std::size_t size_;
+  bool super_packets_;
+  std::vector<Bytes> datagrams_;  // of the batch; the thread's from `send` until `finish`
+  std::atomic<std::size_t> taken_{0};
+  std::atomic<bool> stopping_{false};
+  std::counting_semaphore<2> ready_{0};  // a batch, or the end
+  std::binary_semaphore sent_{0};
+  std::thread thread_;
+};
+
+/// Takes what comes through the socket, as the rail does.
+class Taker final : public ReadyHandler {
+ public:
+  Taker(Reception& reception, DatagramSocket& socket, Feeder& feeder)
+      : reception_(reception), socket_(socket), feeder_(feeder) {}
+
+  void begin() { count_ = 0; }
+  std::size_t count() const { return count_; }
+
+  void on_ready(std::uint32_t, Time now) override {
+    for (int i = 0; i < kBatchesPerTurn; ++i) {
+      const bool more = socket_.receive([&](Bytes datagram) {
+        reception_.take(datagram, now);
+        ++count_;
+      });
+      feeder_.taken(count_);
+      if (!more) break;
+      now = EventLoop::now();
+    }
+  }
+
+ private:
+  Reception& reception_;
+  DatagramSocket& socket_;
+  Feeder& feeder_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+Reading receive_from_kernel(Reception& reception, Duration duration, bool super_packets, int send_on) {
+  EventLoop loop;
+  DatagramSocket socket({.address = "127.0.0.1", .interface = ""}, 0);
+  Feeder feeder(reception.datagram_bytes(), super_packets, send_on);
+  socket.set_remotes({{"127.0.0.1", feeder.port()}});
+  socket.set_buffers(kKernelOverhead * kWindowBytes);
+  feeder.send_to(socket.port());
+  Taker taker(reception, socket, feeder);
+  loop.watch(socket.fd(), EPOLLIN, taker);
+  return measure(reception, duration, [&](Bytes batch) {
+    taker.begin();
+    feeder.send(batch);
+    const std::size_t count = batch.size() / reception.datagram_bytes();
+    for (std::size_t before = 0; taker.count() < count; before = taker.count()) {
+      const Time latest = EventLoop::now() + kLost;
+      while (taker.count() == before && EventLoop::now() < latest) loop.run_once(latest);
+      if (taker.count() == before)
+        throw std::runtime_error("datagrams are lost between two sockets of this machine");
+    }
+    feeder.finish();
+  });
+}
+
+}  // namespace railweave::load

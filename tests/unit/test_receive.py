@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a core receives: the measuring itself, and the arithmetic on it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from railweave._native import load
+from railweave.experiments.errors import OptionError
+from railweave.experiments.receive import own_network
+from railweave.experiments.receive.run import Row, payload_of, run
+
+
+@pytest.mark.parametrize("kind", ["spread", "result"])
+@pytest.mark.parametrize(("payload", "batch"), [(64, 8192), (1456, 8192), (8192, 2048)])
+def test_what_lies_in_memory_is_received_whole(kind: str, payload: int, batch: int) -> None:
+    """Every byte of every batch is compared there: a wrong one would raise."""
+    reading = load.receive_from_memory(kind, payload, 0.001)
+    assert reading["packets"] > 0
+    assert reading["packets"] % batch == 0
+    assert reading["cpu"] > 0
+    assert reading["clock"] > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "message"),
+    [
+        ("spread", 0, "a chunk has 1 to"),
+        ("spread", 65492, "a chunk has 1 to"),
+        ("result", 0, "lanes must be 1 to 2048"),
+        ("result", 8196, "lanes must be 1 to 2048"),
+        ("result", 6, "lanes of 4 bytes"),
+        ("fetch", 64, "kind must be spread or result"),
+    ],
+)
+def test_packets_that_there_are_not_are_refused(kind: str, payload: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load.receive_from_memory(kind, payload, 0.001)
+
+
+def test_a_sender_on_no_cpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="CPU 1023 is not one of those"):
+        load.receive_from_kernel("spread", 64, 0.001, super_packets=True, send_on=1023)
+    assert os.sched_getaffinity(0)
+
+
+def test_an_mtu_has_room_for_headers_and_payload() -> None:
+    """20 bytes of IPv4, 8 of UDP and 16 of the rail's own; 2,048 lanes of 4 bytes are the most."""
+    assert [payload_of("spread", mtu) for mtu in (1500, 4096, 9000)] == [1456, 4052, 8956]
+    assert [payload_of("result", mtu) for mtu in (1500, 1503, 9000)] == [1456, 1456, 8192]
+
+
+@pytest.mark.parametrize("mtu", [0, 127, 65536])
+def test_what_is_no_mtu_is_refused(mtu: int) -> None:
+    with pytest.raises(OptionError, match=f"an MTU of {mtu}: expected 128 to 65535 bytes"):
+        run([1500, mtu], 0.001, print)
+
+
+def test_a_link_needs_as_many_cores_as_its_packets_take() -> None:
+    """At 1,500 bytes a frame takes 1,538 bytes of the link: 8.127 million fit in 100 Gbit/s."""
+    row = Row("memory", "spread", 1500, 1456, ns=150.0, best_ns=140.0, small_ns=50.0, busy=1.0)
+    assert row.gbps == pytest.approx(1538 * 8 / 150)
+    assert [row.cores(link) for link in (82, 83, 100, 400, 1600)] == [1, 2, 2, 5, 20]
+
+
+def test_a_set_of_one_cpu_is_words_of_32_bits() -> None:
+    assert [own_network.mask(cpu) for cpu in (0, 3, 31, 32, 65)] == [
+        *("1", "8", "80000000", "1,00000000", "2,00000000,00000000")
+    ]
