@@ -191,7 +191,7 @@ class Feeder {
   std::uint16_t port() const { return socket_.port(); }
   void send_to(std::uint16_t port) {
     socket_.set_remotes({{"127.0.0.1", port}});
-    socket_.set_super_packets(size_, super_packets_ ? ~std::size_t{0} : 1);
+    if (super_packets_) socket_.set_super_packets(~std::size_t{0});
     socket_.set_buffers(kKernelOverhead * kWindowBytes);
   }
 
