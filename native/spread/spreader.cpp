@@ -314,7 +314,7 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
 
 Packet Spreader::send_own(Task& task, Time now) {
   const Bytes bytes = task.build_next(options_.group, options_.child);
-  pacer_.pay_shared(bytes.size(), task.senders(), now);
+  pacer_.pay_shared(bytes.size(), task.senders() + reducing_, now);
   answers_next_ = true;
   progress(task, now);
   ++stats_.sent;
