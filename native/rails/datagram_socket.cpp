@@ -187,7 +187,6 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t 
   const std::size_t limit = std::min(most, datagrams.size());
   std::size_t count = 0;
   while (count < limit && datagrams[count].size() == segment_) ++count;
-  if (count > 0 && count < limit && datagrams[count].size() < segment_) ++count;
   return std::max<std::size_t>(count, 1);
 }
 
