@@ -38,13 +38,18 @@ def limit_bps(
     """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps`.
 
     The tensor of a reduce_scatter or an all_gather is all its shards. An aggregating switch takes the tensor
-    from every host once and sends it to every host once; what is multicast comes down once, of an all_gather
-    the others' shards. A ring moves 2(n-1)/n of it over every link for an allreduce, half as much for a
-    reduce_scatter or an all_gather; a chain moves all of it for a broadcast.
+    from every host once and sends it to every host once; of a reduce_scatter it takes the others' shards, and
+    headers of the own one; what is multicast comes down once, of an all_gather the others' shards. A ring
+    moves 2(n-1)/n of it over every link for an allreduce, half as much for a reduce_scatter or an all_gather;
+    a chain moves all of it for a broadcast.
     """
     multicast = collective in (Collective.ALL_GATHER, Collective.BROADCAST)
-    limit = rate_bps * payload_fraction(kind, lanes, multicast=multicast)
-    return limit if kind == "ina" and not multicast else limit / ring_volume(collective, hosts)
+    fraction = payload_fraction(kind, lanes, multicast=multicast)
+    limit = rate_bps * fraction
+    if kind == "ina" and collective is Collective.REDUCE_SCATTER:
+        return limit * hosts / (hosts - 1 + (1 - fraction))
+    whole = kind == "ina" and collective is Collective.ALL_REDUCE
+    return limit if whole else limit / ring_volume(collective, hosts)
 
 
 def ring_volume(collective: Collective, hosts: int) -> float:

@@ -17,8 +17,8 @@ UNITS = ("(B)", "(elements)", "", "", "", "(us)", "(us)", "(Mbit/s)", "(Mbit/s)"
 
 VOLUMES = {
     "all_reduce": "a ring carries 2(n-1)/n of the tensor",
-    "reduce_scatter": "size is all shards, count one; a ring carries (n-1)/n of size, a switch all of it",
-    "all_gather": "size is all shards, count one; a ring carries (n-1)/n of size, a switch all of it",
+    "reduce_scatter": "size is all shards, count one; every link carries (n-1)/n of size",
+    "all_gather": "size is all shards, count one; every link carries (n-1)/n of size",
     "broadcast": "every link carries the tensor",
 }
 

@@ -129,6 +129,7 @@ void bind_constants(nb::module_& m) {
   m.attr("FLAG_NONFINITE") = ina::flag::kNonfinite;
   m.attr("FLAG_OVERFLOW") = ina::flag::kOverflow;
   m.attr("FLAG_MISMATCH") = ina::flag::kMismatch;
+  m.attr("FLAG_OWNER") = ina::flag::kOwner;
 }
 
 void bind_header(nb::module_& m) {

@@ -119,6 +119,8 @@ void bind_spread(nb::module_& m) {
           "When `expire` wants to be called, or None.")
       .def("expire", &PySpreader::expire, "now"_a)
       .def("poll", &PySpreader::poll, "The id of a slice that is done, or None.")
+      .def("set_reducing", &PySpreader::set_reducing, "round_trip"_a,
+           "Reductions use the same links, and their chunks' round trip is so many ns; 0: none do.")
       .def("halt", &PySpreader::halt, "Drop all tasks.")
       .def("pause", &PySpreader::pause, "Send nothing until `resume`.")
       .def("resume", &PySpreader::resume, "group"_a, "child"_a, "now"_a, "Go on in this group.")

@@ -54,11 +54,20 @@ struct Play {
     if (sent.size() > 64) sent.erase(sent.begin(), sent.end() - 64);
   }
 
-  /// One of the packets sent lately comes back as a result, with some bytes changed and perhaps cut.
+  /// One of the packets sent lately comes back as a result, with some bytes changed and perhaps cut. A
+  /// contribution without lanes gets some; another may be to a chunk of the other rank's, whose result has
+  /// none.
   void answer(bool spoil) {
     if (sent.empty()) return;
     std::vector<std::byte> packet = sent[sent.size() - 1 - script.next() % sent.size()];
-    if (packet.size() > kHeaderBytes) packet[0] = std::byte{kVersion << 4 | static_cast<int>(Kind::kResult)};
+    if ((packet[0] & std::byte{0xf}) == std::byte{static_cast<int>(Kind::kContribute)}) {
+      packet[0] = std::byte{kVersion << 4 | static_cast<int>(Kind::kResult)};
+      const bool bare = packet.size() == kHeaderBytes;
+      if (bare || script.next() % 2 == 0) {
+        packet[5] |= std::byte{flag::kOwner};
+        packet.resize(bare ? packet_bytes(kLanes) : kHeaderBytes);
+      }
+    }
     for (int edits = spoil ? script.next() % 8 : 0; edits > 0; --edits) {
       const std::size_t at = script.next() % packet.size();
       packet[at] = std::byte{script.next()};

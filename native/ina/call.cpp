@@ -70,8 +70,8 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool mul
       words_(!reduces(slice.call.collective)),
       half_(!words_ && is_half(slice.call.dtype)),
       length_(length_of(slice)),
-      shard_chunks_(divide_up(length_, lanes)),
-      chunks_(shards_of(slice) * shard_chunks_),
+      shards_(shards_of(slice)),
+      chunks_(shards_ * divide_up(length_, lanes)),
       spread_(multicast && words_ && chunks_ >= kLeastSpread && lanes >= kReadyLanes),
       exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
@@ -94,11 +94,7 @@ std::size_t Call::offset(std::uint32_t chunk, bool sharded) const {
 
 bool Call::contributes(std::uint32_t chunk) const {
   if (is(Collective::kBroadcast)) return slice_.rank == slice_.call.root;
-  return !is(Collective::kAllGather) || shard(chunk) == static_cast<std::uint32_t>(slice_.rank);
-}
-
-bool Call::keeps(std::uint32_t chunk) const {
-  return !is(Collective::kReduceScatter) || shard(chunk) == static_cast<std::uint32_t>(slice_.rank);
+  return !is(Collective::kAllGather) || mine(chunk);
 }
 
 const std::byte* Call::input(std::uint32_t chunk) {
@@ -150,6 +146,11 @@ WireOp Call::wire_op(Item item) const {
 
 std::uint8_t Call::build(Item item, std::byte* lanes) {
   ++issued_;
+  const std::uint8_t flags = build_phase(item, lanes);
+  return scattered(item) && mine(item.index) ? flags | flag::kOwner : flags;
+}
+
+std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
   switch (item.phase) {
     case Phase::kExponents:
       ++next_segment_;
@@ -248,7 +249,8 @@ void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
     case Phase::kData:
       return absorb_data(item.index, flags, lanes);
     case Phase::kClasses:
-      return absorb_classes(item.index, lanes);
+      if (keeps(item)) absorb_classes(item.index, lanes);
+      return;
     case Phase::kReady:
       return absorb_ready(lanes);
   }
@@ -263,7 +265,6 @@ void Call::absorb_ready(const std::byte* lanes) {
 }
 
 void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {
-  if (!keeps(chunk)) return;
   if (half_) widen(slice_.call.dtype, output(chunk), chunk_size(chunk), floats());
   apply_classes(lanes, chunk_size(chunk), results(chunk));
   put(chunk);
@@ -288,7 +289,7 @@ void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std
 void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes) {
   if (words_) {
     absorb_words(chunk, lanes);
-  } else if (keeps(chunk)) {
+  } else if (keeps({Phase::kData, chunk})) {
     absorb_sums(chunk, lanes);
   }
   ++data_absorbed_;

@@ -10,10 +10,13 @@
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
 // counts for all data.
 //
-// Switches sum, and everybody gets the sum; that serves the other collectives as well. A reduce-scatter sums
-// all shards, and a rank keeps its own. An allgather and a broadcast sum 32-bit words of whatever type, to
-// which only the one rank contributes that has them, and the others zeros. Their chunks go shard by shard;
-// none holds parts of two. Where packets can be multicast (`spread`), a larger one is one chunk, READY: its
+// Switches sum, and everybody gets the sum; that serves the other collectives as well. An allgather and a
+// broadcast sum 32-bit words of whatever type, to which only the one rank contributes that has them, and the
+// others zeros. Of a reduce-scatter's data and class counts only the owner of the shard gets the results. Its
+// own lanes stay here and join the result, so that each link carries the others' only, once.
+//
+// Chunks take the shards in turn, so that at any time all ranks have as much to send and to get; none holds
+// parts of two. Where packets can be multicast (`spread`), a larger one is one chunk, READY: its
 // result says that all ranks have begun the call, whose data then go as docs/multicast.md says.
 #pragma once
 
@@ -78,9 +81,12 @@ class Call {
   void place() { placed_ = true; }
 
   WireOp wire_op(Item item) const;
-  /// Issues `item`, which is next(): fills `lanes` and returns the flags to send with them.
+  /// Whether the lanes of its result come here: else it has none.
+  bool keeps(Item item) const { return !scattered(item) || mine(item.index); }
+  /// Issues `item`, which is next(): fills `lanes` and returns the flags to send with them. With kOwner they
+  /// stay here: absorb takes what they and the result's lanes are together.
   std::uint8_t build(Item item, std::byte* lanes);
-  /// Takes the result of an item that was issued, once.
+  /// Takes the result of an item that was issued, once; without lanes if it is not kept.
   void absorb(Item item, std::uint8_t flags, const std::byte* lanes);
   /// How far fixed point may put a sum of this call from the exact one, as far as exponents have come; 0
   /// for what needs no fixed point. Before a mean divides.
@@ -90,15 +96,19 @@ class Call {
   bool is(Collective collective) const { return slice_.call.collective == collective; }
   bool sums_floats() const;
   bool fixed_point() const { return sums_floats() && !exact_; }
-  std::uint32_t shard(std::uint32_t chunk) const { return chunk / shard_chunks_; }
+  std::uint32_t shard(std::uint32_t chunk) const { return chunk % shards_; }
+  bool mine(std::uint32_t chunk) const { return shard(chunk) == static_cast<std::uint32_t>(slice_.rank); }
+  /// Its result goes to one rank only.
+  bool scattered(Item item) const {
+    return is(Collective::kReduceScatter) && item.phase != Phase::kExponents;
+  }
   /// A chunk's first value, counted in its shard, and how many it has. A value fills a lane.
-  std::size_t first(std::uint32_t chunk) const { return std::size_t{chunk % shard_chunks_} * lanes_; }
+  std::size_t first(std::uint32_t chunk) const { return std::size_t{chunk / shards_} * lanes_; }
   std::size_t chunk_size(std::uint32_t chunk) const;
   /// From the beginning of the slice, in bytes.
   std::size_t offset(std::uint32_t chunk, bool sharded) const;
-  /// Whether this rank has something to add to a chunk, and whether its result is wanted here.
+  /// Whether this rank has the words of a chunk.
   bool contributes(std::uint32_t chunk) const;
-  bool keeps(std::uint32_t chunk) const;
   /// A chunk's values; halves as float32, in memory that the next call of `floats` reuses.
   const std::byte* input(std::uint32_t chunk);
   std::byte* output(std::uint32_t chunk) const;
@@ -115,6 +125,7 @@ class Call {
   void build_classes(std::uint32_t chunk, std::byte* lanes);
   void build_ready(std::byte* lanes);
   void absorb_ready(const std::byte* lanes);
+  std::uint8_t build_phase(Item item, std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
@@ -126,11 +137,11 @@ class Call {
   std::uint32_t lanes_;
   std::uint32_t lead_;
   int headroom_;
-  bool words_;                  // not reduced: moved as 32-bit words
-  bool half_;                   // reduced as float32
-  std::size_t length_;          // values of a shard
-  std::uint32_t shard_chunks_;  // of a shard
-  int largest_exponent_ = 0;    // biased; 0: none yet
+  bool words_;          // not reduced: moved as 32-bit words
+  bool half_;           // reduced as float32
+  std::size_t length_;  // values of a shard
+  std::uint32_t shards_;
+  int largest_exponent_ = 0;  // biased; 0: none yet
   std::uint32_t chunks_;
   bool spread_;
   bool placed_ = false;

@@ -9,6 +9,7 @@
 
 #include "collectives/label.hpp"
 #include "ina/fixed_point.hpp"
+#include "ina/lanes.hpp"
 
 namespace railweave::ina {
 namespace {
@@ -152,7 +153,7 @@ void Endpoint::build() {
                 .mark = from.mark()};
   header.flags = from.build(item, bytes + kHeaderBytes);
   encode(header, bytes);
-  flights_.at(next_built_++) = {.call = issuing_call_, .item = item};
+  flights_.at(next_built_++) = {.keeps = from.keeps(item), .call = issuing_call_, .item = item};
   if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
 }
 
@@ -163,7 +164,9 @@ Bytes Endpoint::depart(std::uint32_t index, Time now) {
   flight.sent_at = now;
   (++flight.transmissions == 1 ? fresh_ : again_).push_back(index);
   if (silent_at_ == kNever) silent_at_ = now + window_.rto(now);
-  return {flights_.packet_by_index(index), packet_bytes(options_.lanes)};
+  const std::byte* const bytes = flights_.packet_by_index(index);
+  const bool bare = decode(bytes).flags & flag::kOwner;
+  return {bytes, bare ? kHeaderBytes : packet_bytes(options_.lanes)};
 }
 
 // --- receiving ---
@@ -181,8 +184,10 @@ void Endpoint::receive(Bytes datagram, Time now) {
   if (header.child != options_.child) return refuse(Refusal::kChild);
   if (header.kind == static_cast<std::uint8_t>(Kind::kProbe)) return receive_probe(header, now);
   if (header.kind != static_cast<std::uint8_t>(Kind::kResult)) return refuse(Refusal::kKind);
-  if (datagram.size() != packet_bytes(options_.lanes)) return refuse(Refusal::kLength);
-  receive_result(header, datagram.data() + kHeaderBytes, now);
+  const Bytes lanes = datagram.subspan(kHeaderBytes);
+  const bool bare = lanes.empty() && (header.flags & flag::kOwner);
+  if (!bare && datagram.size() != packet_bytes(options_.lanes)) return refuse(Refusal::kLength);
+  receive_result(header, lanes, now);
 }
 
 void Endpoint::receive_probe(const Header& header, Time now) {
@@ -200,7 +205,7 @@ void Endpoint::receive_probe(const Header& header, Time now) {
   }
 }
 
-void Endpoint::receive_result(const Header& header, const std::byte* lanes, Time now) {
+void Endpoint::receive_result(const Header& header, Bytes lanes, Time now) {
   const std::uint32_t slot = header.slot >> 1;
   if (slot >= options_.slots) return refuse(Refusal::kSlot);
   const std::uint64_t sent = next_sent_ - base_;
@@ -219,12 +224,14 @@ void Endpoint::receive_result(const Header& header, const std::byte* lanes, Time
   ++stats_.duplicates;
 }
 
-void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now) {
+void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Time now) {
   Flight& flight = flights_.at(chunk);
   if (!flight.held && (header.flags & flag::kMismatch)) return fail_mismatch(call(flight.call));
-  const Header own = decode(flights_.packet(chunk));
+  std::byte* const packet = flights_.packet(chunk);
+  const Header own = decode(packet);
   if (header.mark != own.mark) return refuse(Refusal::kMark);
   if (header.op != own.op) return refuse(Refusal::kOp);
+  if (lanes.empty() == flight.keeps) return refuse(Refusal::kLength);
   ++stats_.results;
   FlightList& list = flight.transmissions == 1 ? fresh_ : again_;
   (flight.state == FlightState::kLost ? lost_ : list).remove(flights_.index(chunk));
@@ -234,8 +241,15 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, const std::byte
   detect_losses(now);
   if (flight.held) return;  // before a move
   flight.held = true;
+  const std::byte* values = lanes.data();
+  if (own.flags & flag::kOwner) {
+    std::byte* const kept = packet + kHeaderBytes;
+    const auto merge = own.op == static_cast<std::uint8_t>(WireOp::kSum) ? merge_sum : merge_max;
+    merge(values, options_.lanes, kept);
+    values = kept;
+  }
   Call& owner = call(flight.call);
-  owner.absorb(flight.item, header.flags, lanes);
+  owner.absorb(flight.item, header.flags, values);
   if (flight.item.phase == Phase::kExponents)
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;

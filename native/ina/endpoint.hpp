@@ -72,11 +72,11 @@ enum class Refusal : std::uint8_t {
   kKind,     // neither RESULT nor PROBE
   kGroup,    // another group's
   kChild,    // another contributor's
-  kLength,   // not header and lanes
-  kSlot,     // outside the group's slots
-  kUnsent,   // a chunk or probe that was never sent
-  kOp,       // not the op of the contribution
-  kMark,     // of another collective, though the switch saw no mismatch
+  kLength,  // not header and lanes, or lanes where they are another rank's, or none where they are this one's
+  kSlot,    // outside the group's slots
+  kUnsent,  // a chunk or probe that was never sent
+  kOp,      // not the op of the contribution
+  kMark,    // of another collective, though the switch saw no mismatch
 };
 inline constexpr std::size_t kRefusals = 10;
 
@@ -192,8 +192,8 @@ class Endpoint {
 
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
   void receive_probe(const Header& header, Time now);
-  void receive_result(const Header& header, const std::byte* lanes, Time now);
-  void accept(std::uint64_t chunk, const Header& header, const std::byte* lanes, Time now);
+  void receive_result(const Header& header, Bytes lanes, Time now);
+  void accept(std::uint64_t chunk, const Header& header, Bytes lanes, Time now);
   void fail_mismatch(const Call& owner);
   void note_gap(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);

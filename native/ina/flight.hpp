@@ -23,6 +23,7 @@ enum class FlightState : std::uint8_t {
 /// What became of one contribution.
 struct Flight {
   FlightState state = FlightState::kBuilt;
+  bool keeps = true;           // its result has lanes for this rank
   bool held = false;           // the result is in place, by this group or the one before a move
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
   std::uint32_t transmissions = 0;  // to this group

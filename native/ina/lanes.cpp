@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ina/lanes.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/half.hpp"
@@ -92,6 +93,21 @@ void widen(DType half, const std::byte* values, std::size_t count, std::byte* fl
 
 void narrow(DType half, const std::byte* floats, std::size_t count, std::byte* values) {
   (half == DType::kFloat16 ? narrow_float16 : narrow_bfloat16)(floats, count, values);
+}
+
+RAILWEAVE_SIMD
+void merge_sum(const std::byte* __restrict lanes, std::size_t count, std::byte* __restrict into) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto sum =
+        static_cast<std::uint32_t>(load_lane(lanes, i)) + static_cast<std::uint32_t>(load_lane(into, i));
+    store_lane(into, i, static_cast<std::int32_t>(sum));
+  }
+}
+
+RAILWEAVE_SIMD
+void merge_max(const std::byte* __restrict lanes, std::size_t count, std::byte* __restrict into) {
+  for (std::size_t i = 0; i < count; ++i)
+    store_lane(into, i, std::max(load_lane(lanes, i), load_lane(into, i)));
 }
 
 void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value) {

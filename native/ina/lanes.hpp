@@ -52,6 +52,10 @@ void widen(DType half, const std::byte* values, std::size_t count, std::byte* fl
 /// Rounded half to even; Inf where that exceeds the type. NaN stay NaN.
 void narrow(DType half, const std::byte* floats, std::size_t count, std::byte* values);
 
+/// What a switch would make of both: their sums, or the greater ones, in `into`.
+void merge_sum(const std::byte* lanes, std::size_t count, std::byte* into);
+void merge_max(const std::byte* lanes, std::size_t count, std::byte* into);
+
 /// `value` in lanes `from` to `to`.
 void fill_lanes(std::byte* lanes, std::size_t from, std::size_t to, std::int32_t value);
 

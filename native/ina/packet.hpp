@@ -26,6 +26,7 @@ inline constexpr std::uint8_t kNonfinite = 2;  // a contributor saw NaN or Inf
 inline constexpr std::uint8_t kOverflow = 4;
 inline constexpr std::uint8_t kMismatch = 8;  // contributions with different marks
 inline constexpr std::uint8_t kToRoot = 16;
+inline constexpr std::uint8_t kOwner = 32;  // the result is for the rank that says so only
 }  // namespace flag
 
 /// The header's fields as numbers. `kind` and `op` stay raw: what arrives may hold any value.

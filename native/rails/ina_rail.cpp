@@ -286,6 +286,8 @@ void InaRail::push_unsent(std::size_t i) {
 
 /// True if there may be more.
 bool InaRail::fill_spread(Tree& tree, Time now) {
+  const Duration round_trip = std::max<Duration>(tree.endpoint.window().smoothed_rtt(), 1);
+  tree.spreader.set_reducing(tree.endpoint.in_flight() > 0 ? round_trip : 0);
   while (tree.unsent_spread.size() < kBatch) {
     const spread::Packet packet = tree.spreader.transmit(now);
     if (packet.bytes.empty()) return false;

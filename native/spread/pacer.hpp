@@ -31,10 +31,11 @@ class Pacer {
   }
   /// A datagram of `bytes` leaves.
   void pay(std::size_t bytes, Time now) { pay(link_, time_of(bytes, 1), now); }
-  /// To all, while `senders` do so.
-  void pay_shared(std::size_t bytes, std::uint32_t senders, Time now) {
+  /// To all, while `senders` do so. Reductions that use the same links count as one more sender, and their
+  /// acknowledgements as a part of each.
+  void pay_shared(std::size_t bytes, std::uint32_t senders, bool reducing, Time now) {
     pay(bytes, now);
-    pay(share_, time_of(bytes, senders), now);
+    pay(share_, time_of(bytes, reducing ? senders * kAcknowledged + 1 : senders), now);
   }
   /// A peer lacks what has been sent.
   void lost(Time now) {
@@ -45,7 +46,7 @@ class Pacer {
   double rate_bps() const { return rate_; }
 
  private:
-  Duration time_of(std::size_t bytes, std::uint32_t times) const {
+  Duration time_of(std::size_t bytes, double times) const {
     const double bits = 8.0 * static_cast<double>(bytes + kUdpHeaders) * times;
     return static_cast<Duration>(bits * kSecond / rate_);
   }
@@ -57,6 +58,8 @@ class Pacer {
     rate_ = std::min(rate_ * (1 + kGrowth * milliseconds), kMost);
   }
 
+  // A result without lanes has 5 % of the bytes of a packet to all; the rest is slack, so that queues drain.
+  static constexpr double kAcknowledged = 1 + 1.0 / 12;
   static constexpr double kPart = 0.995;  // the rest is for heartbeats, FETCH and control
   // Where the rate is not known: bits per second; the part by which it grows in a millisecond of sending; and
   // how long one loss is asked for.

@@ -216,7 +216,7 @@ void Spreader::ask_again(Time now) {
 
 Duration Spreader::patience() const {
   const Duration usual = 2 * answer_time_.smoothed() + 4 * answer_time_.variation();
-  return std::min(std::max(usual, kLeastPatience) << silences_, kMostPatience);
+  return std::min(std::max({usual, kLeastPatience, 2 * reducing_}) << silences_, kMostPatience);
 }
 
 /// A chunk of the task has come, or has been sent: while a rank sends, the others may wait for it.
@@ -314,7 +314,7 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
 
 Packet Spreader::send_own(Task& task, Time now) {
   const Bytes bytes = task.build_next(options_.group, options_.child);
-  pacer_.pay_shared(bytes.size(), task.senders(), now);
+  pacer_.pay_shared(bytes.size(), task.senders(), reducing_ > 0, now);
   answers_next_ = true;
   progress(task, now);
   ++stats_.sent;

@@ -126,6 +126,10 @@ class Spreader {
   /// The next packet to send now; its bytes are empty if there is none. Packets that follow each other in
   /// memory and have one destination may leave as one super-packet.
   Packet transmit(Time now);
+  /// Reductions use the same links now, and their chunks' round trip is so long; 0: none do. They count as
+  /// one more rank that sends to all, and packets may wait as long behind theirs before they count as
+  /// missing.
+  void set_reducing(Duration round_trip) { reducing_ = round_trip; }
   /// When `expire` wants to be called; kNever if not.
   Time deadline() const;
   void expire(Time now);
@@ -193,6 +197,7 @@ class Spreader {
   SpreaderStats stats_;
   Pacer pacer_;
   bool paused_ = false;
+  Duration reducing_ = 0;
   std::optional<std::uint64_t> last_task_;
   std::deque<Task> tasks_;
   std::size_t front_ = 0;    // the first that is not done

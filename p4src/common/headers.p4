@@ -13,7 +13,9 @@ const bit<16> IPV4_HEADER_BYTES = 20;
 const bit<16> UDP_HEADER_BYTES = 8;
 const bit<16> PROBE_UDP_BYTES = UDP_HEADER_BYTES + INA_HEADER_BYTES;  // at least
 const bit<16> SPREAD_UDP_BYTES = PROBE_UDP_BYTES + 1;                 // at least
+const bit<16> BARE_UDP_BYTES = PROBE_UDP_BYTES;                       // without lanes
 const bit<16> CHUNK_UDP_BYTES = PROBE_UDP_BYTES + 4 * LANES;
+const bit<16> BARE_IPV4_BYTES = IPV4_HEADER_BYTES + BARE_UDP_BYTES;
 const bit<16> CHUNK_IPV4_BYTES = IPV4_HEADER_BYTES + CHUNK_UDP_BYTES;
 
 const bit<8> TTL = 64;  // of packets that this switch makes

@@ -42,7 +42,8 @@ struct metadata_t {
     bit<1> again;            // the sender's bit was set already
     bit<1> complete;         // all children are in
     bit<1> has_result;       // the parent's result is in
-    bit<1> mismatch;         // the packet's mark differs from the slot's
+    bit<1> mismatch;         // the packet's mark differs from the slot's, or the chunk has two owners
+    bit<8> owner;            // with FLAG_OWNER: 1 + the child to which the result's lanes go; 0: it is not below
 }
 
 #endif

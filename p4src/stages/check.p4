@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks at the packet alone: is it one that this program understands, and is it whole? The parser extracts lanes
-// only where version, kind and both lengths are right: from here on their presence says that the packet is for a slot.
+// only where version, kind and both lengths are right. With FLAG_OWNER a packet may do without any.
 
 control Check(in headers_t hdr, inout metadata_t md) {
     apply {
@@ -13,7 +13,8 @@ control Check(in headers_t hdr, inout metadata_t md) {
             md.fault = FAULT_KIND;
         } else if (hdr.ina.op > OP_MAX) {
             md.fault = FAULT_OP;
-        } else if (hdr.ina.kind <= KIND_RESULT && !hdr.lanes.isValid()) {
+        } else if (hdr.ina.kind <= KIND_RESULT && !hdr.lanes.isValid()
+                && (hdr.udp.length != BARE_UDP_BYTES || hdr.ina.flags & FLAG_OWNER == 0)) {
             md.fault = FAULT_LENGTH;
         } else if (hdr.ina.kind == KIND_SPREAD && hdr.udp.length < SPREAD_UDP_BYTES) {
             md.fault = FAULT_LENGTH;  // nothing in it

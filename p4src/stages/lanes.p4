@@ -35,7 +35,23 @@ control Lanes(inout headers_t hdr, in metadata_t md) {
         FOR_EACH_LANE(LANE_MAX)
     }
 
+// Without lanes it contributes nothing: they are the identity of the op.
+#define LANE_FILL(n) hdr.lanes.lane_##n = identity;
+    action fill(lane_t identity) {
+        hdr.lanes.setValid();
+        hdr.ipv4.total_length = CHUNK_IPV4_BYTES;
+        hdr.udp.length = CHUNK_UDP_BYTES;
+        FOR_EACH_LANE(LANE_FILL)
+    }
+
     apply {
+        if (!hdr.lanes.isValid()) {
+            if (hdr.ina.op == OP_SUM) {
+                fill(0);
+            } else {
+                fill(SIGN);
+            }
+        }
         if (md.again == 1) {
             read();   // a retransmission must not count twice
         } else if (md.age == AGE_NEW || md.role == ROLE_PARENT) {

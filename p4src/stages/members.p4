@@ -59,7 +59,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        if (members.apply().hit && hdr.lanes.isValid()) {
+        if (members.apply().hit && hdr.ina.kind <= KIND_RESULT) {
             if ((hdr.ina.kind == KIND_RESULT) != (md.role == ROLE_PARENT)) {
                 md.fault = FAULT_ROLE;
             } else if (md.slot_excess != 0) {

@@ -17,12 +17,14 @@
 #include "stages/slot_tag.p4"
 #include "stages/slot_members.p4"
 #include "stages/slot_mark.p4"
+#include "stages/slot_owner.p4"
 #include "stages/slot_flags.p4"
 #include "stages/lanes.p4"
 #include "stages/decide.p4"
 #include "stages/uplinks.p4"
 #include "stages/turn.p4"
 #include "stages/replicas.p4"
+#include "stages/bare.p4"
 
 /* In-network aggregation, for a packet addressed to this switch. */
 control Aggregate(inout headers_t hdr, inout metadata_t md) {
@@ -35,14 +37,17 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
         if (md.fault == FAULT_NONE) {
             Members.apply(hdr, md);
         }
-        if (md.fault == FAULT_NONE && hdr.lanes.isValid()) {
+        if (md.fault == FAULT_NONE && hdr.ina.kind <= KIND_RESULT) {
             // Every register is touched at most once, and in this order: so it fits a pipeline of hardware stages.
             SlotTag.apply(hdr, md);
             if (md.age != AGE_STALE) {
                 SlotMembers.apply(md);
                 SlotMark.apply(hdr, md);
+                SlotOwner.apply(hdr, md);
                 SlotFlags.apply(hdr, md);
-                Lanes.apply(hdr, md);
+                if (hdr.lanes.isValid() || md.role == ROLE_CHILD) {
+                    Lanes.apply(hdr, md);
+                }
             }
         }
         Decide.apply(hdr, md);
@@ -95,6 +100,9 @@ control RailweaveEgress(inout headers_t hdr, inout metadata_t md, inout standard
         } else if (md.verdict == VERDICT_RESULT || md.verdict == VERDICT_CHILD
                 || md.verdict == VERDICT_SPREAD) {
             Replicas.apply(hdr, md);
+        }
+        if (md.member == 1 && hdr.ina.kind == KIND_RESULT) {
+            Bare.apply(hdr, md);
         }
         if (md.lost == 0) {
             InjectorEgress.apply(md);

@@ -39,6 +39,11 @@ class Spreader:
     def poll(self) -> int | None:
         """The id of a slice that is done, or None."""
 
+    def set_reducing(self, round_trip: int) -> None:
+        """
+        Reductions use the same links, and their chunks' round trip is so many ns; 0: none do.
+        """
+
     def halt(self) -> None:
         """Drop all tasks."""
 

@@ -191,7 +191,7 @@ def test_flags_of_a_slot_are_or_ed_and_those_of_a_packet_stay_out(group: Group) 
     group.contribute(a, ramp(group, 1), flags=RETRANSMISSION)
     group.contribute(b, ramp(group, 1), flags=NONFINITE)
     expected = results(group, ramp(group, 3), flags=NONFINITE | OVERFLOW)
-    assert group.contribute(c, ramp(group, 1), flags=OVERFLOW | 0xE0) == expected
+    assert group.contribute(c, ramp(group, 1), flags=OVERFLOW | 0xC0) == expected
     assert group.contribute(b, ramp(group, 1))[b.port].flags == NONFINITE | OVERFLOW
 
 

@@ -16,7 +16,7 @@ import pytest
 from dataplane import wire
 from dataplane.harness import Frames, WireSwitch
 from dataplane.hosts import Host, connect, network
-from dataplane.packets import SPREAD, VIRTUAL, Group, Member, children, frame, open_frame
+from dataplane.packets import OWNER, RESULT, SPREAD, VIRTUAL, Group, Member, children, frame, open_frame
 from dataplane.programs import PATCH, ROUTER, aggregation
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
@@ -107,6 +107,30 @@ def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSw
         arrived = [open_frame(data, VIRTUAL, to) for data in frames]
         assert arrived == [(to.udp_port, chunk) for chunk in chunks(to)]
     assert len(out) == 2 * 40
+
+
+def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch) -> None:
+    """Eight contributions in a super-packet complete chunks that two other ranks own in turn."""
+    group = Group(embedded.load(aggregation(64)), children(3)).install()
+    last, *owners = group.members
+    lanes = [1] * 64
+    for slot in range(8):
+        for m in owners:
+            owns = m is owners[slot % 2]
+            group.contribute(m, () if owns else lanes, slot=slot, flags=OWNER if owns else 0)
+    run = b"".join(group.chunk(last, lanes, slot=slot).pack() for slot in range(8))
+    whole = with_partial_checksum(frame(last, VIRTUAL, run), 34, 6, 17)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 16 + 4 * 64, 34, 6)
+    out = send_with_offload(embedded, last.port, offload, whole)
+    for to in group.members:
+        frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
+        results = [
+            group.chunk(
+                to, [2] * 64 if to is owners[slot % 2] else (), kind=RESULT, slot=slot, flags=OWNER
+            ).pack()
+            for slot in range(8)
+        ]
+        assert [open_frame(data, VIRTUAL, to) for data in frames] == [(to.udp_port, r) for r in results]
 
 
 def test_a_tcp_super_packet_leaves_as_its_segments(router: WireSwitch) -> None:

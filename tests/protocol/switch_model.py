@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 HEADER = struct.Struct(">BBHBBHII")
 CONTRIBUTE, RESULT, PROBE, SPREAD = 0, 1, 2, 3
 SUM, MAX = 0, 1
-RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT = 1, 2, 4, 8, 16
-SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH  # the others belong to one packet
+RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER = 1, 2, 4, 8, 16, 32
+SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH | OWNER  # the others belong to one packet
+NOBODY = 255  # of a switch's children
 PARENT = "parent"
 
 Port = int | str
@@ -82,6 +83,7 @@ class SwitchModel:
         self.mark = np.zeros(registers, np.uint32)
         self.flags = np.zeros(registers, np.uint8)
         self.present = np.zeros(registers, bool)
+        self.owner = np.full(registers, NOBODY, np.uint8)
         self.values = np.zeros((registers, lanes), np.int32)
         self.refused = 0
         self.stale = 0
@@ -150,8 +152,9 @@ class SwitchModel:
         return packet.child < len(ports) and ports[packet.child] == port and packet.op in (SUM, MAX)
 
     def _well_formed(self, packet: Packet, member: Membership, port: Port) -> bool:
+        bare = packet.flags & OWNER and not packet.lanes
         return (
-            len(packet.lanes) == 4 * self.lanes
+            (bare or len(packet.lanes) == 4 * self.lanes)
             and packet.slot < 2 * member.slots
             and packet.kind == (RESULT if port == PARENT else CONTRIBUTE)
         )
@@ -165,7 +168,7 @@ class SwitchModel:
             self.stale += 1
             return []
         bit = np.uint32(1 << packet.child)
-        lanes: NDArray[np.int32] = np.frombuffer(packet.lanes, ">i4").astype(np.int32)
+        lanes = self._contributed(packet)
         again = age == 0 and bool(self.seen[index] & bit)
         if again:
             self.retransmissions += 1
@@ -174,12 +177,22 @@ class SwitchModel:
             self.seen[index], self.present[index] = bit, False
             self.mark[index], self.values[index] = packet.mark, lanes
             self.flags[index] = packet.flags & SLOT_FLAGS
+            self.owner[index] = packet.child if packet.flags & OWNER else NOBODY
         else:
             self.seen[index] |= bit
             self.flags[index] |= self._flags_of(packet, index)
+            if packet.flags & OWNER:
+                if self.owner[index] != NOBODY:
+                    self.flags[index] |= MISMATCH
+                self.owner[index] = packet.child
             merge = np.add if packet.op == SUM else np.maximum
             self.values[index] = merge(self.values[index], lanes)
         return self._answer(packet, member, index, again)
+
+    def _contributed(self, packet: Packet) -> NDArray[np.int32]:
+        if packet.lanes:
+            return np.frombuffer(packet.lanes, ">i4").astype(np.int32)
+        return np.full(self.lanes, 0 if packet.op == SUM else np.iinfo(np.int32).min, np.int32)
 
     def _flags_of(self, packet: Packet, index: int) -> int:
         differs = self.mark[index] != packet.mark
@@ -194,7 +207,7 @@ class SwitchModel:
             up = replace(packet, child=member.child_at_parent)
             return [(PARENT, self._filled(up, CONTRIBUTE, index))]
         if again:
-            return [(member.at_ports[packet.child], self._filled(packet, RESULT, index))]
+            return [(member.at_ports[packet.child], self._result(packet, index))]
         return self._multicast(packet, member, index)
 
     def _from_parent(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
@@ -202,16 +215,26 @@ class SwitchModel:
             self.stale += 1
             return []
         self.flags[index] = self._flags_of(packet, index)
-        self.values[index] = np.frombuffer(packet.lanes, ">i4")
+        if packet.lanes:
+            self.values[index] = np.frombuffer(packet.lanes, ">i4")
+        else:
+            self.owner[index] = NOBODY
         self.present[index] = True
         return self._multicast(packet, member, index)
 
     def _multicast(self, packet: Packet, member: Membership, index: int) -> list[Output]:
         self.results += 1
         return [
-            (port, self._filled(replace(packet, child=child), RESULT, index))
+            (port, self._result(replace(packet, child=child), index))
             for child, port in enumerate(member.at_ports)
         ]
+
+    def _result(self, packet: Packet, index: int) -> bytes:
+        """For the child in the packet: without lanes if the result is for the owner, who is elsewhere."""
+        whole = self._filled(packet, RESULT, index)
+        elsewhere = self.flags[index] & (OWNER | MISMATCH) == OWNER and self.owner[index] != packet.child
+        missing = packet.kind == RESULT and not packet.lanes  # the parent has sent none
+        return whole[: HEADER.size] if elsewhere or missing else whole
 
     def _filled(self, packet: Packet, kind: int, index: int) -> bytes:
         lanes = self.values[index].astype(">i4").tobytes()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protocol.network import MILLISECOND, SECOND, Link, Network, build
+from protocol.network import MILLISECOND, SECOND, Action, Link, Network, build
 from protocol.oracle import expected
 from protocol.test_ina import LINKS, OPS, STARTS, TREES, all_have, random_inputs, spoil
 
@@ -167,6 +168,33 @@ def test_any_schedule_gives_the_oracles_bits(
 def test_the_compiled_program_scatters(dtype: str, op: str) -> None:
     call = Call(Collective.REDUCE_SCATTER, dtype, whole=150, offset=0, count=150, op=op)
     run(build((2, 1), lanes=64, engine=True), [call], np.random.default_rng(3), 64)
+
+
+@pytest.mark.parametrize("tree", [4, (2, 2)], ids=str)
+@pytest.mark.parametrize("engine", [False, True], ids=["model", "program"])
+def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
+    tree: int | tuple[int, ...], engine: bool
+) -> None:
+    """Up: the other ranks' shards. Down: the own one. In place of the rest there is a header per chunk."""
+    network = build(tree, lanes=64, slots=64, engine=engine)
+    sizes: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    send = network.send
+
+    def note(link_name: object, arrive: Action, size: int = 0) -> None:
+        sizes[link_name][size] += 1
+        send(link_name, arrive, size)
+
+    network.send = note  # type: ignore[method-assign]
+    chunks = 5  # of a shard
+    whole = 64 * chunks
+    run(network, [Call(Collective.REDUCE_SCATTER, "int32", whole, 0, whole)], np.random.default_rng(1), 64)
+    bare, full = 16, 16 + 4 * 64
+    for host in range(4):
+        assert sizes["up", host] == {full: 3 * chunks, bare: chunks}
+        assert sizes["down", host] == {full: chunks, bare: 3 * chunks}
+    for name in sizes.keys() - {(way, host) for way in ("up", "down") for host in range(4)}:
+        up = name[0] == "trunk up"  # type: ignore[index]
+        assert sizes[name] == ({full: 4 * chunks} if up else {full: 2 * chunks, bare: 2 * chunks})
 
 
 @pytest.mark.parametrize("collective", [Collective.ALL_GATHER, Collective.BROADCAST])

@@ -26,10 +26,11 @@ from protocol.network import (
     tree_of,
 )
 from protocol.oracle import expected
-from protocol.switch_model import RESULT, Packet
+from protocol.switch_model import MISMATCH, OWNER, RESULT, Packet
 from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
 
 from railweave._native import ina
+from railweave._native.collectives import Collective
 
 LANES = 8
 PACKET_TIME = 87 * MICROSECOND  # a 256-lane packet on a link of 100 Mbit/s
@@ -264,6 +265,64 @@ def test_wrong_results_are_counted_and_change_nothing(why: str) -> None:
     assert stats["results"] == 0
     endpoint.receive(result.encode(), 2)
     assert endpoint.stats()["results"] == 1
+
+
+def scattering_endpoint(op: str = "sum") -> tuple[ina.Endpoint, NDArray[np.int32], list[Packet]]:
+    """Rank 1 of 2, a reduce-scatter of a packet per shard: its output, and the results that it expects."""
+    endpoint = ina.Endpoint(group=GROUP, child=1, slots=4, lanes=2, world_size=2)
+    values, output = np.array([1, 2, 30, -40], np.int32), np.zeros(2, np.int32)
+    endpoint.start_part(0, op, values, output, Collective.REDUCE_SCATTER, 0, 1, 2, 0, 2)
+    others, own = (Packet.parse(endpoint.transmit(0) or b"") for _ in range(2))
+    assert others is not None
+    assert own is not None
+    assert (len(others.lanes), others.flags, len(own.lanes), own.flags) == (8, 0, 0, OWNER)
+    elsewhere = dataclasses.replace(others, kind=RESULT, flags=OWNER, lanes=b"")
+    return (
+        endpoint,
+        output,
+        [elsewhere, dataclasses.replace(own, kind=RESULT, lanes=struct.pack(">2i", 7, -70))],
+    )
+
+
+@pytest.mark.parametrize(("op", "reduced"), [("sum", [37, -110]), ("max", [30, -40]), ("min", [6, -40])])
+def test_the_owner_adds_its_own_lanes_to_the_others(op: str, reduced: list[int]) -> None:
+    endpoint, output, (elsewhere, own) = scattering_endpoint(op)
+    if op == "min":
+        own = dataclasses.replace(own, lanes=struct.pack(">2i", ~6, ~-7))
+    endpoint.receive(own.encode(), 1)
+    endpoint.receive(own.encode(), 2)  # once
+    assert endpoint.poll() is None
+    endpoint.receive(elsewhere.encode(), 3)
+    assert endpoint.poll() == 0
+    assert output.tolist() == reduced
+
+
+def test_lanes_are_taken_by_their_owner_and_by_nobody_else() -> None:
+    endpoint, output, (elsewhere, own) = scattering_endpoint()
+    endpoint.receive(dataclasses.replace(elsewhere, lanes=bytes(8)).encode(), 1)
+    endpoint.receive(dataclasses.replace(own, lanes=b"").encode(), 1)
+    endpoint.receive(dataclasses.replace(elsewhere, flags=0).encode(), 1)
+    stats = endpoint.stats()
+    assert (stats["refused"]["length"], stats["results"]) == (3, 0)
+    endpoint.receive(elsewhere.encode(), 2)
+    endpoint.receive(own.encode(), 2)
+    assert output.tolist() == [37, -110]
+
+
+def test_without_lanes_there_is_no_result_of_an_allreduce() -> None:
+    endpoint, result = waiting_endpoint()
+    endpoint.receive(dataclasses.replace(result, flags=OWNER, lanes=b"").encode(), 1)
+    stats = endpoint.stats()
+    assert (stats["refused"]["length"], stats["results"]) == (1, 0)
+
+
+def test_a_mismatch_is_told_with_lanes_and_without() -> None:
+    for lanes in (b"", bytes(8)):
+        endpoint, _, (elsewhere, _) = scattering_endpoint()
+        told = dataclasses.replace(elsewhere, flags=OWNER | MISMATCH, lanes=lanes)
+        endpoint.receive(told.encode(), 1)
+        kind, _ = endpoint.poll()  # type: ignore[misc]
+        assert kind == "mismatch"
 
 
 def test_short_and_foreign_versions_are_counted() -> None:

@@ -25,13 +25,13 @@ def packets(draw: st.DrawFn, children: int, has_parent: bool) -> tuple[int | str
         op=draw(st.sampled_from([0] * 4 + [1, 1, 2])),
         group=draw(st.sampled_from([GROUP] * 9 + [GROUP + 1])),
         child=draw(st.sampled_from([child] * 9 + [30])),
-        flags=draw(st.sampled_from([0, 0, 1, 2, 3])),
+        flags=draw(st.sampled_from([0, 0, 1, 2, 3, 32, 32])),
         slot=draw(st.sampled_from([0, 0, 0, 1, 2, 4])),
         round=draw(st.sampled_from([0, 0, 0, 1, 2, 2**31])),
         mark=draw(st.sampled_from([5, 5, 5, 6])),
         lanes=np.full(LANES, draw(st.integers(-(2**31), 2**31 - 1)), ">i4").tobytes(),
     )
-    cut = draw(st.sampled_from([None] * 12 + [4, 16]))
+    cut = draw(st.sampled_from([None] * 12 + [4, 16, 16, 16]))
     return port, packet.encode()[:cut]
 
 

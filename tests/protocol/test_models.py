@@ -66,6 +66,8 @@ def words(value: object) -> str:
     [
         *((SLOTS, definitions) for definitions in (ONE_LEVEL, ["LEVELS=1", "HOSTS=4"])),
         *((SLOTS, definitions) for definitions in (TWO_LEVELS, ["LEVELS=2", "HOSTS=5"])),
+        (SLOTS, ["LEVELS=1", "HOSTS=3", "OWNERS"]),
+        (SLOTS, ["LEVELS=2", "HOSTS=4", "OWNERS"]),
         (MOVES, ["HOSTS=2", "S=2", "CHUNKS=5"]),
         (MOVES, ["HOSTS=3", "S=1", "CHUNKS=4"]),
         (MOVES, ["HOSTS=2", "S=1", "CHUNKS=4", "MOVES=1", "HALTS=2"]),
@@ -90,6 +92,7 @@ MOVING, HALTING = ["HOSTS=2", "S=2", "CHUNKS=5"], ["HOSTS=2", "S=1", "CHUNKS=5",
 MUTANTS: list[tuple[Path, list[str], str]] = [
     (SLOTS, ONE_LEVEL, "NEVER_ENDS NO_TAG_CHECK ONE_COPY UNSIGNED_SERIALS NO_SEEN"),
     (SLOTS, TWO_LEVELS, "NEVER_ENDS NO_RESULT_PRESENT RESULT_WITHOUT_TAG"),
+    (SLOTS, ["LEVELS=2", "HOSTS=4", "OWNERS"], "SUM_FOR_ALL"),
     (MOVES, MOVING, "NEVER_ENDS KEEP_ONE_WINDOW OWN_POSITION POSITION_OF_ONE SAME_GROUP"),
     (MOVES, HALTING, "OWN_MARK TAKES_VOID RESUMES_VOID"),
     (

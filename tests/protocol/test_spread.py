@@ -135,6 +135,38 @@ def test_allgather_fills_the_receivers_links(world_size: int, racks: int, record
     assert network.total("fetches_sent") == 0
 
 
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_beside_a_reduction_an_allgather_leaves_it_a_senders_part(world_size: int) -> None:
+    """Of what its receivers' links carry, 1 in n, and the headers by which the results' others are told."""
+    count = 720 // world_size * CHUNK
+    network = SpreadNetwork(world_size, Link(rate_bps=RATE))
+    for rank in network.ranks:
+        rank.spreader.set_reducing(MILLISECOND)
+    network.begin(network.task(ALL_GATHER, count, CHUNK))
+    finish(network)
+    senders = world_size - 1
+    share = share_of_link(network, count * senders)
+    assert 0.93 <= share * (senders * 13 / 12 + 1) / senders <= 1
+    assert network.total("fetches_sent") == 0
+
+
+def test_packets_behind_those_of_a_reduction_are_waited_for() -> None:
+    spreader = spread.Spreader(group=GROUP, child=0, rank=0, world_size=2)
+    mine, all_of_it = np.zeros(CHUNK, np.uint8), np.zeros((2, CHUNK), np.uint8)
+    spreader.set_reducing(15 * MILLISECOND)
+    spreader.start(
+        task=1, slice_id=1, collective=ALL_GATHER, input=mine, output=all_of_it.reshape(-1), count=CHUNK,
+        stride=CHUNK, chunk_bytes=CHUNK, unfinished=0, now=0,
+    )  # fmt: skip
+    assert spreader.transmit(0) is not None
+    assert spreader.transmit(0) is None
+    asked_at = spreader.deadline()
+    assert asked_at == 30 * MILLISECOND
+    spreader.expire(asked_at)
+    fetch, _ = spreader.transmit(asked_at)  # type: ignore[misc]
+    assert fetch[0] & 0xF == 4
+
+
 @pytest.mark.parametrize(
     ("world_size", "roots"), [(3, 1), (3, 2), (4, 1), (4, 2), *((p, m) for p in (8, 16) for m in (1, 2, 4))]
 )

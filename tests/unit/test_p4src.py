@@ -38,7 +38,7 @@ def test_config_reads_sizes_and_typed_constants() -> None:
 def test_config_is_consistent() -> None:
     assert CONFIG["SLOTS"] == 1 << CONFIG["SLOT_BITS"]
     slot_flags = CONFIG["FLAG_NONFINITE"] | CONFIG["FLAG_OVERFLOW"] | CONFIG["FLAG_MISMATCH"]
-    assert CONFIG["SLOT_FLAGS"] == slot_flags
+    assert CONFIG["SLOT_FLAGS"] == slot_flags | CONFIG["FLAG_OWNER"]
     assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
 
 

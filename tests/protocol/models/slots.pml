@@ -13,6 +13,8 @@
 //   sum      whatever leaves a switch, partial sum or result, is the sum of each contribution exactly once;
 //   needed   a contribution is dropped as STALE only if its sender holds the result already (else it would wait forever);
 //   absorbed a slot never holds more than the children contributed.
+// With OWNERS chunk k is owned by host k mod HOSTS: results have the sum on the way to it only, elsewhere they are
+// bare acknowledgements, of which a switch keeps no sum. (That the owner adds its part itself is left out.)
 // Each MUTANT_* takes one rule away; spin must then find a violation.
 
 #ifndef LEVELS
@@ -52,8 +54,18 @@
 // What host h contributes to chunk k: no two sums of such are equal unless their parts are.
 #define VALUE(h, k) ((1 << (4 * h)) * (k + 1))
 
+#ifdef OWNERS
+#define OWNER(k) (k % HOSTS)
+#define OWNS(h) (h == OWNER(k))
+#define OWNER_AT_LEAF IS_AT_LEAF(OWNER(k))
+#else
+#define OWNS(h) false
+#define OWNER_AT_LEAF false
+#endif
+
 typedef Copy {
   byte tag;
+  byte owner;    // 1 + the child on whose side it is, 0: none
   byte seen;
   bool present;  // RESULT PRESENT
   int sum;
@@ -140,18 +152,28 @@ inline complete(s) {
 }
 
 // A child that has contributed asks again: reflect the result, or ask the parent again, which may have lost it.
-inline answer_again(s) {
+inline answer_again(s, child) {
   if
   :: s == ROOT || at[s].copy[c].present ->
+#if defined(OWNERS) && !defined(MUTANT_SUM_FOR_ALL)
+     if
+     :: at[s].copy[c].owner == child + 1 ->
+        expect_sum(0, HOSTS - 1);
+        assert(at[s].copy[c].sum == expected)  // sum
+     :: else
+     fi;
+#else
      expect_sum(0, HOSTS - 1);
      assert(at[s].copy[c].sum == expected);  // sum
+#endif
      reflected = true
   :: else -> forward_up()
   fi
 }
 
-// A contribution `value` of child `child` to chunk k arrives at switch s. `has_result`: its sender holds the result.
-inline contribute(s, child, value, all, has_result) {
+// A contribution `value` of child `child` to chunk k arrives at switch s. `owns`: the owner is on that side.
+// `has_result`: its sender holds the result.
+inline contribute(s, child, value, all, owns, has_result) {
   c = COPY(k);
   classify(s);
   if
@@ -160,6 +182,7 @@ inline contribute(s, child, value, all, has_result) {
      at[s].copy[c].seen = 1 << child;
      at[s].copy[c].present = false;
      at[s].copy[c].sum = value;
+     at[s].copy[c].owner = (owns -> child + 1 : 0);
      if
      :: at[s].copy[c].seen == all -> complete(s)
      :: else
@@ -167,6 +190,7 @@ inline contribute(s, child, value, all, has_result) {
   :: IS_SAME && !(at[s].copy[c].seen & (1 << child)) ->
      at[s].copy[c].seen = at[s].copy[c].seen | (1 << child);
      at[s].copy[c].sum = at[s].copy[c].sum + value;
+     at[s].copy[c].owner = (owns -> child + 1 : at[s].copy[c].owner);
      if
      :: at[s].copy[c].seen == all -> complete(s)
      :: else
@@ -177,7 +201,7 @@ inline contribute(s, child, value, all, has_result) {
 #endif
      if
      :: at[s].copy[c].seen != all
-     :: else -> answer_again(s)
+     :: else -> answer_again(s, child)
      fi
   :: else -> assert(has_result)  // needed
   fi
@@ -193,8 +217,17 @@ inline deliver_down() {
 #else
   :: IS_SAME && !at[LEVELS - 1].copy[c].present ->
 #endif
+#ifdef OWNERS
+     if
+     :: IS_AT_LEAF(OWNER(k)) ->
+        expect_sum(0, HOSTS - 1);
+        at[LEVELS - 1].copy[c].sum = expected
+     :: else -> at[LEVELS - 1].copy[c].owner = 0
+     fi;
+#else
      expect_sum(0, HOSTS - 1);
      at[LEVELS - 1].copy[c].sum = expected;
+#endif
 #ifndef MUTANT_NO_RESULT_PRESENT
      at[LEVELS - 1].copy[c].present = true;
 #endif
@@ -253,11 +286,11 @@ end:
        :: !(up[host] & (1 << k))
 #if LEVELS == 2
        :: (up[host] & (1 << k)) && IS_AT_LEAF(host) ->
-          contribute(LEAF, host, VALUE(host, k), ALL_AT_LEAF, (held[host] > k))
+          contribute(LEAF, host, VALUE(host, k), ALL_AT_LEAF, OWNS(host), (held[host] > k))
        :: (up[host] & (1 << k)) && !IS_AT_LEAF(host) ->
-          contribute(ROOT, 1, VALUE(host, k), ALL_AT_ROOT, (held[host] > k))
+          contribute(ROOT, 1, VALUE(host, k), ALL_AT_ROOT, OWNS(host), (held[host] > k))
 #else
-       :: (up[host] & (1 << k)) -> contribute(ROOT, host, VALUE(host, k), ALL_AT_ROOT, (held[host] > k))
+       :: (up[host] & (1 << k)) -> contribute(ROOT, host, VALUE(host, k), ALL_AT_ROOT, OWNS(host), (held[host] > k))
 #endif
        fi;
        if
@@ -282,7 +315,7 @@ end:
           expect_sum(0, HOSTS - 2);
           partial = expected;
           // The leaf needs the result as long as one of its hosts does.
-          contribute(ROOT, 0, partial, ALL_AT_ROOT, (held[0] > k && held[HOSTS - 2] > k))
+          contribute(ROOT, 0, partial, ALL_AT_ROOT, OWNER_AT_LEAF, (held[0] > k && held[HOSTS - 2] > k))
        :: else
        fi;
        if
