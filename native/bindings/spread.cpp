@@ -73,9 +73,9 @@ class PySpreader : public spread::Spreader {
     const spread::SpreaderStats& stats = Spreader::stats();
     nb::dict refused;
     for (std::size_t i = 0; i < spread::kRefusals; ++i) refused[kRefused[i]] = stats.refused[i];
-    nb::dict all = RAILWEAVE_DICT(stats, sent, sent_bytes, received, received_bytes, fetched, fetched_bytes,
-                                  duplicates, stale, fetches_sent, fetches_taken, fetches_passed,
-                                  fetches_dropped, answered, answered_bytes, silences);
+    nb::dict all = RAILWEAVE_DICT(stats, tasks, sent, sent_bytes, received, received_bytes, fetched,
+                                  fetched_bytes, duplicates, stale, fetches_sent, fetches_taken,
+                                  fetches_passed, fetches_dropped, answered, answered_bytes, silences);
     all["refused"] = refused;
     all["rate_bps"] = rate_bps();
     return all;

@@ -58,6 +58,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   reorder_ = std::max(reorder_ / 2, kLeastReorder);
   if (made.own() != Task::kNone)
     pacer_.begin(ina::kHeaderBytes + made.chunk_size(0), made.own() % made.roots(), now);
+  ++stats_.tasks;
   last_task_ = task;
   tasks_.push_back(std::move(made));
   if (front_ + 1 == tasks_.size()) watch(now);

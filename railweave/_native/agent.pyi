@@ -95,6 +95,18 @@ class GroupStats:
     @property
     def error_bound(self) -> float: ...
 
+    @property
+    def multicasts(self) -> int: ...
+
+    @property
+    def multicast_bytes(self) -> int: ...
+
+    @property
+    def fetched_bytes(self) -> int: ...
+
+    @property
+    def answered_bytes(self) -> int: ...
+
 class Failure:
     """What has ended a communicator; `rank` is the peer concerned, or -1"""
 
@@ -176,6 +188,12 @@ class RailStats:
 
     @property
     def segmentation_refused(self) -> int: ...
+
+    @property
+    def multicast_bytes(self) -> int: ...
+
+    @property
+    def fetched_bytes(self) -> int: ...
 
     @property
     def busy_ns(self) -> int: ...

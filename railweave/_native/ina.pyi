@@ -15,6 +15,8 @@ HEADER_BYTES: int = 16
 
 SLOTS: int = 16384
 
+LEAST_SPREAD: int = 16
+
 MAX_CHILDREN: int = 31
 
 MAX_WORLD_SIZE: int = 1023
@@ -171,6 +173,11 @@ class Endpoint:
     def idle(self) -> bool: ...
 
     def stats(self) -> dict: ...
+
+def spreads(collective: railweave._native.collectives.Collective, dtype: railweave._native.collectives.DType, count: int, world_size: int, lanes: int, trees: int) -> bool:
+    """
+    Whether so many elements (of a shard, where there are shards) are multicast on such trees.
+    """
 
 def measure_endpoint(dtype: str, op: str, lanes: int, slots: int, count: int, rounds: int) -> dict:
     """CPU time of an endpoint alone, in nanoseconds over all chunks."""

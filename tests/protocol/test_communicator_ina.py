@@ -20,6 +20,7 @@ from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
 
 from railweave._native.agent import Failure, FailureKind
+from railweave._native.ina import LEAST_SPREAD
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
@@ -71,12 +72,39 @@ def test_each_rank_sends_its_shard_once_and_the_switch_copies_it(job: StaticJob)
             tensor = gathered(call, LARGE) if comm.rank == root else np.zeros(RANKS * LARGE, np.uint8)
             np.testing.assert_array_equal(comm.broadcast(tensor, root), whole)
         job.meet()
-        return comm.stats().rails[0].sent.payload - before
+        rail = comm.stats().rails[0]
+        (tree,) = rail.groups
+        assert (tree.multicasts, tree.multicast_bytes) == (10, rail.multicast_bytes)
+        assert rail.sent.payload - before == rail.multicast_bytes + 10 * CHUNK  # READY
+        return rail.multicast_bytes
 
-    sent = job.run(work, "ina=ina@lo")
-    ready = 10 * CHUNK
     roots = [sum(call % RANKS == rank for call in range(5)) for rank in range(RANKS)]
-    assert sent == [5 * LARGE + roots[rank] * RANKS * LARGE + ready for rank in range(RANKS)]
+    sent = job.run(work, "ina=ina@lo")
+    assert sent == [5 * LARGE + roots[rank] * RANKS * LARGE for rank in range(RANKS)]
+
+
+def test_why_says_whether_calls_were_multicast(job: StaticJob) -> None:
+    few = LEAST_SPREAD - 1
+
+    def work(comm: Communicator) -> int:
+        comm.broadcast(np.zeros(few * CHUNK, np.uint8))
+        comm.broadcast(np.zeros(few * CHUNK + 1, np.uint8))
+        comm.all_gather(np.zeros(few // RANKS * CHUNK, np.uint8))
+        comm.all_gather(np.zeros(few // RANKS * CHUNK + 1, np.uint8))
+        comm.all_reduce(np.zeros(few * CHUNK, np.int32))
+        told = [(each.collective, each.detail) for each in comm.why() if each.rail == "ina"]
+        assert told == [
+            ("broadcast", f"not multicast: fewer than {LEAST_SPREAD} chunks"),
+            ("broadcast", "multicast"),
+            ("all_gather", f"not multicast: fewer than {LEAST_SPREAD} chunks"),
+            ("all_gather", "multicast"),
+            ("all_reduce", ""),
+        ]
+        assert comm.plan(few * CHUNK + 1, "broadcast", "uint8").rails[0].how == "multicast"
+        job.meet()
+        return comm.stats().rails[0].groups[0].multicasts
+
+    assert job.run(work, "ina=ina@lo,tcp=tcp@lo", shares={"ina": 1, "tcp": 0}) == [2] * RANKS
 
 
 @pytest.mark.parametrize("refuse_every", [2, 7])
@@ -98,14 +126,17 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
         for handle, expected in pending:
             np.testing.assert_array_equal(handle.wait(), expected)
         job.meet()
-        sent = comm.stats().rails[0].sent
-        return sent.resends, sent.control
+        rail = comm.stats().rails[0]
+        assert rail.sent.resends > 0
+        assert rail.sent.control > 0
+        assert 0 < rail.fetched_bytes == rail.groups[0].fetched_bytes
+        return rail.fetched_bytes, rail.groups[0].answered_bytes
 
     try:
-        sent = job.run(work, "ina=ina@lo")
+        fetched, answered = zip(*job.run(work, "ina=ina@lo"), strict=True)
     finally:
         switch.close()
-    assert all(resends > 0 and control > 0 for resends, control in sent)
+    assert sum(fetched) <= sum(answered)
 
 
 def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
@@ -290,13 +321,18 @@ def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitc
 def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(100, np.float32))
+        for size in (0, 1):  # of one class, one of them multicast
+            comm.broadcast(np.zeros((LEAST_SPREAD - 1) * CHUNK + size, np.uint8))
         with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
             told = answer.read().decode()
         who = f'rail="ina",rank="{comm.rank}"'
-        assert f'railweave_rail_slices_total{{job="default",kind="ina",{who}}} 1.0' in told
+        assert f'railweave_rail_slices_total{{job="default",kind="ina",{who}}} 3.0' in told
+        assert f'railweave_group_multicasts_total{{group="{GROUP}",job="default",{who},tree="0"}} 1.0' in told
         assert f'railweave_group_results_total{{group="{GROUP}",job="default",{who},tree="0"}}' in told
         assert f'railweave_group_slots{{group="{GROUP}",job="default",{who},tree="0"}} {SLOTS}.0' in told
         assert 'reason="",size_class="512"} 1.0' in told
+        (broadcasts,) = [line for line in told.splitlines() if 'collective="broadcast"' in line]
+        assert broadcasts.endswith("} 2.0")
         job.meet()
 
     job.run(work, "ina=ina@lo", metrics="127.0.0.1:0")
