@@ -119,7 +119,7 @@ class Communicator(Collectives):
         if not used:
             raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
-        self._trees.attach(members, with_trees)
+        self._trees.attach(members, with_trees, options.multicast_roots)
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
         missing = connect_rails(self._agent, self._rails, members, left_s)
         if can_recover(self._rails, members):

@@ -27,6 +27,7 @@ LAUNCHERS = (
 )
 MAX_REPORT_EVERY_S = 3600.0
 MAX_SPIN_US = 1000.0
+MAX_MULTICAST_ROOTS = 65535
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -80,6 +81,9 @@ class Options:
     # How long a call of up to 64 KiB that waits looks for its end before it sleeps. It is awake sooner then,
     # and takes processor time that others could use.
     spin_us: float = 0.0
+    # Ranks that multicast at once in an allgather, the same on all of them; 0: all, which is the quickest as
+    # far as links and switches take it.
+    multicast_roots: int = 0
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
 
     def __post_init__(self) -> None:
@@ -96,6 +100,10 @@ class Options:
             )
         if not 0 <= self.spin_us <= MAX_SPIN_US:
             raise InvalidOption(f"spin_us is {self.spin_us}: expected 0 to {MAX_SPIN_US:g} microseconds")
+        if not 0 <= self.multicast_roots <= MAX_MULTICAST_ROOTS:
+            raise InvalidOption(
+                f"multicast_roots is {self.multicast_roots}: expected 0 to {MAX_MULTICAST_ROOTS} ranks"
+            )
         if self.world_size == 1:
             return
         if not self.rails:
@@ -154,6 +162,7 @@ def options_from(
     costs: str | None = None,
     report: str | None = None,
     spin_us: float | None = None,
+    multicast_roots: int | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
@@ -185,6 +194,9 @@ def options_from(
         report=environment.get("RAILWEAVE_REPORT", "") if report is None else report,
         report_every_s=_number(environment, "RAILWEAVE_REPORT_EVERY_S", float, 0.0),
         spin_us=spin_us,
+        multicast_roots=_number(environment, "RAILWEAVE_MULTICAST_ROOTS", int, 0)
+        if multicast_roots is None
+        else multicast_roots,
     )
 
 

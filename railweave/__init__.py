@@ -68,6 +68,7 @@ def init(
     costs: str | None = None,
     report: str | None = None,
     spin_us: float | None = None,
+    multicast_roots: int | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -82,7 +83,8 @@ def init(
     keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
     rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
     its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
-    that waits looks for its end before it sleeps.
+    that waits looks for its end before it sleeps. In an allgather, `multicast_roots` or
+    RAILWEAVE_MULTICAST_ROOTS ranks multicast at once (0: all), followed by the others one by one.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -103,6 +105,7 @@ def init(
             costs=costs,
             report=report,
             spin_us=spin_us,
+            multicast_roots=multicast_roots,
         )
     )
 

@@ -46,7 +46,8 @@ InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
 }
 
-void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members) {
+void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
+                     int roots) {
   if (!trees_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
   std::deque<Tree> trees;
@@ -63,7 +64,8 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
                                                .child = group.child,
                                                .rank = group.rank,
                                                .world_size = group.world_size,
-                                               .rate_bps = options_.rate_bps / groups.size()});
+                                               .rate_bps = options_.rate_bps / groups.size(),
+                                               .roots = roots != 0 ? roots : group.world_size});
     trees.back().virtual_address = group.virtual_address;
     trees.back().unsent.reserve(kBatch);
     trees.back().unsent_spread.reserve(kBatch);

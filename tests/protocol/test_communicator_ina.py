@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
+from protocol.switch_model import SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.ina import LEAST_SPREAD
@@ -105,6 +106,35 @@ def test_why_says_whether_calls_were_multicast(job: StaticJob) -> None:
         return comm.stats().rails[0].groups[0].multicasts
 
     assert job.run(work, "ina=ina@lo,tcp=tcp@lo", shares={"ina": 1, "tcp": 0}) == [2] * RANKS
+
+
+def test_with_one_root_ranks_multicast_one_after_the_other(
+    switch: LoopbackSwitch, job: StaticJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []  # source and chunk
+    process = switch._process
+
+    def record(data: bytes, sender: tuple[str, int]) -> None:
+        packet = Packet.parse(data)
+        assert packet is not None
+        if packet.kind == SPREAD:
+            seen.append((packet.slot, packet.round))
+        process(data, sender)
+
+    monkeypatch.setattr(switch, "_process", record)
+
+    def work(comm: Communicator) -> None:
+        whole = gathered(0, LARGE)
+        np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank]), whole)
+        job.meet()
+
+    job.run(work, "ina=ina@lo", multicast_roots=1)
+    last = -(-LARGE // CHUNK) - 1
+    begins = [
+        next(place for place, (source, _) in enumerate(seen) if source == rank) for rank in range(RANKS)
+    ]
+    for rank, begin in enumerate(begins[1:]):  # some of what was sent before may have been lost
+        assert all(chunk > last - 4 for source, chunk in seen[begin:] if source == rank)
 
 
 @pytest.mark.parametrize("refuse_every", [2, 7])
