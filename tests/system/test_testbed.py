@@ -97,7 +97,7 @@ def test_a_rank_that_fails_is_named_and_the_lab_goes_on(railweave_lab: Labs) -> 
 def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  # noqa: F811
     lab = railweave_lab(hosts=2, rails="ina")
     for mtu in (1500, 1200):
-        script = f'[ $RANK = 0 ] || ip link set dev h2-ina mtu {mtu}'
+        script = f"[ $RANK = 0 ] || ip link set dev h2-ina mtu {mtu}"
         lab.run(["sh", "-c", script]).wait(DEADLINE_S)
         chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES))
         for sent in lab.run(gather).wait(DEADLINE_S).values:

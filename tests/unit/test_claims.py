@@ -125,10 +125,14 @@ def test_what_ranks_count_is_related_to_what_they_carried() -> None:
 
 def test_the_limit_of_two_calls_at_once() -> None:
     both = replace(PAIR, rails=("ina", "tcp"), workload=replace(PAIR.workload, collective=BOTH))
-    one = replace(both, workload=replace(both.workload, collective="all_gather"))
+    gather, reduce = (
+        replace(both, workload=replace(both.workload, collective=one)) for one in BOTH.split("+")
+    )
     ina, ring = Contender("ina", "railweave", ("ina",)), Contender("ring", "ring", ("tcp",))
-    assert limits_bps(both, ring)["tcp"] == pytest.approx(limits_bps(one, ring)["tcp"] / 2)
-    assert limits_bps(both, ina)["ina"] == pytest.approx(limits_bps(one, ina)["ina"] * 3 / 5)
+    assert limits_bps(both, ring)["tcp"] == pytest.approx(limits_bps(gather, ring)["tcp"] / 2)
+    one_shard = 1 / (3 * limits_bps(gather, ina)["ina"])  # of the three that come down
+    both_up = 1 / (one_shard + 1 / limits_bps(reduce, ina)["ina"])
+    assert limits_bps(both, ina)["ina"] == pytest.approx(both_up)
     unshaped = replace(both, rates=(0,))
     assert (limits_bps(unshaped, ina), limits_bps(unshaped, ring)) == ({"ina": 0}, {"tcp": 0})
 

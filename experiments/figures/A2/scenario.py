@@ -67,7 +67,7 @@ def _measure(options: dict[str, Any], out: Path, on_phase: OnPhase) -> Record:
                 sent.append(sum(own for _, own in values))
                 extra["wrong"] += sum(wrong for wrong, _ in values)
             shards = (options["calls"][1] - options["calls"][0]) * shard
-            extra[name] = (carried[1] - carried[0]) * payload_fraction(rail) / shards
+            extra[name] = (carried[1] - carried[0]) * payload_fraction(rail, multicast=True) / shards
             extra[f"{name}_sent"] = (sent[1] - sent[0]) / shards
     extra |= {
         "ratio": extra["ring"] / extra["multicast"],
