@@ -30,7 +30,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; faults and trainings (N6, N7) keep theirs.")
+        int | None, typer.Option(help="Rounds of each network; N6, N7, A1 and A2 keep theirs.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"
