@@ -314,6 +314,7 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
 }
 
 Packet Spreader::send_own(Task& task, Time now) {
+  if (task.frontier(task.own()) == 0) pacer_.take_turn(now);
   const Bytes bytes = task.build_next(options_.group, options_.child);
   pacer_.pay_shared(bytes.size(), task.senders(), now);
   answers_next_ = true;
