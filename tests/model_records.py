@@ -55,7 +55,7 @@ def of_scenario(
 def of_experiment(step: Experiment) -> list[Record]:
     """Return runs such as the experiments of the figures record."""
     if step.name == "traffic model":
-        counts = {"one switch": {"4": [24, 16]}}
+        counts = {name: {"4": [24, 16]} for name in ("one switch", "fat tree of radix 36")}
         model = {"counts": counts, "ring_188": 76670, "multicast_188": 38540, "ratio_188": 1.989, "off": 0.0}
         found = [run_by(step.name, {}, 0, contender="model", extra=model)]
     elif step.name.startswith("port bytes"):

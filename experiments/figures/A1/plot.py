@@ -10,15 +10,16 @@ from railweave.experiments.measures import Measured, Runs
 
 
 def draw(runs: Runs) -> Figure:
-    """Draw a curve per network."""
+    """Draw both networks."""
     figure, (panel,) = drawing.sheet(1)
     (record,) = runs.kept["traffic model"]
-    for name, counts in record.extra["counts"].items():
-        hosts = [int(count) for count in counts]
-        ratios = [Measured.of([ring / multicast]) for ring, multicast in counts.values()]
-        drawing.curve(panel, hosts, ratios, name)
+    one_switch, fat_tree = record.extra["counts"].values()
+    hosts = [int(count) for count in one_switch]
+    panel.plot(hosts, [ring / multicast for ring, multicast in one_switch.values()], ":", color=drawing.INK)
+    found = [Measured.of([ring / multicast]) for ring, multicast in fat_tree.values()]
+    drawing.curve(panel, hosts, found, "fat tree of radix 36")
     drawing.ticks(panel, hosts[::2], "hosts")
     drawing.level(panel, 2.0, "twice")
     panel.set_ylim(1, 2.2)
-    panel.set_ylabel("ring's traffic / multicast's")
+    panel.set_ylabel("ring's / multicast's traffic; dotted: one switch")
     return figure
