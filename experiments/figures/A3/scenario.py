@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from railweave.experiments.contenders import Contender
-from railweave.experiments.figures import networks
 from railweave.experiments.scenario import Scenario, Workload
 
 HOSTS = (2, 4, 8, 16)
+SIZE = 1 << 20  # bytes
 RATE_BPS = 25_000_000  # what two cores carry for 16 hosts
 TREE = "leaf-spine:racks=4,hosts=4,spines=1"
 COLLECTIVES = ("broadcast", "all_gather")
@@ -16,12 +16,11 @@ INA, RING = Contender("ina", "railweave", ("ina",)), Contender("ring", "ring", (
 
 def plan(quick: bool) -> list[Scenario]:
     """Return a scenario per collective and network."""
-    size = (256 if quick else 1024) * networks.KIB
     return [
         Scenario(
             name=f"{collective}, {network}",
             contenders=(INA, *((RING,) if topology == "planes" else ())),
-            workload=Workload((size,), collective, iterations=10),
+            workload=Workload((SIZE,), collective, iterations=5 if quick else 10),
             topology=topology,
             hosts=hosts,
             rails=("ina", "tcp") if topology == "planes" else ("ina",),

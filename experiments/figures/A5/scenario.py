@@ -16,7 +16,7 @@ def plan(quick: bool) -> list[Scenario]:
         Scenario(
             name="all_gather, 8 hosts",
             contenders=tuple(Contender(f"M = {m}", "railweave", ("ina",), {"roots": m}) for m in ROOTS),
-            workload=Workload(((256 if quick else 1024) * networks.KIB,), "all_gather", iterations=20),
+            workload=Workload((1024 * networks.KIB,), "all_gather", iterations=10 if quick else 20),
             hosts=8,
             rails=("ina",),
             rates=(networks.RATE_8_HOSTS_BPS,),

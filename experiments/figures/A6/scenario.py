@@ -20,7 +20,7 @@ def plan(quick: bool) -> list[Scenario]:
                 Contender("ina", "railweave", ("ina",)),
                 Contender("ring", "ring", ("tcp",)),
             ),
-            workload=Workload(((256 if quick else 4096) * networks.KIB,), BOTH, iterations=10),
+            workload=Workload(((1024 if quick else 4096) * networks.KIB,), BOTH, iterations=10),
             hosts=hosts,
             rates=(rate,),
             repetitions=2 if quick else 5,
