@@ -172,13 +172,12 @@ def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
 
 
 def _limit_bps(kind: str, rate_bps: int, hosts: int, collective: str) -> float:
-    if collective == BOTH and kind == "ina":  # an uplink has one shard to gather, and all to reduce
-        gather, reduce = payload_fraction(kind, multicast=True), payload_fraction(kind)
-        return rate_bps / (1 / (hosts * gather) + 1 / reduce)
     limits = [
         limit_bps(kind, rate_bps, hosts, collective=Collective[each.upper()])
         for each in collective.split("+")
     ]
+    if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
+        limits[0] = rate_bps * payload_fraction(kind, multicast=True) * hosts
     return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
 
 
