@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
-from railweave._native.ina import LEAST_SPREAD, spreads
+from railweave._native.ina import spreads
+from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.decisions import Reason, Tally, Verdict
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 USED = Verdict(None)
 MULTICAST = Verdict(None, "multicast")
-FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_SPREAD} chunks")
+FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
 TURN = Verdict(Reason.THRESHOLD, "it is as quick as others for calls of this size: they take turns")
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")

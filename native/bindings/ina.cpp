@@ -124,7 +124,6 @@ void bind_constants(nb::module_& m) {
   m.attr("UDP_PORT") = ina::kUdpPort;
   m.attr("HEADER_BYTES") = ina::kHeaderBytes;
   m.attr("SLOTS") = ina::kSlots;
-  m.attr("LEAST_SPREAD") = ina::kLeastSpread;
   m.attr("MAX_CHILDREN") = ina::kMaxChildren;
   m.attr("MAX_WORLD_SIZE") = ina::kMaxWorldSize;
   m.attr("OP_MAX") = static_cast<int>(ina::WireOp::kMax);

@@ -11,6 +11,7 @@
 
 #include "arrays.hpp"
 #include "bindings/values.hpp"
+#include "ina/call.hpp"
 #include "spread/spreader.hpp"
 
 namespace nb = nanobind;
@@ -93,6 +94,7 @@ void bind_spread(nb::module_& m) {
   spread.attr("TREE") = spread::Packet::kTree;
   spread.attr("FETCH_BYTES") = spread::kFetchBytes;
   spread.attr("MOST_CHUNK_BYTES") = spread::kMostChunkBytes;
+  spread.attr("LEAST_CHUNKS") = ina::kLeastSpread;
   spread.attr("MOST_FETCHED") = spread::kMostFetched;
   spread.attr("KIND_SPREAD") = static_cast<int>(ina::Kind::kSpread);
   spread.attr("KIND_FETCH") = static_cast<int>(ina::Kind::kFetch);

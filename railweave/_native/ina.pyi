@@ -15,8 +15,6 @@ HEADER_BYTES: int = 16
 
 SLOTS: int = 16384
 
-LEAST_SPREAD: int = 16
-
 MAX_CHILDREN: int = 31
 
 MAX_WORLD_SIZE: int = 1023

@@ -21,7 +21,7 @@ from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, Loopba
 from protocol.switch_model import SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
-from railweave._native.ina import LEAST_SPREAD
+from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
@@ -85,7 +85,7 @@ def test_each_rank_sends_its_shard_once_and_the_switch_copies_it(job: StaticJob)
 
 
 def test_why_says_whether_calls_were_multicast(job: StaticJob) -> None:
-    few = LEAST_SPREAD - 1
+    few = LEAST_CHUNKS - 1
 
     def work(comm: Communicator) -> int:
         comm.broadcast(np.zeros(few * CHUNK, np.uint8))
@@ -95,9 +95,9 @@ def test_why_says_whether_calls_were_multicast(job: StaticJob) -> None:
         comm.all_reduce(np.zeros(few * CHUNK, np.int32))
         told = [(each.collective, each.detail) for each in comm.why() if each.rail == "ina"]
         assert told == [
-            ("broadcast", f"not multicast: fewer than {LEAST_SPREAD} chunks"),
+            ("broadcast", f"not multicast: fewer than {LEAST_CHUNKS} chunks"),
             ("broadcast", "multicast"),
-            ("all_gather", f"not multicast: fewer than {LEAST_SPREAD} chunks"),
+            ("all_gather", f"not multicast: fewer than {LEAST_CHUNKS} chunks"),
             ("all_gather", "multicast"),
             ("all_reduce", ""),
         ]
@@ -352,7 +352,7 @@ def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) ->
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(100, np.float32))
         for size in (0, 1):  # of one class, one of them multicast
-            comm.broadcast(np.zeros((LEAST_SPREAD - 1) * CHUNK + size, np.uint8))
+            comm.broadcast(np.zeros((LEAST_CHUNKS - 1) * CHUNK + size, np.uint8))
         with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
             told = answer.read().decode()
         who = f'rail="ina",rank="{comm.rank}"'
