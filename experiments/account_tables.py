@@ -13,19 +13,23 @@ from railweave.experiments.units import format_rate
 
 
 def rail_table(rails: Sequence[RailAccount]) -> Table:
-    """Return a row per rail: shares, goodput, and the counts that must agree."""
+    """Return a row per rail: shares, goodput, and the counts that must agree; what was multicast, if any."""
+    multicast = any(rail.multicast_bytes for rail in rails)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("rail")
-    for column in ("share", "goodput", "agent sent", "interface sent", "resent", "P4 results", "agree"):
+    extra = ("multicast", "fetched") if multicast else ()
+    columns = ("share", "goodput", "agent sent", "interface sent", "resent", *extra, "P4 results", "agree")
+    for column in columns:
         table.add_column(column, justify="right")
     for rail in rails:
         table.add_row(
             rail.name,
             f"{rail.share:.1%}",
             format_rate(rail.goodput_bps),
-            f"{rail.agent_bytes / 1e6:.3f} MB",
-            f"{rail.interface_bytes / 1e6:.3f} MB",
+            _megabytes(rail.agent_bytes),
+            _megabytes(rail.interface_bytes),
             f"{rail.retransmissions:,}",
+            *([_megabytes(rail.multicast_bytes), _megabytes(rail.fetched_bytes)] if multicast else ()),
             _results(rail),
             mark(rail.bytes_agree and rail.results_agree),
         )
@@ -42,6 +46,10 @@ def byte_table(rails: Sequence[RailAccount]) -> Table:
         counts = [*rail.sent.values(), rail.unexplained_bytes]
         table.add_row(rail.name, *(f"{count / 1e6:.3f}" for count in counts))
     return table
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.3f} MB"
 
 
 def _results(rail: RailAccount) -> str:

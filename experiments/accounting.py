@@ -38,6 +38,8 @@ class RailAccount:
     switch_results: int | None = None  # formed by the switch, by its P4 counters
     expected_results: int | None = None  # chunks that the rail has had reduced
     failures: int = 0  # how often the ranks have excluded it
+    multicast_bytes: int = 0  # of tensors, sent once to all
+    fetched_bytes: int = 0  # of these, taken that a peer had to send again
 
     @property
     def unexplained_bytes(self) -> int:
@@ -83,6 +85,8 @@ def account(
                 share=rail.payload_bytes / total_payload if total_payload else 0.0,
                 retransmissions=rail.retransmissions,
                 failures=rail.failures,
+                multicast_bytes=rail.multicast_bytes,
+                fetched_bytes=rail.fetched_bytes,
             )
         )
     return accounts

@@ -12,12 +12,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from railweave._native.collectives import Collective
 from railweave.experiments import statistics
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
+from railweave.experiments.problem import BOTH
 from railweave.experiments.records import CPU, OK, Record
 from railweave.experiments.scenario import Scenario
-from railweave.hosts.limits import limit_bps
+from railweave.hosts.limits import limit_bps, payload_fraction
 from railweave.topologies.values import build
 
 SPLIT = 0.995  # a call with a greater share on one rail rides that rail alone
@@ -156,14 +158,27 @@ def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
 
     Other libraries run their rings over TCP whatever the plane is for.
     """
-    network = scenario.network
+    network, collective = scenario.network, scenario.workload.collective
     return {
-        name: limit_bps(
-            plane.kind if contender.kind == "railweave" else "tcp", plane.rate_bps, len(network.hosts)
+        name: _limit_bps(
+            plane.kind if contender.kind == "railweave" else "tcp",
+            plane.rate_bps,
+            len(network.hosts),
+            collective,
         )
         for name in scenario.planes_of(contender)
         for plane in [network.plane(name)]
     }
+
+
+def _limit_bps(kind: str, rate_bps: int, hosts: int, collective: str) -> float:
+    limits = [
+        limit_bps(kind, rate_bps, hosts, collective=Collective[each.upper()])
+        for each in collective.split("+")
+    ]
+    if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
+        limits[0] = rate_bps * payload_fraction(kind, multicast=True) * hosts
+    return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
 
 
 # ------------------------------------------------------------ what claims can ask for
@@ -263,6 +278,29 @@ def extra_ratio(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     )
 
 
+def slowdown(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """How many times longer the largest calls take in the last of several scenarios than in the first.
+
+    With `take = "greatest"`: in the slowest of them than in the quickest.
+    """
+    names, of = ask["scenarios"], ask["of"]
+    medians = [runs.medians_us(name, of, max(runs.sizes(name, of))) for name in names]
+    rounds = sorted(set(medians[0]).intersection(*medians))
+    if not rounds:
+        raise NotMeasured(f"{', '.join(names)} have no round of {of} in common")
+    times = [[median[place] for median in medians] for place in rounds]
+    if ask.get("take") == "greatest":
+        times = [[min(each), max(each)] for each in times]
+    cpu_bound = sum(runs.cpu_bound(name, of) for name in names)
+    return Measured.of([each[-1] / each[0] for each in times], cpu_bound=cpu_bound)
+
+
+def counted(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """What a rail's ranks have counted in all, `field`, for each `per`, times `scale`."""
+    found = [run.counters[ask["rail"]] for run in runs.of(ask["scenario"], ask["of"])]
+    return Measured.of([ask["scale"] * counts[ask["field"]] / counts[ask["per"]] for counts in found])
+
+
 def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """The number of wrong elements, over all runs of the figure."""
     every = [record for records in runs.kept.values() for record in records]
@@ -275,7 +313,7 @@ def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 MEASURES: dict[str, Callable[[Runs, Mapping[str, Any]], Measured]] = {
     function.__name__: function
-    for function in (speedup, utilisation, share, growth, extra, extra_ratio, wrong)
+    for function in (speedup, utilisation, share, growth, extra, extra_ratio, slowdown, counted, wrong)
 }
 _TAKE: dict[str, Callable[..., Any]] = {"least": min, "greatest": max}
 

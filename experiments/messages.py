@@ -25,6 +25,8 @@ class RailCounts:
     slices: int = 0
     busy_s: float = 0.0
     failures: int = 0  # how often the ranks have excluded it
+    multicast_bytes: int = 0  # of tensors, sent once to all
+    fetched_bytes: int = 0  # of these, taken that a peer had to send again
     # Of bytes_sent, as `railweave.hosts.reports.SentBytes` has them.
     sent_payload: int = 0
     sent_headers: int = 0
@@ -53,6 +55,8 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
             slices=rail.slices,
             busy_s=rail.busy_s,
             failures=rail.failures,
+            multicast_bytes=rail.multicast_bytes,
+            fetched_bytes=rail.fetched_bytes,
             **{f"sent_{name}": count for name, count in asdict(rail.sent).items()},
         )
         for rail in comm.stats().rails

@@ -12,9 +12,10 @@ from railweave.experiments.bounds import average_error_bound, sum_error_bound
 
 DTYPES = ("float32", "int32")
 OPS = ("sum", "max", "min", "avg")
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+BOTH = "all_gather+reduce_scatter"  # at once, as sharded training calls them
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", BOTH)
 REDUCING = ("all_reduce", "reduce_scatter")
-SHARDED = ("reduce_scatter", "all_gather")
+SHARDED = ("reduce_scatter", "all_gather", BOTH)
 SCALES = 3  # runs in a row differ by factors 1, 2, 4
 LANES = 256
 ITEM = 4  # bytes of an element of either type

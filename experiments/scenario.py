@@ -28,7 +28,7 @@ class Workload:
     """What every contender does in a run: for each size warm-up calls, then timed ones."""
 
     sizes: tuple[int, ...] = ()  # bytes of the whole tensor
-    collective: str = "all_reduce"
+    collective: str = "all_reduce"  # of two at once, each has a tensor of that size
     dtype: str = "float32"
     op: str = "sum"
     root: int = 0  # of a broadcast

@@ -139,7 +139,7 @@ class Worker:
             sample,
             times_us=(*sample.times_us, *times),
             starts_s=(*sample.starts_s, *starts) if self._job.series else (),
-            verified=sample.verified + len(numbers) * len(calls.sizes),
+            verified=sample.verified + len(numbers) * len(calls.parts),
             wrong=sample.wrong + calls.wrong(numbers),
             cpu_s=sample.cpu_s + processor,
         )
@@ -196,55 +196,60 @@ class _Step:
     def __init__(self, job: Job, work: Workload, rank: int, sizes: Sequence[int]) -> None:
         self.sizes = sizes
         self._work = work
-        self._tasks: dict[int, Problem] = {}
+        self._tasks: dict[tuple[int, str], Problem] = {}
+        self._collectives = work.collective.split("+")
+        self.parts = [(size, collective) for size in sizes for collective in self._collectives]
         self.size_bytes = 0
         for size in sizes:
             count = shard_elements(work.collective, size, job.size)
             self.size_bytes += ITEM * count * (job.size if work.collective in SHARDED else 1)
-            if size not in self._tasks:
-                self._tasks[size] = problem(
-                    count, work.dtype, work.op, rank, job.size, job.seed, work.collective, work.root
-                )
-        self._inputs = {size: task.inputs() for size, task in self._tasks.items()}
-        self._results: list[list[Array]] = []  # by place and message
+            for collective in self._collectives:
+                if (size, collective) not in self._tasks:
+                    self._tasks[size, collective] = problem(
+                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
+                    )
+        self._inputs = {part: task.inputs() for part, task in self._tasks.items()}
+        self._results: list[list[Array]] = []  # by place and part
         self._copied = work.collective == "all_reduce" or (
             work.collective == "broadcast" and rank == work.root
         )
-        elements = sum(self._tasks[size].total.size for size in sizes)
+        elements = sum(self._tasks[part].total.size for part in self.parts)
         self.batch = max(1, BATCH_BYTES // (ITEM * elements))
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Fill the results of these calls with what is wrong, or with the input where that is expected."""
         while len(self._results) < len(numbers):
-            self._results.append([self._new(size) for size in self.sizes])
+            self._results.append([self._new(part) for part in self.parts])
         for number, results in zip(numbers, self._results, strict=False):
-            for size, result in zip(self.sizes, results, strict=True):
+            for part, result in zip(self.parts, results, strict=True):
                 if self._copied:
-                    np.copyto(result, self._inputs[size][number % SCALES])
+                    np.copyto(result, self._inputs[part][number % SCALES])
                 else:
                     result.fill(-1)
 
     def made(self, endpoint: Endpoint, number: int, place: int) -> list[Callable[[], None]]:
         """Return the calls of one step, ready to be made."""
         work = self._work
-        method = getattr(endpoint, work.collective)
+        method = getattr(endpoint, work.collective.replace("+", "_and_"))
         last = {"all_gather": (), "broadcast": (work.root,)}.get(work.collective, (work.op,))
-        made: list[Callable[[], None]] = []
-        for size, out in zip(self.sizes, self._results[place], strict=True):
-            given = () if work.collective == "broadcast" else (self._inputs[size][number % SCALES],)
-            made.append(partial(method, *given, out, *last))
-        return made
+        arrays: list[Array] = []
+        for part, out in zip(self.parts, self._results[place], strict=True):
+            given = () if work.collective == "broadcast" else (self._inputs[part][number % SCALES],)
+            arrays += (*given, out)
+        each = len(arrays) // len(self.sizes)
+        calls = (arrays[begin : begin + each] for begin in range(0, len(arrays), each))
+        return [partial(method, *call, *last) for call in calls]
 
     def wrong(self, numbers: Sequence[int]) -> int:
         """Return how many elements of these calls' results are wrong."""
         return sum(
-            self._tasks[size].wrong(number, result)
+            self._tasks[part].wrong(number, result)
             for number, results in zip(numbers, self._results, strict=False)
-            for size, result in zip(self.sizes, results, strict=True)
+            for part, result in zip(self.parts, results, strict=True)
         )
 
-    def _new(self, size: int) -> Any:
-        task = self._tasks[size]
+    def _new(self, part: tuple[int, str]) -> Any:
+        task = self._tasks[part]
         return np.full(task.total.size, -1, task.base.dtype)  # touched: no page fault is timed
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +24,7 @@ from railweave.hosts.events import (
     Event,
     GroupMoved,
     GroupPaused,
+    InaGroup,
     LeaseLost,
     MemberLeft,
     MemberLost,
@@ -126,7 +127,7 @@ class Communicator(Collectives):
         if not used:
             raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
-        self._trees.attach(members, with_trees)
+        self._trees.attach(members, with_trees, options.multicast_roots)
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
         missing = connect_rails(self._agent, self._rails, members, left_s)
         if can_recover(self._rails, members):
@@ -136,7 +137,7 @@ class Communicator(Collectives):
             self._agent.forgo_recovery()
             raise_failure(self._agent.failure())
         self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
-        self._planner = self._parts.planner = self._plan_for(used)
+        self._planner = self._parts.planner = self._plan_for(used, members.groups)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
         self._parts.reporter.watch(self._rails, self._planner.shares, self._calls.surveyed)
@@ -146,7 +147,7 @@ class Communicator(Collectives):
                 options.report, self.rank, self._parts.reporter, options.report_every_s
             )
 
-    def _plan_for(self, used: Sequence[Opening]) -> Planner:
+    def _plan_for(self, used: Sequence[Opening], groups: Mapping[str, Sequence[InaGroup]]) -> Planner:
         options = self.options
         shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
         if options.shares and sum(shares.values()) <= 0:
@@ -155,12 +156,7 @@ class Communicator(Collectives):
         if options.shares:
             shares = normalised(shares)
         return planner_for(
-            [
-                StripedRail(
-                    rail.spec.name, rail.index, rail.spec.kind, rail.spec.rate_bps, shares[rail.spec.name]
-                )
-                for rail in used
-            ],
+            [_striped(rail, shares[rail.spec.name], groups.get(rail.spec.name, ())) for rail in used],
             self.world_size,
             self._ledger,
             refused=self._refused,
@@ -279,7 +275,8 @@ class Communicator(Collectives):
         One per rail and class of calls (collective, type, operation, size to the next power of two) that was
         called, with the count; before them, with neither class nor count, one per rail that the controller
         has refused, that has failed and is not back, or whose plane is down. `reason` is one of
-        `decisions.Reason`, `detail` says it in words.
+        `decisions.Reason`, `detail` says it in words; of an in-network rail that is used, whether broadcasts
+        and allgathers were multicast.
         """
         now = self._health.verdicts() if self._health is not None else {}
         standing = [
@@ -314,6 +311,12 @@ class Communicator(Collectives):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+def _striped(rail: Opening, share: float, places: Sequence[InaGroup]) -> StripedRail:
+    spec = rail.spec
+    made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share)
+    return replace(made, lanes=places[0].lanes, trees=len(places)) if places else made
 
 
 def _close(parts: _Parts, options: Options) -> None:

@@ -48,7 +48,7 @@ class Decision:
     size_class: int  # bytes: calls up to this size, and larger than half of it
     used: bool
     reason: str = ""  # a code; empty if used
-    detail: str = ""
+    detail: str = ""  # in words; of a rail that is used, how: multicast or not
     calls: int = 0
 
 

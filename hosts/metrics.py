@@ -6,6 +6,7 @@ Names begin with `railweave_`; labels are job, rank, rail, tree and group, as th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -28,6 +29,8 @@ RAIL_COUNTERS = {
     "malformed": "Packets and connections refused.",
     "send_drops": "Packets that the kernel would not send.",
     "segmentation_refused": "Super-packets that the kernel would not cut.",
+    "multicast_bytes": "Bytes of tensors sent once to all.",
+    "fetched_bytes": "Bytes of multicast tensors that a peer had to send again.",
     "failures": "Times that the ranks have agreed to exclude the rail.",
 }
 RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}
@@ -51,6 +54,10 @@ GROUP_COUNTERS = {
     "probes_answered": "Probes that came back.",
     "nonfinite_chunks": "Chunks that held NaN or Inf.",
     "moves": "Moves to another place.",
+    "multicasts": "Slices that were multicast.",
+    "multicast_bytes": "Bytes of tensors sent once to all.",
+    "fetched_bytes": "Bytes of multicast tensors that a peer had to send again.",
+    "answered_bytes": "Bytes of multicast tensors sent again to peers.",
 }
 GROUP_GAUGES = {
     "slots": "Chunks that may be in flight.",
@@ -134,10 +141,13 @@ class RankCollector(Collector):
         calls = CounterMetricFamily(
             "railweave_rail_calls", "Calls by class, and why the rail had no part in them.", labels=labels
         )
+        counts: Counter[tuple[str, ...]] = Counter()  # decisions may differ in words alone
         for each in decisions:
-            if each.calls:
-                what = (each.rail, each.collective, each.dtype, each.op, str(each.size_class), each.reason)
-                calls.add_metric((*self._labels, *what), each.calls)
+            which = (each.rail, each.collective, each.dtype, each.op, str(each.size_class), each.reason)
+            counts[which] += each.calls
+        for what, count in counts.items():
+            if count:
+                calls.add_metric((*self._labels, *what), count)
         return calls
 
 

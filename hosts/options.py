@@ -29,6 +29,7 @@ LAUNCHERS = (
 MAX_REPORT_EVERY_S = 3600.0
 MAX_SPIN_US = 1000.0
 MAX_CPUS = 1024  # what glibc's cpu_set_t holds
+MAX_MULTICAST_ROOTS = 65535
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -82,6 +83,9 @@ class Options:
     # How long a call of up to 64 KiB that waits looks for its end before it sleeps. It is awake sooner then,
     # and takes processor time that others could use.
     spin_us: float = 0.0
+    # Ranks that multicast at once in an allgather, the same on all of them; 0: all, which is the quickest as
+    # far as links and switches take it.
+    multicast_roots: int = 0
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
     # CPUs for a thread that sends and receives. Whoever waits for a call then sleeps until it is done, and
     # that thread spins for `spin_us`, whatever the call's size. None: whoever waits does the work.
@@ -101,6 +105,10 @@ class Options:
             )
         if not 0 <= self.spin_us <= MAX_SPIN_US:
             raise InvalidOption(f"spin_us is {self.spin_us}: expected 0 to {MAX_SPIN_US:g} microseconds")
+        if not 0 <= self.multicast_roots <= MAX_MULTICAST_ROOTS:
+            raise InvalidOption(
+                f"multicast_roots is {self.multicast_roots}: expected 0 to {MAX_MULTICAST_ROOTS} ranks"
+            )
         if self.world_size == 1:
             return
         if not self.rails:
@@ -176,6 +184,7 @@ def options_from(
     report: str | None = None,
     spin_us: float | None = None,
     progress_cpus: str | Sequence[int] | None = None,
+    multicast_roots: int | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
     """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
@@ -210,6 +219,9 @@ def options_from(
         report_every_s=_number(environment, "RAILWEAVE_REPORT_EVERY_S", float, 0.0),
         spin_us=spin_us,
         progress_cpus=parse_cpus(progress_cpus),
+        multicast_roots=_number(environment, "RAILWEAVE_MULTICAST_ROOTS", int, 0)
+        if multicast_roots is None
+        else multicast_roots,
     )
 
 

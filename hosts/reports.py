@@ -37,6 +37,11 @@ class GroupReport:
     nonfinite_chunks: int  # those that took a second exchange for their NaN and Inf
     moves: int
     error_bound: float  # greatest error that fixed point can have caused in an element so far
+    # Slices that were multicast; refused, stale and duplicates count their packets, too.
+    multicasts: int
+    multicast_bytes: int  # of tensors, sent once to all
+    fetched_bytes: int  # taken that a peer had to send again: they were lost, or late
+    answered_bytes: int  # sent again to peers
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,8 @@ class RailReport:
     groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
     send_drops: int = 0  # packets that this host's kernel would not send, of an in-network rail
     segmentation_refused: int = 0  # super-packets that it would not cut: sent packet by packet
+    multicast_bytes: int = 0  # of tensors, sent once to all
+    fetched_bytes: int = 0  # of tensors, taken that a peer had to send again: they were lost, or late
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,11 @@ class Trees:
         self._closed = threading.Event()
         self._reporter = threading.Thread(target=self._report_stalls, name="railweave stalls", daemon=True)
 
-    def attach(self, membership: Membership, rails: Mapping[str, int]) -> None:
+    def attach(self, membership: Membership, rails: Mapping[str, int], multicast_roots: int = 0) -> None:
         """Take the places that the controller has given, perhaps moved since, and begin to report.
 
-        `rails` are the indices in the agent of the rails that have trees, by name.
+        `rails` are the indices in the agent of the rails that have trees, by name; `multicast_roots` is as in
+        Options.
         """
         with self._lock:
             self._membership = membership
@@ -54,7 +55,7 @@ class Trees:
             for rail, index in self._rails.items():
                 places = [_place(group) for group in membership.groups[rail]]
                 members = [(each.address, each.port) for each in offers_of(rail, membership)]
-                self._agent.attach_ina(index, places, members)
+                self._agent.attach_ina(index, places, members, multicast_roots)
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
             self._give_up_all()

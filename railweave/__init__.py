@@ -69,6 +69,7 @@ def init(
     report: str | None = None,
     spin_us: float | None = None,
     progress_cpus: str | Sequence[int] | None = None,
+    multicast_roots: int | None = None,
 ) -> Communicator:
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
@@ -85,7 +86,8 @@ def init(
     its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
     that waits looks for its end before it sleeps. With `progress_cpus` or RAILWEAVE_PROGRESS_CPUS (2-3,6)
     a thread on these CPUs alone sends and receives, and spins for `spin_us`; callers sleep until their calls
-    are done.
+    are done. In an allgather, `multicast_roots` or RAILWEAVE_MULTICAST_ROOTS ranks multicast at once (0:
+    all), followed by the others one by one.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
@@ -107,6 +109,7 @@ def init(
             report=report,
             spin_us=spin_us,
             progress_cpus=progress_cpus,
+            multicast_roots=multicast_roots,
         )
     )
 

@@ -27,7 +27,8 @@ def of_scenario(
             rng = np.random.default_rng([number, len(contender.name)])
             reached = (efficiency or {}).get(contender.name, 0.95)
             limits = limits_bps(scenario, contender)
-            latency_s = LATENCY_S[contender.kind] * (1 if "ina" in limits else scenario.hosts / 2)
+            hosts = len(scenario.network.hosts)
+            latency_s = LATENCY_S[contender.kind] * (1 if "ina" in limits else hosts / 2)
             work = scenario.workload
             sizes = work.sizes or (sum(work.messages),)
             best = max(limits, key=lambda rail: limits[rail])
@@ -37,11 +38,12 @@ def of_scenario(
                 carried = limits if split else {best: limits[best]}
                 seconds = work.compute_s + latency_s + 8 * size / (reached * sum(carried.values()))
                 times = tuple(seconds * 1e6 * rng.uniform(0.98, 1.05, CALLS))
-                samples.append(Sample(size, times, (times,) * scenario.hosts, CALLS * scenario.hosts, 0))
+                samples.append(Sample(size, times, (times,) * hosts, CALLS * hosts, 0))
                 shares[str(size)] = {rail: limit / sum(carried.values()) for rail, limit in carried.items()}
             made = Record(
                 scenario.key, scenario.name, contender.name, contender.kind, number, "ok",
                 samples=tuple(samples), shares=shares if contender.kind == "railweave" else {},
+                counters={rail: {"fetched_bytes": 3.0, "payload_bytes": 400.0} for rail in limits},
                 cpu=Cpu(9.0, 0.6, 0.01, 1.4, 2, {"hosts": 3.0, "switches": 2.0 if "ina" in limits else 0.2}),
                 bottleneck="links", configuration=scenario.as_json(), commit="abcdef1", kernel="6.18",
                 versions={"numpy": "2"}, at="2026-11-22T10:00:00",
@@ -51,8 +53,18 @@ def of_scenario(
 
 
 def of_experiment(step: Experiment) -> list[Record]:
-    """Return runs such as the experiments of N6 and N7 record."""
-    if step.name.startswith("training"):
+    """Return runs such as the experiments of the figures record."""
+    if step.name == "traffic model":
+        counts = {name: {"4": [24, 16]} for name in ("one switch", "fat tree of radix 36")}
+        model = {"counts": counts, "ring_188": 76670, "multicast_188": 38540, "ratio_188": 1.989, "off": 0.0}
+        found = [run_by(step.name, {}, 0, contender="model", extra=model)]
+    elif step.name.startswith("port bytes"):
+        hosts = int(step.name.split()[2])
+        ring, multicast = 2 * hosts * (hosts - 1), hosts * hosts
+        links = {"ring": ring, "multicast": multicast, "model_ring": ring, "model_multicast": multicast}
+        extra = {**links, "multicast_sent": hosts, "ratio": ring / multicast, "wrong": 0.0}
+        found = [run_by(step.name, {}, 0, contender="railweave", extra=extra)]
+    elif step.name.startswith("training"):
         rails = step.name.partition(", ")[2]
         speed = {"samples_per_s": 1000.0 * len(rails), "off_bound": 0.2, "accuracy": 0.96}
         found = [run_by(step.name, {}, 0, contender=rails, extra=speed)]

@@ -92,6 +92,12 @@ class Endpoint(ABC):
         """Send the root's `out` to all."""
         raise NotImplementedError
 
+    def all_gather_and_reduce_scatter(
+        self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
+    ) -> None:
+        """Do both at once: gather every rank's `shard`; reduce `tensor`, of which `own` is this rank's."""
+        raise NotImplementedError
+
     def barrier(self) -> None:
         """Return when all ranks have called it."""
         token = np.zeros(1, np.int32)

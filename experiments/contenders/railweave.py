@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""railweave, with any rails; option `shares`: by rail, in place of what it learns."""
+"""railweave, with any rails.
+
+Options: `shares`, by rail, in place of what it learns; `roots`, how many ranks multicast at once.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import asdict
 import railweave
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
 from railweave.experiments.messages import rail_counts
+from railweave.experiments.problem import COLLECTIVES
 
 LEARNING = ("cold", "warm")
 
@@ -16,7 +20,7 @@ LEARNING = ("cold", "warm")
 class Kind(Implementation):
     """Joins by the environment that every host's process gets."""
 
-    collectives = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+    collectives = COLLECTIVES
     ops = ("sum", "max", "min", "avg")
 
     def __init__(self, contender: Contender) -> None:
@@ -26,7 +30,7 @@ class Kind(Implementation):
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
-        return _Endpoint(railweave.init())
+        return _Endpoint(railweave.init(multicast_roots=self.contender.options.get("roots")))
 
 
 class _Endpoint(Endpoint):
@@ -45,8 +49,20 @@ class _Endpoint(Endpoint):
     def broadcast(self, out: Array, root: int) -> None:
         self._comm.broadcast(out, root=root)
 
+    def all_gather_and_reduce_scatter(
+        self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
+    ) -> None:
+        works = (
+            self._comm.all_gather(shard, out=gathered, async_op=True),
+            self._comm.reduce_scatter(tensor, op=op, out=own, async_op=True),
+        )
+        for work in works:
+            work.wait()
+
     def hot(self, size_bytes: int, collective: str, dtype: str, op: str) -> bool:
-        return self._comm.plan(size_bytes, collective, dtype, op).state not in LEARNING
+        return all(
+            self._comm.plan(size_bytes, one, dtype, op).state not in LEARNING for one in collective.split("+")
+        )
 
     def slices(self) -> Sequence[Slice]:
         return [

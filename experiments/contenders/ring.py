@@ -15,6 +15,7 @@ from typing import TextIO
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import Collective, ReduceOp
 from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
+from railweave.experiments.problem import COLLECTIVES
 from railweave.hosts.arrays import DTYPES
 from railweave.hosts.errors import JoinTimeout
 from railweave.hosts.failures import raise_failure
@@ -27,7 +28,7 @@ NUMBER_CHARACTERS = 20  # of 63 bits, and a blank
 class Kind(Implementation):
     """A ring over one plane."""
 
-    collectives = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+    collectives = COLLECTIVES
     ops = ("sum", "max", "min", "avg")
 
     def connect(self, job: Job, rank: int) -> Endpoint:
@@ -73,12 +74,31 @@ class Ring(Endpoint):
         """Send the root's `out` to all."""
         self._call(Collective.BROADCAST, out, out, out.size, root=root)
 
+    def all_gather_and_reduce_scatter(
+        self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
+    ) -> None:
+        """Do both, which use the same links the same way: one behind the other takes as long."""
+        begun = (
+            self._begin(Collective.ALL_GATHER, shard, gathered, shard.size),
+            self._begin(Collective.REDUCE_SCATTER, tensor, own, own.size, op=op),
+        )
+        for index in begun:
+            self._end(index)
+
     def _call(
         self, collective: Collective, given: Array, out: Array, count: int, *, op: str = "sum", root: int = 0
     ) -> None:
+        self._end(self._begin(collective, given, out, count, op=op, root=root))
+
+    def _begin(
+        self, collective: Collective, given: Array, out: Array, count: int, *, op: str = "sum", root: int = 0
+    ) -> int:
         call = Call(DTYPES[out.dtype.char], ReduceOp[op.upper()], count, collective, root)
         point = index, _ = self._agent.plan_point(self._timeout_s)
         self._agent.submit(point, call, given, out, [(self._rail, 0, count)], start_now=False)
+        return index
+
+    def _end(self, index: int) -> None:
         if not self._agent.wait(index, self._timeout_s):
             raise TimeoutError(f"a call has not completed within {self._timeout_s:g} s")
         raise_failure(self._agent.failure_of(index))

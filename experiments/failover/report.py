@@ -34,8 +34,8 @@ def table(result: FailoverResult) -> Table:
     made = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
-        title=f"{len(options.topology.hosts)} hosts, rails {planes}: all_reduce of {options.bytes >> 10} KiB "
-        f"of {options.dtype} back to back, {options.trials} trials each",
+        title=f"{len(options.topology.hosts)} hosts, rails {planes}: {options.collective} of "
+        f"{options.bytes >> 10} KiB of {options.dtype} back to back, {options.trials} trials each",
     )
     made.add_column("fault")
     made.add_column("rail")
@@ -66,8 +66,9 @@ def caption(result: FailoverResult) -> str:
     """Return the caption of the picture."""
     options = result.options
     return (
-        f"first of {options.trials} trials each; {len(options.topology.hosts)} hosts, all_reduce of "
-        f"{options.bytes >> 10} KiB {options.dtype}; shaded: from the fault to its repair"
+        f"first of {options.trials} trials each; {len(options.topology.hosts)} hosts, "
+        f"{options.collective} of {options.bytes >> 10} KiB {options.dtype}; "
+        "shaded: from the fault to its repair"
     )
 
 
@@ -100,6 +101,7 @@ def as_json(result: FailoverResult) -> dict[str, Any]:
         "hosts": len(options.topology.hosts),
         "rails": [plane.name for plane in options.topology.planes],
         "rates_bps": [plane.rate_bps for plane in options.topology.planes],
+        "collective": options.collective,
         "bytes": options.bytes,
         "dtype": options.dtype,
         "seed": options.seed,

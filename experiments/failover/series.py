@@ -44,7 +44,13 @@ class Series:
         self._lab = lab
         self._case = case
         self._options = case.options
-        given = {"bytes": case.options.bytes, "dtype": case.options.dtype, "compute": case.options.compute_s}
+        options = case.options
+        given = {
+            "collective": options.collective,
+            "bytes": options.bytes,
+            "dtype": options.dtype,
+            "compute": options.compute_s,
+        }
         arguments = [part for name, value in given.items() for part in (f"--{name}", f"{value}")]
         self._job = JobOptions(JOB, module_command(WORKER, *arguments), timeout_s=case.options.deadline_s)
         self._children: dict[int, Child] = {}

@@ -27,6 +27,7 @@ class FailoverOptions:
     seed: int = 1
     faults: Sequence[str] = ()  # by name; empty: all
     rails: Sequence[str] = ()  # that fail, by plane; empty: each
+    collective: str = "all_reduce"  # of the worker's COLLECTIVES
     bytes: int = 256 << 10  # of each tensor
     dtype: str = "int32"
     compute_s: float = 5.0  # a rank computes for so long

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that reduces back to back and checks all: `python -m railweave.experiments.failover.worker`.
+"""A rank that calls back to back and checks all: `python -m railweave.experiments.failover.worker`.
 
 Reports of every call when it began and ended, and which slices the rails carried, and at its end which rails
 were not used. SIGUSR2 makes the rank compute for a while between two calls, as a slow training step would.
@@ -20,14 +20,16 @@ from railweave.experiments.endless import Signal, join_and
 from railweave.experiments.messages import emit, run_worker
 from railweave.hosts.communicator import Communicator
 
+COLLECTIVES = ("all_reduce", "all_gather")
 TICK_S = 0.05  # between two reports
 LARGEST = 1 << 18  # of an element: sums of a few hundred ranks are exact in float32, and in fixed point
 MICRO = 1e6
 
 
 def work() -> None:
-    """Join and reduce until the signal to stop, unless `--once` again after every error."""
+    """Join and call until the signal to stop, unless `--once` again after every error."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collective", choices=COLLECTIVES, default="all_reduce")
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--dtype", choices=("int32", "float32"), default="int32")
     parser.add_argument("--compute", type=float, default=0.0, help="seconds")
@@ -36,7 +38,7 @@ def work() -> None:
     busy = Signal.listen(signal.SIGUSR2)
 
     def series(comm: Communicator, stop: Signal) -> None:
-        Series(comm, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
+        Series(comm, given.collective, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
         emit("unused", rank=comm.rank, why={each.rail: each.detail for each in comm.why() if not each.calls})
 
     join_and(series, once=given.once)
@@ -45,21 +47,25 @@ def work() -> None:
 class Series:
     """The calls of one communicator."""
 
-    def __init__(self, comm: Communicator, count: int, dtype: str, compute_s: float) -> None:
-        """Draw all ranks' tensors: the sums are known beforehand."""
+    def __init__(self, comm: Communicator, collective: str, count: int, dtype: str, compute_s: float) -> None:
+        """Draw all ranks' tensors: the results, of `count` elements, are known beforehand."""
         self._comm = comm
         self._compute_s = compute_s
-        inputs = [_input(rank, count, dtype) for rank in range(comm.world_size)]
+        gathers = collective == "all_gather"
+        self._collect = comm.all_gather if gathers else comm.all_reduce
+        self._ranks = 1 if gathers else comm.world_size  # that contribute to an element
+        each = count // comm.world_size if gathers else count
+        inputs = [_input(rank, each, dtype) for rank in range(comm.world_size)]
         self._base = inputs[comm.rank]
-        self._total = np.sum(np.stack(inputs), axis=0, dtype=dtype)
-        self._mine, self._result = np.empty_like(self._base), np.empty_like(self._base)
+        self._total = np.concatenate(inputs) if gathers else np.sum(np.stack(inputs), axis=0, dtype=dtype)
+        self._mine, self._result = np.empty_like(self._base), np.empty_like(self._total)
         self._rails = [rail.name for rail in comm.stats().rails]
         self._calls: list[list[Any]] = []
         self._wrong = 0
         self._reported = time.monotonic()
 
     def run(self, stop: Signal, busy: Signal) -> None:
-        """Reduce until rank 0 marks a call as the last one."""
+        """Call until rank 0 marks a call as the last one."""
         emit("rails", rank=self._comm.rank, names=self._rails)
         number, last = 0, False
         while not last:
@@ -72,17 +78,21 @@ class Series:
                 self._compute()
 
     def _call(self, number: int, last: bool) -> bool:
-        """Reduce tensors that no other call has, so that stale results are wrong in every element."""
+        """Give tensors that no other call has, so that stale results are wrong in every element.
+
+        But the first one, by which rank 0 says whether the call is the last.
+        """
         np.add(self._base, self._base.dtype.type(number), out=self._mine)
         self._mine[0] = last
         begin = time.monotonic()
-        self._comm.all_reduce(self._mine, out=self._result)
+        self._collect(self._mine, out=self._result)
         end = time.monotonic()
         records = (record for record in self._comm.drain_records() if not record.survey)
         slices = [[r.rail, r.start_s, r.end_s, r.bytes] for r in records]
         self._calls.append([begin, end, slices])
-        expected = self._total + self._base.dtype.type(self._comm.world_size * number)
-        self._wrong += int(np.count_nonzero(self._result[1:] != expected[1:]))
+        expected = self._total + self._base.dtype.type(self._ranks * number)
+        expected[:: self._mine.size] = self._result[:: self._mine.size]
+        self._wrong += int(np.count_nonzero(self._result != expected))
         return bool(self._result[0])
 
     def _report(self) -> None:

@@ -81,10 +81,14 @@ class Figure:
 
 
 def figures(names: Sequence[str] = ()) -> list[Figure]:
-    """Return the figures of those names, or in folders of one's own; all of the papers if none is given."""
+    """Return the figures of those names, or in folders of one's own; all of the papers if none is given.
+
+    A paper's letter stands for all of its figures.
+    """
     known = sorted(folder.name for folder in FOLDER.iterdir() if (folder / "claims.toml").exists())
+    papers = {name[0]: [other for other in known if other[0] == name[0]] for name in known}
     found = []
-    for name in dict.fromkeys(names or known):
+    for name in dict.fromkeys(each for given in names or known for each in papers.get(given, [given])):
         folder = FOLDER / name if name in known else Path(name)
         missing = [file for file in FILES if not (folder / file).is_file()]
         if missing:

@@ -31,9 +31,10 @@ DARK = {  # on a dark page
     RED: "#f2803a", PURPLE: "#e39ac4", SKY: "#8fd0f5", GREY: "#a9a9b0",
 }  # fmt: skip
 COLOURS = {
-    "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "gloo": PURPLE, "mptcp": SKY, "openmpi": GREY, "ring": GREY,
+    "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "gloo": PURPLE, "mptcp": SKY, "openmpi": GREY, "ring": ORANGE,
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
-    "hosts": BLUE, "switches": ORANGE,
+    "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
+    "broadcast": BLUE, "allgather": GREEN,
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 MARKERS = "osD^vP*X"
@@ -188,6 +189,28 @@ def shares(panel: Axes, runs: Runs, scenario: str, contender: str, rail: str, la
 # ------------------------------------------------------------ other marks
 
 
+def curve(panel: Axes, across: Sequence[float], found: Sequence[Measured], name: str) -> None:
+    """Draw measured values with their intervals against anything; hollow: CPU-bound."""
+    panel.fill_between(
+        across, [one.low for one in found], [one.high for one in found],
+        color=colour(name), alpha=0.22, linewidth=0,
+    )  # fmt: skip
+    hollow = "none" if any(one.cpu_bound for one in found) else colour(name)
+    panel.plot(
+        across, [one.value for one in found], color=colour(name), marker="o", markersize=4.5,
+        markerfacecolor=hollow, label=name, linewidth=1.4,
+    )  # fmt: skip
+    _legend(panel)
+
+
+def ticks(panel: Axes, values: Sequence[float], label: str, scale: str = "log") -> None:
+    """Show exactly these values on the axis across."""
+    panel.set_xscale(scale)
+    panel.set_xticks(values, [f"{value:g}" for value in values])
+    panel.set_xticks([], minor=True)
+    panel.set_xlabel(label)
+
+
 def level(panel: Axes, value: float, text: str) -> None:
     """Draw a limit or a reference as a dotted line with its name."""
     panel.axhline(value, linestyle=":", color=INK, linewidth=1.1)
@@ -222,6 +245,7 @@ def bars(
     names: Sequence[str],
     limits: Sequence[float] = (),
     numbers: Sequence[float] = (),
+    dotted: str = "limit of the links",
 ) -> None:
     """Draw a bar per group for `name`, beside those of other `names`; dotted: its limit; above: a number."""
     width, place = 0.8 / len(names), list(names).index(name)
@@ -233,7 +257,7 @@ def bars(
     panel.bar_label(drawn, texts, fontsize=7, color=INK, padding=1)
     panel.set_xticks(range(len(groups)), groups)
     panel.grid(visible=False, axis="x")
-    _legend(panel, "limit of the links" if limits else "")
+    _legend(panel, dotted if limits else "")
 
 
 def _contenders(runs: Runs, scenario: str) -> list[str]:

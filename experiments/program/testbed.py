@@ -48,6 +48,7 @@ class Counters:
 
     interfaces: Interfaces  # by plane and host
     switches: Mapping[str, Mapping[str, int]]  # packets by decision of the P4 program, by plane
+    links: Mapping[str, int]  # bytes that the links of a plane have carried, both ways; not unshaped ones
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ class Testbed:
 
     def counters(self) -> Counters:
         """Return what kernel and switches have counted so far."""
-        return Counters(self._interfaces(), self.call(self._lab.switch_counters()))
+        links = {plane.name: self._lab.bytes_carried(plane.name) for plane in self.topology.planes}
+        return Counters(self._interfaces(), self.call(self._lab.switch_counters()), links)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the lab's loop and return its result."""

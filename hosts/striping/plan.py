@@ -8,14 +8,21 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
+from railweave._native.ina import spreads
+from railweave._native.spread import LEAST_CHUNKS
+from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.decisions import Reason, Tally, Verdict
 
 if TYPE_CHECKING:
+    from railweave._native.collectives import Collective, DType
     from railweave.hosts.striping.classes import CallClass
     from railweave.hosts.striping.filling import Part, Split
+    from railweave.hosts.striping.priors import StripedRail
     from railweave.hosts.striping.surveys import Item
 
 USED = Verdict(None)
+MULTICAST = Verdict(None, "multicast")
+FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
 TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn, which is quicker")
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
@@ -63,3 +70,10 @@ class Plan:
             if end > begin
         )
         return replace(self, sequence=tuple(cut))
+
+
+def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hosts: int) -> Verdict:
+    """Return how a rail carries `count` elements (of a shard, where there are shards)."""
+    if rail.kind != "ina" or collective in REDUCING:
+        return USED
+    return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS

@@ -25,7 +25,7 @@ from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Su
 from railweave.hosts.striping.classes import SHORT_S, CallClass
 from railweave.hosts.striping.filling import Part, Split
 from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, TURN, USED, Measurement, Plan
+from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, TURN, Measurement, Plan, use
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
 from railweave.hosts.striping.surveys import Item, Lanes
@@ -167,7 +167,7 @@ class Planner:
         entry = _Entry(collective, dtype, op, count, size, able, (Plan(call, (), Tally()),))
         if self.fixed:
             parts, verdicts = fixed_split(able, count, size // count)
-            entry.plans = (Plan(call, parts, self._tally(entry, verdicts)),)
+            entry.plans = (Plan(call, parts, self._tally(entry, parts, verdicts)),)
         elif self.learning and len(able) > 1:
             entry.call_class = self._class_of(entry)
             self._split(entry, entry.call_class)
@@ -217,7 +217,7 @@ class Planner:
     def _plan_of(
         self, entry: _Entry, call_class: CallClass, parts: tuple[Part, ...], spared: Verdict
     ) -> Plan:
-        tally = self._tally(entry, _verdicts(entry, parts, spared))
+        tally = self._tally(entry, parts, _verdicts(entry, spared))
         known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
         expected_s = entry.time_s if known else self._expected_s(entry, call_class, parts)
         return Plan(entry.plans[0].call, parts, tally, expected_s, quiet=entry.call_class)
@@ -230,7 +230,7 @@ class Planner:
         measurement = Measurement(call_class, entry.size, entry.count, usual, parts is not None)
         if parts is None:
             return replace(plan, survey_after=survey_after, quiet=None, measurement=measurement)
-        tally = self._tally(entry, _verdicts(entry, parts, TRYING))
+        tally = self._tally(entry, parts, _verdicts(entry, TRYING))
         expected_s = self._expected_s(entry, call_class, parts)
         return Plan(plan.call, parts, tally, expected_s, survey_after, measurement=measurement)
 
@@ -268,8 +268,15 @@ class Planner:
             op_index, measurement.tried, measurement.size, measurement.count, measurement.usual
         )
 
-    def _tally(self, entry: _Entry, verdicts: Mapping[str, Verdict]) -> Tally:
+    def _tally(self, entry: _Entry, parts: Sequence[Part], verdicts: Mapping[str, Verdict]) -> Tally:
         """Return the ledger's count of such calls, with a verdict on every rail."""
+        counts = {rail: count for rail, _, count in parts}
+        used = {
+            rail.name: use(rail, entry.collective, entry.dtype, counts[rail.index], self.world_size)
+            for rail in entry.rails
+            if rail.index in counts
+        }
+        verdicts = {**verdicts, **used}
         on_all = {
             rail.name: verdicts.get(rail.name)
             or _barred(rail, entry.collective, entry.dtype, entry.op)
@@ -450,6 +457,5 @@ def _indices(rails: Sequence[StripedRail]) -> tuple[int, ...]:
     return tuple(rail.index for rail in rails)
 
 
-def _verdicts(entry: _Entry, parts: Sequence[Part], spared: Verdict) -> dict[str, Verdict]:
-    used = {rail for rail, _, _ in parts}
-    return {rail.name: USED if rail.index in used else spared for rail in entry.rails}
+def _verdicts(entry: _Entry, spared: Verdict) -> dict[str, Verdict]:
+    return {rail.name: spared for rail in entry.rails}

@@ -15,6 +15,7 @@ from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, Part, cut, time_of, water_fill
 from railweave.hosts.striping.fixed import fixed_split
+from railweave.hosts.striping.plan import use
 from railweave.hosts.striping.planner import Planner
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.states import ClassState, RailState
@@ -36,6 +37,7 @@ class RailPrediction:
     b_bps: float | None
     samples: int  # measurements that speak for its present speed
     source: str  # measured, or what else the cost follows from
+    how: str = ""  # multicast or not, where that is a question
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ class _Predictor:
             a_us=line.a_s * 1e6,
             b_bps=line.rate * 8,
             samples=cost.samples if cost is not None else 0,
+            how="" if obstacle else use(rail, *self._call[:2], self._count, self._planner.world_size).text,
             source="loaded" if loaded else "measured" if cost else table.source(self._key, rail.index),
         )
 
@@ -274,7 +277,7 @@ def _rail_row(rail: RailPrediction) -> tuple[str, ...]:
         "-" if rail.a_us is None else f"{rail.a_us:.1f}",
         "-" if rail.b_bps is None else f"{rail.b_bps / 1e6:.2f}",
         str(rail.samples),
-        rail.obstacle or rail.source,
+        rail.obstacle or ", ".join(filter(None, (rail.source, rail.how))),
     )
 
 

@@ -23,6 +23,8 @@ class StripedRail:
     kind: str
     rate_bps: int = 0  # of its links; 0: unknown
     share: float = 0.0  # of large tensors, where shares are fixed
+    lanes: int = 256  # of an in-network rail's packets
+    trees: int = 1  # among which it cuts its part of a call
 
 
 def prior_lines(

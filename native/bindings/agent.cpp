@@ -140,10 +140,10 @@ class PythonAgent {
   }
 
   void attach_ina(std::size_t rail, const std::vector<Place>& places,
-                  const std::vector<SocketAddress>& members) {
+                  const std::vector<SocketAddress>& members, int roots) {
     std::vector<InaGroup> groups;
     for (const Place& place : places) groups.push_back(group_at(place));
-    agent_.on_loop([&] { ina_.at(rail)->attach(groups, members); });
+    agent_.on_loop([&] { ina_.at(rail)->attach(groups, members, roots); });
   }
 
   std::uint64_t pause_ina(std::size_t rail, std::uint16_t group) {
@@ -297,10 +297,11 @@ void bind_agent(nb::module_& m) {
            "Join with all ranks' (address, MAC, queue pair numbers)")
       .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
            Release(), "Open an in-network rail on the address; (rail, UDP port)")
-      .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, "members"_a, Release(),
+      .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, "members"_a, "roots"_a = 0,
+           Release(),
            "Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), "
            "in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if "
-           "nothing is to be multicast")
+           "nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all")
       .def("pause_ina", &PythonAgent::pause_ina, "rail"_a, "group"_a, Release(),
            "Stop the tree of this group; the lowest chunk without a result since it was formed")
       .def("resume_ina", &PythonAgent::resume_ina, "rail"_a, "group"_a, "place"_a, "resume_from"_a, Release(),

@@ -16,7 +16,8 @@ void bind_agent_values(nb::module_& sub) {
       .def_ro("rtt_ns", &GroupStats::rtt)
       .def(RAILWEAVE_RO(GroupStats, contributions, results, retransmissions, early_retransmissions, timeouts,
                         stale, duplicates, mismatches, refused, probes_sent, probes_answered,
-                        nonfinite_chunks, moves, error_bound));
+                        nonfinite_chunks, moves, error_bound, multicasts, multicast_bytes, fetched_bytes,
+                        answered_bytes));
   nb::class_<Failure>(sub, "Failure", "What has ended a communicator; `rank` is the peer concerned, or -1")
       .def(nb::init<FailureKind, int, std::string, std::string>(), "kind"_a, "rank"_a, "message"_a,
            "rail"_a = "")
@@ -30,7 +31,8 @@ void bind_agent_values(nb::module_& sub) {
       .def(RAILWEAVE_RO(RailStats, slices, payload_bytes, bytes_sent))
       .def_ro("sent", &RailStats::sent, "`bytes_sent` by class")
       .def(RAILWEAVE_RO(RailStats, bytes_received, packets_sent, packets_received, retransmissions,
-                        duplicates, malformed, send_drops, segmentation_refused))
+                        duplicates, malformed, send_drops, segmentation_refused, multicast_bytes,
+                        fetched_bytes))
       .def_ro("busy_ns", &RailStats::busy);
   nb::class_<SliceRecord>(sub, "SliceRecord",
                           "One slice as it went; times in nanoseconds of time.monotonic_ns()")

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "arrays.hpp"
 #include "bindings/values.hpp"
+#include "ina/call.hpp"
 #include "ina/endpoint.hpp"
 #include "ina/exact.hpp"
 #include "ina/fixed_point.hpp"
@@ -365,6 +367,20 @@ void bind_ina(nb::module_& m) {
   bind_exact(ina);
   bind_lanes(ina);
   bind_endpoint(ina);
+  ina.def(
+      "spreads",
+      [](Collective collective, DType dtype, std::size_t count, int world_size, std::uint32_t lanes,
+         std::size_t trees) {
+        Slice slice{};
+        slice.call.collective = collective;
+        slice.call.dtype = dtype;
+        slice.count = count;
+        slice.world_size = world_size;
+        slice.count = std::min(count, ina::tree_elements(slice, lanes, trees));
+        return ina::spreads(slice, lanes);
+      },
+      "collective"_a, "dtype"_a, "count"_a, "world_size"_a, "lanes"_a, "trees"_a,
+      "Whether so many elements (of a shard, where there are shards) are multicast on such trees.");
   ina.def("measure_endpoint", &measure_endpoint, "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a,
           "rounds"_a, "CPU time of an endpoint alone, in nanoseconds over all chunks.");
 }

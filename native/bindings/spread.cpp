@@ -11,6 +11,7 @@
 
 #include "arrays.hpp"
 #include "bindings/values.hpp"
+#include "ina/call.hpp"
 #include "spread/spreader.hpp"
 
 namespace nb = nanobind;
@@ -73,9 +74,9 @@ class PySpreader : public spread::Spreader {
     const spread::SpreaderStats& stats = Spreader::stats();
     nb::dict refused;
     for (std::size_t i = 0; i < spread::kRefusals; ++i) refused[kRefused[i]] = stats.refused[i];
-    nb::dict all = RAILWEAVE_DICT(stats, sent, sent_bytes, received, received_bytes, fetched, fetched_bytes,
-                                  duplicates, stale, fetches_sent, fetches_taken, fetches_passed,
-                                  fetches_dropped, answered, answered_bytes, silences);
+    nb::dict all = RAILWEAVE_DICT(stats, tasks, sent, sent_bytes, received, received_bytes, fetched,
+                                  fetched_bytes, duplicates, stale, fetches_sent, fetches_taken,
+                                  fetches_passed, fetches_dropped, answered, answered_bytes, silences);
     all["refused"] = refused;
     all["rate_bps"] = rate_bps();
     return all;
@@ -93,6 +94,7 @@ void bind_spread(nb::module_& m) {
   spread.attr("TREE") = spread::Packet::kTree;
   spread.attr("FETCH_BYTES") = spread::kFetchBytes;
   spread.attr("MOST_CHUNK_BYTES") = spread::kMostChunkBytes;
+  spread.attr("LEAST_CHUNKS") = ina::kLeastSpread;
   spread.attr("MOST_FETCHED") = spread::kMostFetched;
   spread.attr("KIND_SPREAD") = static_cast<int>(ina::Kind::kSpread);
   spread.attr("KIND_FETCH") = static_cast<int>(ina::Kind::kFetch);

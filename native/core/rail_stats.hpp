@@ -46,6 +46,8 @@ struct RailStats {
   std::uint64_t malformed = 0;             // packets refused: short, of another version, from a stranger
   std::uint64_t send_drops = 0;            // packets that this host's kernel would not send
   std::uint64_t segmentation_refused = 0;  // super-packets that it would not cut: sent packet by packet
+  std::uint64_t multicast_bytes = 0;       // of tensors, sent once to all
+  std::uint64_t fetched_bytes = 0;         // of tensors, that others multicast and a peer had to send again
   Duration busy = 0;                       // time with a slice in progress
 };
 

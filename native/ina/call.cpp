@@ -13,8 +13,6 @@
 namespace railweave::ina {
 namespace {
 
-// Chunks in all from which a call is spread: READY costs a round trip more.
-constexpr std::uint32_t kLeastSpread = 16;
 constexpr std::uint32_t kReadyLanes = 2;
 constexpr std::int32_t kMostUnfinished = 1 << 16;
 constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
@@ -61,6 +59,16 @@ std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes) {
   return reduces(call.collective) ? lanes : std::max<std::size_t>(1, lanes * kWord / item_size(call.dtype));
 }
 
+std::size_t tree_elements(const Slice& slice, std::uint32_t lanes, std::size_t trees) {
+  const std::size_t chunk = chunk_elements(slice.call, lanes);
+  return divide_up(divide_up(slice.count, chunk), trees) * chunk;
+}
+
+bool spreads(const Slice& slice, std::uint32_t lanes) {
+  return !reduces(slice.call.collective) && lanes >= kReadyLanes &&
+         shards_of(slice) * std::uint64_t{divide_up(length_of(slice), lanes)} >= kLeastSpread;
+}
+
 Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool multicast)
     : slice_(slice),
       mark_(mark_of_slice(slice)),
@@ -72,7 +80,7 @@ Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool mul
       length_(length_of(slice)),
       shards_(shards_of(slice)),
       chunks_(shards_ * divide_up(length_, lanes)),
-      spread_(multicast && words_ && chunks_ >= kLeastSpread && lanes >= kReadyLanes),
+      spread_(multicast && spreads(slice, lanes)),
       exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
       segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
       floats_(half_ ? lanes : 0),

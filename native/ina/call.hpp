@@ -44,6 +44,12 @@ struct Item {
 bool carries(const CallDescription& call);
 /// Elements of the tensor in a chunk.
 std::size_t chunk_elements(const CallDescription& call, std::uint32_t lanes);
+/// Chunks in all from which what only moves is multicast: READY costs a round trip more.
+inline constexpr std::uint32_t kLeastSpread = 16;
+/// Elements of a slice that each of several trees gets, by whole chunks; the last may get fewer.
+std::size_t tree_elements(const Slice& slice, std::uint32_t lanes, std::size_t trees);
+/// Whether a slice is multicast where packets can be.
+bool spreads(const Slice& slice, std::uint32_t lanes);
 
 /// What READY says of a rank, and its result of all ranks.
 struct Ready {

@@ -46,7 +46,8 @@ InaRail::~InaRail() {
   if (!trees_.empty()) loop_.unwatch(socket_.fd());
 }
 
-void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members) {
+void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
+                     int roots) {
   if (!trees_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
   std::deque<Tree> trees;
@@ -63,7 +64,8 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
                                                .child = group.child,
                                                .rank = group.rank,
                                                .world_size = group.world_size,
-                                               .rate_bps = options_.rate_bps / groups.size()});
+                                               .rate_bps = options_.rate_bps / groups.size(),
+                                               .roots = roots != 0 ? roots : group.world_size});
     trees.back().virtual_address = group.virtual_address;
     trees.back().unsent.reserve(kBatch);
     trees.back().unsent_spread.reserve(kBatch);
@@ -136,9 +138,7 @@ void InaRail::start(const Slice& slice, Time now) {
     throw std::logic_error("an in-network rail must be attached to a group before slices start");
   if (halted_) return;
   if (slices_.empty()) busy_since_ = now;
-  const std::size_t chunk = ina::chunk_elements(slice.call, lanes_);
-  const std::size_t chunks = (slice.count + chunk - 1) / chunk;
-  const std::size_t step = (chunks + trees_.size() - 1) / trees_.size() * chunk;
+  const std::size_t step = ina::tree_elements(slice, lanes_, trees_.size());
   slices_.push_back({.slice = slice, .trees_left = (slice.count + step - 1) / step});
   for (std::size_t i = 0, at = 0; at < slice.count; ++i, at += step) {
     Slice part = slice;
@@ -381,6 +381,8 @@ RailStats InaRail::stats() const {
     stats.duplicates += tree.endpoint.stats().duplicates;
     stats.malformed += tree.endpoint.stats().refused_in_all() + tree.spreader.stats().refused_in_all();
     stats.duplicates += tree.spreader.stats().duplicates;
+    stats.multicast_bytes += tree.spreader.stats().sent_bytes;
+    stats.fetched_bytes += tree.spreader.stats().fetched_bytes;
   }
   if (!slices_.empty()) stats.busy += EventLoop::now() - busy_since_;
   return stats;
@@ -399,6 +401,7 @@ std::vector<GroupStats> InaRail::groups() const {
   std::vector<GroupStats> all;
   for (const Tree& tree : trees_) {
     const ina::EndpointStats& counts = tree.endpoint.stats();
+    const spread::SpreaderStats& spread = tree.spreader.stats();
     all.push_back({.group = tree.endpoint.group(),
                    .slots = tree.endpoint.slots(),
                    .in_flight = tree.endpoint.in_flight(),
@@ -409,15 +412,19 @@ std::vector<GroupStats> InaRail::groups() const {
                    .retransmissions = counts.retransmissions,
                    .early_retransmissions = counts.early_retransmissions,
                    .timeouts = counts.timeouts,
-                   .stale = counts.stale,
-                   .duplicates = counts.duplicates,
+                   .stale = counts.stale + spread.stale,
+                   .duplicates = counts.duplicates + spread.duplicates,
                    .mismatches = tree.mismatches,
-                   .refused = counts.refused_in_all(),
+                   .refused = counts.refused_in_all() + spread.refused_in_all(),
                    .probes_sent = counts.probes_sent,
                    .probes_answered = counts.probes_answered,
                    .nonfinite_chunks = counts.nonfinite_chunks,
                    .moves = counts.moves,
-                   .error_bound = counts.error_bound});
+                   .error_bound = counts.error_bound,
+                   .multicasts = spread.tasks,
+                   .multicast_bytes = spread.sent_bytes,
+                   .fetched_bytes = spread.fetched_bytes,
+                   .answered_bytes = spread.answered_bytes});
   }
   return all;
 }

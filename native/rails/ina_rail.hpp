@@ -47,8 +47,10 @@ class InaRail final : public Rail, private ReadyHandler {
 
   /// The UDP port to which the switch sends results.
   std::uint16_t port() const { return socket_.port(); }
-  /// The trees in the order that all ranks share, with the same lanes.
-  void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {});
+  /// The trees in the order that all ranks share, with the same lanes. `roots`: how many ranks multicast at
+  /// once in an allgather; 0: all.
+  void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
+              int roots = 0);
 
   /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
   /// std::invalid_argument for a group that this rail has not.

@@ -39,6 +39,11 @@ struct GroupStats {
   std::uint64_t nonfinite_chunks = 0;
   std::uint64_t moves = 0;
   double error_bound = 0;  // greatest error that fixed point can have caused in an element, so far
+  // Slices that are multicast. Their chunks are no contributions; refused, stale and duplicates are all.
+  std::uint64_t multicasts = 0;
+  std::uint64_t multicast_bytes = 0;  // of tensors, sent once to all
+  std::uint64_t fetched_bytes = 0;    // taken that a peer had to send again
+  std::uint64_t answered_bytes = 0;   // sent again to peers
 };
 
 /// Contributions to a tree and probes have been silent for a while.

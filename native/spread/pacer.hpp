@@ -10,12 +10,13 @@
 
 namespace railweave::spread {
 
-/// Bursts are short, so that queues are: a host that comes late makes up for kBurst of the time, and sleeps
-/// for kQuantum, so that it need not wake up for each packet. What goes to all has a share of the links that
-/// it goes to, and a host's own link bounds all that it sends.
+/// A host that comes late, as those do that share a processor, makes up for kBurst of the time, but not for
+/// what was before its turn, so that queues are short; it sleeps for kQuantum, so that it need not wake up
+/// for each packet. What goes to all has a share of the links that it goes to, and a host's own link bounds
+/// all that it sends.
 class Pacer {
  public:
-  static constexpr Duration kBurst = kMillisecond / 2;
+  static constexpr Duration kBurst = 4 * kMillisecond;
   static constexpr Duration kQuantum = kMillisecond / 4;
 
   /// Of the link; 0: unknown.
@@ -28,6 +29,11 @@ class Pacer {
   /// Ranks that begin together take turns: this one after `before` datagrams of others.
   void begin(std::size_t bytes, std::uint32_t before, Time now) {
     share_ = std::max(share_, now + time_of(bytes, before));
+  }
+  /// A rank's turn has come: no time before it is made up for.
+  void take_turn(Time now) {
+    link_ = std::max(link_, now);
+    share_ = std::max(share_, now);
   }
   /// A datagram of `bytes` leaves.
   void pay(std::size_t bytes, Time now) { pay(link_, time_of(bytes, 1), now); }

@@ -58,6 +58,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   reorder_ = std::max(reorder_ / 2, kLeastReorder);
   if (made.own() != Task::kNone)
     pacer_.begin(ina::kHeaderBytes + made.chunk_size(0), made.own() % made.roots(), now);
+  ++stats_.tasks;
   last_task_ = task;
   tasks_.push_back(std::move(made));
   if (front_ + 1 == tasks_.size()) watch(now);
@@ -313,6 +314,7 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
 }
 
 Packet Spreader::send_own(Task& task, Time now) {
+  if (task.frontier(task.own()) == 0) pacer_.take_turn(now);
   const Bytes bytes = task.build_next(options_.group, options_.child);
   pacer_.pay_shared(bytes.size(), task.senders(), reducing_ > 0, now);
   answers_next_ = true;

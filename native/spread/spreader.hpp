@@ -81,7 +81,8 @@ inline constexpr std::size_t kRefusals = 8;
 
 /// Counts since the start. Bytes are payload.
 struct SpreaderStats {
-  std::uint64_t sent = 0;  // chunks of own shards, to all
+  std::uint64_t tasks = 0;  // started
+  std::uint64_t sent = 0;   // chunks of own shards, to all
   std::uint64_t sent_bytes = 0;
   std::uint64_t received = 0;  // chunks taken, those that were asked for included
   std::uint64_t received_bytes = 0;

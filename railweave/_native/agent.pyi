@@ -95,6 +95,18 @@ class GroupStats:
     @property
     def error_bound(self) -> float: ...
 
+    @property
+    def multicasts(self) -> int: ...
+
+    @property
+    def multicast_bytes(self) -> int: ...
+
+    @property
+    def fetched_bytes(self) -> int: ...
+
+    @property
+    def answered_bytes(self) -> int: ...
+
 class Failure:
     """What has ended a communicator; `rank` is the peer concerned, or -1"""
 
@@ -176,6 +188,12 @@ class RailStats:
 
     @property
     def segmentation_refused(self) -> int: ...
+
+    @property
+    def multicast_bytes(self) -> int: ...
+
+    @property
+    def fetched_bytes(self) -> int: ...
 
     @property
     def busy_ns(self) -> int: ...
@@ -287,9 +305,9 @@ class Agent:
     def add_ina(self, name: str, address: str, interface: str, rate_bps: int = 0) -> tuple[int, int]:
         """Open an in-network rail on the address; (rail, UDP port)"""
 
-    def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]], members: Sequence[tuple[str, int]]) -> None:
+    def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]], members: Sequence[tuple[str, int]], roots: int = 0) -> None:
         """
-        Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if nothing is to be multicast
+        Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all
         """
 
     def pause_ina(self, rail: int, group: int) -> int:

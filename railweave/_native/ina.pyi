@@ -174,5 +174,10 @@ class Endpoint:
 
     def stats(self) -> dict: ...
 
+def spreads(collective: railweave._native.collectives.Collective, dtype: railweave._native.collectives.DType, count: int, world_size: int, lanes: int, trees: int) -> bool:
+    """
+    Whether so many elements (of a shard, where there are shards) are multicast on such trees.
+    """
+
 def measure_endpoint(dtype: str, op: str, lanes: int, slots: int, count: int, rounds: int) -> dict:
     """CPU time of an endpoint alone, in nanoseconds over all chunks."""

@@ -14,6 +14,7 @@ from railweave.experiments.errors import OptionError
 
 EPILOG = (
     "Examples: railweave bench failover · railweave bench failover --trials 20 --json r.json --plot r.png · "
+    "railweave bench failover --rails ina,tcp --hit ina --collective all_gather · "
     "railweave bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping' · "
     "railweave bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --trials 20"
 )
@@ -38,6 +39,7 @@ def failover(
         ),
     ] = "",
     restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,
+    collective: Annotated[str, typer.Option(help="all_reduce or all_gather.")] = "all_reduce",
     size: common.Size = "256K",
     dtype: common.DType = "int32",
     deadline: Annotated[
@@ -50,12 +52,13 @@ def failover(
 ) -> None:
     """Inject faults into rails under running collectives: measure pauses, rerouting, readmission, wrong sums.
 
-    Every rank reduces continuously and checks every element. A fault hits one rail at a random instant and is
-    repaired after a while; the next fault follows when the rail is in use again.
+    Every rank reduces, or gathers, continuously and checks every element. A fault hits one rail at a random
+    instant and is repaired after a while; the next fault follows when the rail is in use again.
     """
     with common.one_line_errors():
         from railweave.experiments.failover import report, run  # noqa: PLC0415
         from railweave.experiments.failover.values import FailoverOptions  # noqa: PLC0415
+        from railweave.experiments.failover.worker import COLLECTIVES  # noqa: PLC0415
 
         common.check_plot(plot)
         sizes = units.parse_sizes(size)
@@ -64,6 +67,8 @@ def failover(
                 f"--size {size}, --trials {trials}, --restarts {restarts}, --deadline {deadline:g}: expected "
                 "one size, 1 or more, and a positive number of seconds"
             )
+        if collective not in COLLECTIVES:
+            raise OptionError(f"--collective {collective}: expected one of {', '.join(COLLECTIVES)}")
         if dtype not in DTYPES:
             raise OptionError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
@@ -74,6 +79,7 @@ def failover(
             seed=seed,
             faults=common.names(only),
             rails=common.names(hit),
+            collective=collective,
             bytes=sizes[0],
             dtype=dtype,
             deadline_s=deadline,

@@ -12,25 +12,31 @@ from railweave.commands import common
 
 app = typer.Typer()
 
+DEFAULT = ("N",)  # all papers' figures together would take longer than anybody waits
+
 
 @app.command(
     "reproduce",
-    epilog="Examples: railweave reproduce --quick · railweave reproduce N1 N4 --runs 10 · "
-    "railweave reproduce my/figure · railweave reproduce --list",
+    epilog="Examples: railweave reproduce --quick · railweave reproduce A --quick · "
+    "railweave reproduce N1 N4 --runs 10 · railweave reproduce my/figure · railweave reproduce --list",
 )
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[N1 … N7]", help="Figures, or folders of your own.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[N1 … A6]",
+            help="Figures, or folders of your own; N: all of Nezha (default), A: all of multicast allgather.",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; faults and trainings (N6, N7) keep theirs.")
+        int | None, typer.Option(help="Rounds of each network; N6, N7, A1 and A2 keep theirs.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"
     ),
     only_list: Annotated[
-        bool, typer.Option("--list", help="Say what there is and how long it takes.")
+        bool, typer.Option("--list", help="Say what there is, and how long it takes.")
     ] = False,
 ) -> None:
     """Measure the papers' figures again: plots, and each claim with its verdict, in one report.html.
@@ -41,7 +47,7 @@ def reproduce(
         from railweave.experiments import reproduce as work  # noqa: PLC0415
         from railweave.experiments.figures import figures  # noqa: PLC0415
 
-        options = work.Options(figures(names or []), out, quick, runs)
+        options = work.Options(figures(names or ([] if only_list else DEFAULT)), out, quick, runs)
         if only_list:
             for figure in options.figures:
                 minutes = sum(work.seconds(step) for step in options.plan(figure)) / 60

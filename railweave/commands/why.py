@@ -99,7 +99,7 @@ def _decisions(report: pb.JobReport) -> Table:
     for rank in report.ranks:
         for each in rank.decisions:
             size = f"<= {each.size_class:,}" if each.size_class else "any"
-            verdict = "used" if each.used else " ".join(filter(None, (each.reason, each.detail)))
+            verdict = " ".join(filter(None, ("used" if each.used else each.reason, each.detail)))
             key = (each.collective, each.dtype, each.op, size, each.rail, verdict)
             ranks.setdefault(key, []).append(rank.rank)
     table = Table("collective", "dtype", "op", "bytes", "rail", "verdict", "ranks", box=None, pad_edge=True)

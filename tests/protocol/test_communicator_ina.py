@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
+from protocol.switch_model import SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
+from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
@@ -53,6 +55,7 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
 
 
 LARGE = 40_000  # bytes: chunks enough to be multicast
+HUGE = 1 << 20  # bytes: chunks enough also if packets are as large as loopback takes them
 CHUNK = 4 * LANES
 
 
@@ -71,12 +74,69 @@ def test_each_rank_sends_its_shard_once_and_the_switch_copies_it(job: StaticJob)
             tensor = gathered(call, LARGE) if comm.rank == root else np.zeros(RANKS * LARGE, np.uint8)
             np.testing.assert_array_equal(comm.broadcast(tensor, root), whole)
         job.meet()
-        return comm.stats().rails[0].sent.payload - before
+        rail = comm.stats().rails[0]
+        (tree,) = rail.groups
+        assert (tree.multicasts, tree.multicast_bytes) == (10, rail.multicast_bytes)
+        assert rail.sent.payload - before == rail.multicast_bytes + 10 * CHUNK  # READY
+        return rail.multicast_bytes
 
-    sent = job.run(work, "ina=ina@lo")
-    ready = 10 * CHUNK
     roots = [sum(call % RANKS == rank for call in range(5)) for rank in range(RANKS)]
-    assert sent == [5 * LARGE + roots[rank] * RANKS * LARGE + ready for rank in range(RANKS)]
+    sent = job.run(work, "ina=ina@lo")
+    assert sent == [5 * LARGE + roots[rank] * RANKS * LARGE for rank in range(RANKS)]
+
+
+def test_why_says_whether_calls_were_multicast(job: StaticJob) -> None:
+    few = LEAST_CHUNKS - 1
+
+    def work(comm: Communicator) -> int:
+        comm.broadcast(np.zeros(few * CHUNK, np.uint8))
+        comm.broadcast(np.zeros(few * CHUNK + 1, np.uint8))
+        comm.all_gather(np.zeros(few // RANKS * CHUNK, np.uint8))
+        comm.all_gather(np.zeros(few // RANKS * CHUNK + 1, np.uint8))
+        comm.all_reduce(np.zeros(few * CHUNK, np.int32))
+        told = [(each.collective, each.detail) for each in comm.why() if each.rail == "ina"]
+        assert told == [
+            ("broadcast", f"not multicast: fewer than {LEAST_CHUNKS} chunks"),
+            ("broadcast", "multicast"),
+            ("all_gather", f"not multicast: fewer than {LEAST_CHUNKS} chunks"),
+            ("all_gather", "multicast"),
+            ("all_reduce", ""),
+        ]
+        assert comm.plan(few * CHUNK + 1, "broadcast", "uint8").rails[0].how == "multicast"
+        job.meet()
+        return comm.stats().rails[0].groups[0].multicasts
+
+    assert job.run(work, "ina=ina@lo,tcp=tcp@lo", shares={"ina": 1, "tcp": 0}) == [2] * RANKS
+
+
+def test_with_one_root_ranks_multicast_one_after_the_other(
+    switch: LoopbackSwitch, job: StaticJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []  # source and chunk
+    process = switch._process
+
+    def record(data: bytes, sender: tuple[str, int]) -> None:
+        packet = Packet.parse(data)
+        assert packet is not None
+        if packet.kind == SPREAD:
+            seen.append((packet.slot, packet.round))
+        process(data, sender)
+
+    monkeypatch.setattr(switch, "_process", record)
+
+    def work(comm: Communicator) -> None:
+        whole = gathered(0, HUGE)
+        np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, HUGE)[comm.rank]), whole)
+        job.meet()
+
+    job.run(work, "ina=ina@lo", multicast_roots=1)
+    last = max(chunk for _, chunk in seen)
+    assert last > 10
+    begins = [
+        next(place for place, (source, _) in enumerate(seen) if source == rank) for rank in range(RANKS)
+    ]
+    for rank, begin in enumerate(begins[1:]):  # some of what was sent before may have been lost
+        assert all(chunk > last - 4 for source, chunk in seen[begin:] if source == rank)
 
 
 @pytest.mark.parametrize("refuse_every", [2, 7])
@@ -98,14 +158,17 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
         for handle, expected in pending:
             np.testing.assert_array_equal(handle.wait(), expected)
         job.meet()
-        sent = comm.stats().rails[0].sent
-        return sent.resends, sent.control
+        rail = comm.stats().rails[0]
+        assert rail.sent.resends > 0
+        assert rail.sent.control > 0
+        assert 0 < rail.fetched_bytes == rail.groups[0].fetched_bytes
+        return rail.fetched_bytes, rail.groups[0].answered_bytes
 
     try:
-        sent = job.run(work, "ina=ina@lo")
+        fetched, answered = zip(*job.run(work, "ina=ina@lo"), strict=True)
     finally:
         switch.close()
-    assert all(resends > 0 and control > 0 for resends, control in sent)
+    assert sum(fetched) <= sum(answered)
 
 
 def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
@@ -290,13 +353,18 @@ def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitc
 def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(100, np.float32))
+        for size in (0, 1):  # of one class, one of them multicast
+            comm.broadcast(np.zeros((LEAST_CHUNKS - 1) * CHUNK + size, np.uint8))
         with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
             told = answer.read().decode()
         who = f'rail="ina",rank="{comm.rank}"'
-        assert f'railweave_rail_slices_total{{job="default",kind="ina",{who}}} 1.0' in told
+        assert f'railweave_rail_slices_total{{job="default",kind="ina",{who}}} 3.0' in told
+        assert f'railweave_group_multicasts_total{{group="{GROUP}",job="default",{who},tree="0"}} 1.0' in told
         assert f'railweave_group_results_total{{group="{GROUP}",job="default",{who},tree="0"}}' in told
         assert f'railweave_group_slots{{group="{GROUP}",job="default",{who},tree="0"}} {SLOTS}.0' in told
         assert 'reason="",size_class="512"} 1.0' in told
+        (broadcasts,) = [line for line in told.splitlines() if 'collective="broadcast"' in line]
+        assert broadcasts.endswith("} 2.0")
         job.meet()
 
     job.run(work, "ina=ina@lo", metrics="127.0.0.1:0")

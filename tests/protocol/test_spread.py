@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -177,6 +178,21 @@ def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> No
     assert share_of_link(network, count * world_size) >= 0.93
     assert network.longest_queue <= MILLISECOND // 2 + 5 * roots * PACKET
     assert network.total("fetches_sent") == network.total("duplicates") == 0
+
+
+@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
+def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it(collective: Collective) -> None:
+    """3 of 10 ms: as where other processes share the cores."""
+    count = 1440 * CHUNK
+    network = SpreadNetwork(4, Link(rate_bps=RATE))
+    network.begin(network.task(collective, count, CHUNK))
+    for begin in range(0, 500 * MILLISECOND, 10 * MILLISECOND):
+        for rank in range(4):
+            until = begin + (3 + 2 * rank) * MILLISECOND
+            network.at(until - 3 * MILLISECOND, partial(network.sleep, rank, until))
+    finish(network)
+    assert share_of_link(network, count * (3 if collective == ALL_GATHER else 1)) >= 0.9
+    assert network.longest_queue <= 5 * MILLISECOND
 
 
 def test_without_a_rate_the_sender_finds_one() -> None:

@@ -67,7 +67,10 @@ def test_jobs_run_one_after_the_other_and_return_values(railweave_lab: Labs) -> 
     assert only.values[0]["rails"] == ["rdma"]
     said = lab.run(["sh", "-c", "echo $RANK; echo of $WORLD_SIZE >&2"]).wait(DEADLINE_S)
     assert said.output == [["0", "of 2"], ["1", "of 2"]]
-    assert lab.counters().interfaces["tcp"]["h1"].bytes_sent > 0
+    counters = lab.counters()
+    sent = sum(host.bytes_sent for host in counters.interfaces["tcp"].values())
+    assert 0 < sent < counters.links["tcp"]
+    assert counters.links["tcp"] == pytest.approx(2 * sent, rel=0.01)  # to the switch, and from it
 
 
 def test_faults_are_injected_and_repaired_while_a_job_runs(railweave_lab: Labs) -> None:  # noqa: F811

@@ -23,9 +23,11 @@ from railweave.experiments.claims import (
     judge,
     range_text,
 )
+from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import networks
-from railweave.experiments.measures import Runs, measure
+from railweave.experiments.measures import NotMeasured, Runs, limits_bps, measure
+from railweave.experiments.problem import BOTH
 from railweave.experiments.records import CPU, Record
 
 PAIR = networks.rails(("tcp", "tcp"), quick=True)
@@ -99,6 +101,40 @@ def test_rounds_are_paired_and_control_runs_are_no_measurements() -> None:
     control = [replace(_slower(record, 99.0), rate_factor=0.5) for record in usual]
     found, same = measure(Runs([*slowed, *control]), GAIN), measure(Runs(usual), GAIN)
     assert (found.value, found.low, found.rounds) == (pytest.approx(same.value), pytest.approx(same.low), 2)
+
+
+def test_calls_are_compared_between_scenarios_round_by_round() -> None:
+    slow = replace(PAIR, name="slow")
+    times = [_slower(record, 2.0 + record.round) for record in model_records.of_scenario(slow)]
+    middle = model_records.of_scenario(replace(PAIR, name="middle"))
+    found = Runs([*model_records.of_scenario(PAIR), *times, *middle])
+    ask = {"what": "slowdown", "scenarios": [PAIR.name, "slow", "middle"], "of": "tcp0"}
+    assert measure(found, ask).value == pytest.approx(1, rel=0.05)
+    greatest = measure(found, {**ask, "take": "greatest"})
+    assert (greatest.low, greatest.high) == (pytest.approx(2, rel=0.05), pytest.approx(3, rel=0.05))
+    with pytest.raises(NotMeasured, match="no run of tcp0 in fast"):
+        measure(found, {**ask, "scenarios": ["fast"]})
+
+
+def test_what_ranks_count_is_related_to_what_they_carried() -> None:
+    counts = {"ina": {"fetched_bytes": 30.0, "payload_bytes": 400.0}}
+    found = Runs(model_records.of_scenario(PAIR, counters=counts))
+    ask = {"what": "counted", "scenario": PAIR.name, "of": "tcp0", "rail": "ina", "scale": 4 / 3}
+    assert measure(found, {**ask, "field": "fetched_bytes", "per": "payload_bytes"}).value == 0.1
+
+
+def test_the_limit_of_two_calls_at_once() -> None:
+    both = replace(PAIR, rails=("ina", "tcp"), workload=replace(PAIR.workload, collective=BOTH))
+    gather, reduce = (
+        replace(both, workload=replace(both.workload, collective=one)) for one in BOTH.split("+")
+    )
+    ina, ring = Contender("ina", "railweave", ("ina",)), Contender("ring", "ring", ("tcp",))
+    assert limits_bps(both, ring)["tcp"] == pytest.approx(limits_bps(gather, ring)["tcp"] / 2)
+    one_shard = 1 / (3 * limits_bps(gather, ina)["ina"])  # of the three that come down
+    both_up = 1 / (one_shard + 1 / limits_bps(reduce, ina)["ina"])
+    assert limits_bps(both, ina)["ina"] == pytest.approx(both_up)
+    unshaped = replace(both, rates=(0,))
+    assert (limits_bps(unshaped, ina), limits_bps(unshaped, ring)) == ({"ina": 0}, {"tcp": 0})
 
 
 def test_a_wrong_element_is_counted() -> None:

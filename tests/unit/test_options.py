@@ -14,6 +14,7 @@ ENVIRONMENT = {
     "RAILWEAVE_RAILS": "ina=ina@h3-ina/100000000, fast=tcp@h3-fast/10G,rdma@h3-rdma",
     "RAILWEAVE_SHARES": "ina=0.5,fast=0.25,rdma=0.25",
     "RAILWEAVE_TIMEOUT_S": "7.5",
+    "RAILWEAVE_MULTICAST_ROOTS": "2",
     "RAILWEAVE_COSTS": "costs.json",
 }
 
@@ -31,6 +32,7 @@ def test_everything_from_the_environment() -> None:
         controller="10.255.0.250:9600",
         shares={"ina": 0.5, "fast": 0.25, "rdma": 0.25},
         timeout_s=7.5,
+        multicast_roots=2,
         costs="costs.json",
     )
 
@@ -67,11 +69,12 @@ def test_one_launcher_counts_not_a_mixture() -> None:
 
 def test_arguments_win() -> None:
     options = options_from(
-        rank=0, world_size=3, rails=["tcp@eth1"], shares={}, timeout_s=1, job="a", environment=ENVIRONMENT
+        **{"rank": 0, "world_size": 3, "rails": ["tcp@eth1"], "shares": {}, "timeout_s": 1, "job": "a"},
+        **{"multicast_roots": 1, "environment": ENVIRONMENT},
     )
     assert options == Options(
         *(0, 3, (RailSpec("tcp", "tcp", "eth1"),), "a", "10.255.0.250:9600"),
-        **{"shares": {}, "timeout_s": 1, "costs": "costs.json"},
+        **{"shares": {}, "timeout_s": 1, "costs": "costs.json", "multicast_roots": 1},
     )
 
 
@@ -119,6 +122,7 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_PROGRESS_CPUS": "-1"}, "cannot read CPUs '-1'"),
         ({"RAILWEAVE_PROGRESS_CPUS": "0-9999"}, "cannot read CPUs '0-9999'"),
         ({"RAILWEAVE_PROGRESS_CPUS": "9" * 5000}, "cannot read CPUs"),
+        ({"RAILWEAVE_MULTICAST_ROOTS": "-1"}, "multicast_roots is -1: expected 0 to 65535 ranks"),
         ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
 )

@@ -41,6 +41,12 @@ def test_one_size_from_links() -> None:
         assert words in done.stdout
 
 
+def test_it_says_what_is_multicast() -> None:
+    for size, words in (("4K", "not multicast: fewer than 16 chunks"), ("64K", ", multicast")):
+        shown = plan(size, "--rails", "ina,tcp", "--collective", "broadcast").stdout.splitlines()
+        assert [words in line for line in shown[2:4]] == [True, False]
+
+
 def test_a_sweep_from_a_file(costs: Path) -> None:
     done = plan("1K:4M", "--costs", str(costs), "--hosts", "4", "--json", "-")
     assert done.exit_code == 0

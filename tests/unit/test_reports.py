@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from railweave.experiments import timeline
+from railweave.experiments.account_tables import rail_table
 from railweave.experiments.accounting import account, chunks_of
 from railweave.experiments.allreduce import report as bench_report
 from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
@@ -117,6 +118,17 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert not replace(tcp, sent={**tcp.sent, "headers": -1, "payload": 3_920_001}).bytes_agree
     assert not replace(ina, switch_results=76).results_agree
     assert tcp.results_agree
+
+
+def test_what_was_multicast_and_fetched_has_columns_where_there_is_any(tmp_path: Path) -> None:
+    rails = demo_result(tmp_path).rails
+    counts = RailCounts(multicast_bytes=1_500_000, fetched_bytes=20_000)
+    (summed,) = account(TWO.planes[:1], {0: {"ina": counts}, 1: {"ina": counts}}, {"ina": {}})
+    for shown in (rails, [summed]):
+        out = StringIO()
+        Console(file=out, width=200).print(rail_table(shown))
+        lines = out.getvalue()
+        assert all((word in lines) == (shown is not rails) for word in ("fetched", "3.000 MB", "0.040 MB"))
 
 
 def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from railweave.experiments.records import Record, Records
 from railweave.experiments.report.page import Entry
 from railweave.experiments.scenario import Scenario
 
-NAMES = ["N1", "N2", "N3", "N4", "N5", "N6", "N7"]
+PAPERS = {"A": ["A1", "A2", "A3", "A4", "A5", "A6"], "N": ["N1", "N2", "N3", "N4", "N5", "N6", "N7"]}
+NAMES = [name for names in PAPERS.values() for name in names]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lossy_links"
 BUDGET_S = {True: 600, False: 3600}
 
@@ -60,8 +61,10 @@ def test_all_figures_are_drawn_and_judged(tmp_path: Path, quick: bool) -> None:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_the_plan_keeps_to_its_time(tmp_path: Path, quick: bool) -> None:
-    options = reproduce.Options(figures(), tmp_path, quick)
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_plan_keeps_to_its_time(tmp_path: Path, quick: bool, paper: str) -> None:
+    options = reproduce.Options(figures([paper]), tmp_path, quick)
+    assert [figure.name for figure in options.figures] == PAPERS[paper]
     steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
     assert sum(reproduce.seconds(step) for step in steps.values()) < BUDGET_S[quick]
     for step in steps.values():
@@ -116,7 +119,7 @@ def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     with pytest.raises(
-        OptionError, match=r"unknown figure .*mine.*: there are N1, .*, or a folder with scen"
+        OptionError, match=r"unknown figure .*mine.*: there are A1, .*, or a folder with scen"
     ):
         figures([str(folder)])
     for file in FILES:
@@ -184,7 +187,25 @@ def test_mistakes_are_one_line(arguments: list[str], words: str) -> None:
 
 def test_the_list_says_how_long_it_takes() -> None:
     result = CliRunner().invoke(build("reproduce"), ["reproduce", "--list", "--quick"])
-    assert re.findall(r"^(N\d)  .*, about \d+ min$", result.output, re.MULTILINE) == NAMES
+    assert re.findall(r"^(\w\d)  .*, about \d+ min$", result.output, re.MULTILINE) == NAMES
+
+
+def test_without_names_it_is_nezha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[reproduce.Options] = []
+
+    async def run(options: reproduce.Options, on_phase: object) -> list[str]:
+        asked.append(options)
+        return []
+
+    monkeypatch.setattr(reproduce, "reproduce", run)
+    for names in ([], ["A", "N1"]):
+        assert (
+            not CliRunner()
+            .invoke(build("reproduce"), ["reproduce", *names, "--out", str(tmp_path)])
+            .exit_code
+        )
+    found = [[figure.name for figure in options.figures] for options in asked]
+    assert found == [PAPERS["N"], [*PAPERS["A"], "N1"]]
 
 
 def test_messages_are_those_of_the_models() -> None:

@@ -1,82 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic management where BMv2 gives no example: bounds against programs without end, truncated clones."""
+"""The counted crossings against walks over the links of a topology."""
 
 from __future__ import annotations
 
-import json
-import struct
+from collections import deque
 
 import pytest
-from vectors.case import case
 
-from railweave.switch.errors import UnsupportedConstruct
-from railweave.switch.pipeline import Pipeline, Replica
-
-DO = 0x8000
-
-
-@pytest.fixture
-def paths() -> Pipeline:
-    return Pipeline.load(case("paths").json.read_bytes())
+from railweave.experiments import traffic
+from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.model import Plane, Topology
+from railweave.topologies.planes import planes
 
 
-def packet(**way: int) -> bytes:
-    names = ("clone_ingress", "clone_egress", "resubmit", "recirculate")
-    first = struct.pack(">HHBB", *(way.get(name, 0) for name in names))
-    return first + struct.pack(">HHHBB", 0, 0, way.get("group", 0), 1, 0) + bytes(25) + b"payload"
+def neighbours(plane: Plane) -> dict[str, list[str]]:
+    links = [(nic.host, nic.switch) for nic in plane.nics]
+    links += [(trunk.lower, trunk.upper) for trunk in plane.trunks]
+    found: dict[str, list[str]] = {}
+    for one, other in links:
+        found.setdefault(one, []).append(other)
+        found.setdefault(other, []).append(one)
+    return found
 
 
-def endless(op: str) -> Pipeline:
-    """The program with every condition in front of resubmit, recirculate or clone gone."""
-    root = json.loads(case("paths").json.read_bytes())
-    for pipeline in root["pipelines"]:
-        for conditional in pipeline["conditionals"]:
-            if op in json.dumps(conditional.get("source_info", {})):
-                conditional["false_next"] = conditional["true_next"]
-    return Pipeline.load(json.dumps(root).encode())
+def distances(plane: Plane, start: str) -> dict[str, int]:
+    links, found, waiting = neighbours(plane), {start: 0}, deque([start])
+    while waiting:
+        at = waiting.popleft()
+        for other in links[at]:
+            if other not in found:
+                found[other] = found[at] + 1
+                waiting.append(other)
+    return found
 
 
-def test_clones_are_cut_to_the_length_of_their_session(paths: Pipeline) -> None:
-    paths.replication.set_session(1, [Replica(3)], packet_length=20)
-    for way in ("clone_ingress", "clone_egress"):
-        out = dict(paths.inject(2, packet(**{way: DO | 1})))
-        assert (len(out[1]), len(out[3])) == (len(packet()), 20)
+@pytest.mark.parametrize(
+    ("topology", "levels"),
+    [
+        (planes(5, ("ina",)), ()),
+        (leaf_spine(racks=3, hosts=4, spines=1, rails=("ina",)), (4,)),
+        (fat_tree(k=4, aggs=1, cores=1, rails=("ina",)), (2, 4)),
+    ],
+)
+def test_crossings_are_those_of_the_links(topology: Topology, levels: tuple[int, ...]) -> None:
+    (plane,), hosts = topology.planes, topology.hosts
+    ways = [distances(plane, host)[hosts[(number + 1) % len(hosts)]] for number, host in enumerate(hosts)]
+    assert traffic.ring(len(hosts), levels) == (len(hosts) - 1) * sum(ways)
+    links = len(plane.nics) + len(plane.trunks)  # one tree, all of whose links a shard crosses
+    assert traffic.multicast(len(hosts), levels) == len(hosts) * links
 
 
-def test_what_a_packet_asks_for_ends(paths: Pipeline) -> None:
-    for op in ("m.rounds[3:0] <= h.c.resubmit[3:0]", "h.c.recirculate[3:0] != 0"):
-        pipeline = endless(op)
-        pipeline.inject(2, packet(resubmit=0x31, recirculate=0x31))
-        assert pipeline.native.statistics()["aborted"] == 1
-        assert len(pipeline.inject(2, b"short")) == 0  # and the next is a packet as any other
+def test_the_numbers_of_the_paper_s_fat_tree() -> None:
+    assert traffic.ring(188, (18, 36)) == 76_670
+    assert traffic.multicast(188, (18, 36)) == 38_540
+    assert [traffic.ring(p) / traffic.multicast(p) for p in (4, 8, 16)] == [1.5, 1.75, 1.875]
 
 
-def test_copies_that_copy_themselves_end() -> None:
-    pipeline = endless("h.c.clone_egress[15:15] == 1 && s.instance_type != 2")
-    for session in (1, 2):
-        pipeline.replication.set_session(session, [Replica(port) for port in range(1, 9)])
-    sent = pipeline.inject(2, packet(clone_egress=DO | 1))
-    statistics = pipeline.native.statistics()
-    assert 64 < len(sent) < 4096
-    assert statistics["aborted"] > 0
-
-
-def test_a_session_or_group_that_is_gone_makes_no_copies(paths: Pipeline) -> None:
-    paths.replication.set_session(1, [Replica(3)])
-    paths.replication.set_group(5, [Replica(4)])
-    assert [port for port, _ in paths.inject(2, packet(clone_ingress=DO | 1, group=5))] == [3, 4]
-    paths.replication.set_session(1, [])
-    paths.replication.set_group(5, [])
-    assert paths.inject(2, packet(clone_ingress=DO | 1, group=5)) == []
-
-
-def test_headers_fields_in_a_field_list_are_kept() -> None:
-    root = json.loads(case("paths").json.read_bytes())
-    [kept] = [item for item in root["field_lists"] if item["id"] == 1]
-    kept["elements"].append({"type": "field", "value": ["x", "value"]})
-    kept["elements"].append({"type": "hexstr", "value": "0x12"})
-    pipeline = Pipeline.load(json.dumps(root).encode())
-    assert len(pipeline.inject(2, packet(recirculate=0x11))) == 1
-    kept["elements"].append({"type": "magic", "value": 1})
-    with pytest.raises(UnsupportedConstruct, match="'magic' in a field list"):
-        Pipeline.load(json.dumps(root).encode())
+def test_levels_above_all_hosts_are_not_crossed() -> None:
+    assert (traffic.ring(16, (18, 36)), traffic.multicast(16, (18, 36))) == (480, 256)
+    assert traffic.multicast(36, (18, 36)) == 36 * 38

@@ -22,7 +22,7 @@ class FakeAgent:
         self.impossible = False
         self.closed = threading.Event()
 
-    def attach_ina(self, rail: int, places: Any, members: Any) -> None:
+    def attach_ina(self, rail: int, places: Any, members: Any, roots: int) -> None:
         assert rail in (0, 2)
         assert places
         assert members == [("10.1.0.1", 4000 + rail), ("10.1.0.2", 4000 + rail)]

@@ -11,6 +11,7 @@ import pytest
 
 from railweave.experiments.contenders import Array, Contender, Job
 from railweave.experiments.contenders.ring import Ring
+from railweave.experiments.problem import BOTH
 from railweave.experiments.records import RankResult
 from railweave.experiments.scenario import Workload
 from railweave.experiments.worker import Worker
@@ -51,6 +52,7 @@ def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
         ("reduce_scatter", "max"),
         ("all_gather", "sum"),
         ("broadcast", "sum"),
+        (BOTH, "sum"),
     ],
 )
 def test_every_size_is_timed_and_compared(collective: str, op: str, tmp_path: Path) -> None:
@@ -60,7 +62,11 @@ def test_every_size_is_timed_and_compared(collective: str, op: str, tmp_path: Pa
     for result in results:
         assert [sample.size_bytes for sample in result.samples] == list(sizes)
         for sample in result.samples:
-            assert (len(sample.times_us), sample.verified, sample.wrong) == (4, 4, 0)
+            assert (len(sample.times_us), sample.verified, sample.wrong) == (
+                4,
+                8 if collective == BOTH else 4,
+                0,
+            )
             assert list(sample.starts_s) == sorted(sample.starts_s)
     assert results[0].cpu.total_s >= 0
 
@@ -87,3 +93,14 @@ def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
 
     for result in run(job_of(2, tmp_path, Workload((4096,), warmup=1, iterations=3)), Lazy):
         assert result.samples[0].wrong > 1000
+
+
+def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
+    class Lazy(Ring):
+        def all_gather_and_reduce_scatter(
+            self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
+        ) -> None:
+            self.all_gather(shard, gathered)
+
+    for result in run(job_of(2, tmp_path, Workload((4096,), BOTH, warmup=1, iterations=3)), Lazy):
+        assert result.samples[0].wrong == 3 * 512

@@ -113,6 +113,15 @@ class Lab:
             for nic in self.topology.plane(plane).nics
         }
 
+    def bytes_carried(self, plane: str) -> int:
+        """Return what a plane's links have carried, both ways together; unshaped ones do not count."""
+        hosts = self.interface_counters(plane).values()
+        switches = [
+            counters.parse(self.read(switch.name, counters.COMMAND)).values()
+            for switch in self.topology.plane(plane).switches
+        ]
+        return sum(counts.bytes_sent for of in (hosts, *switches) for counts in of)
+
     async def switch_counters(self) -> dict[str, dict[str, int]]:
         """Return packets by decision of the P4 program, by plane; planes of bridges have none."""
         if not any(switch.p4runtime for plane in self.topology.planes for switch in plane.switches):

@@ -92,7 +92,11 @@ async def test_explain_tells_of_trees_refusals_and_what_ranks_decide() -> None:
         decision = pb.Decision(
             rail="ina", collective="all_reduce", dtype="float64", op="sum", reason="DTYPE", calls=3
         )
-        watchers[1].beats.put_nowait(pb.Heartbeat(lease=watchers[1].lease, decisions=[decision]))
+        used = pb.Decision(
+            rail="ina", collective="broadcast", dtype="int8", used=True, detail="multicast", calls=2
+        )
+        decisions = [decision, used]
+        watchers[1].beats.put_nowait(pb.Heartbeat(lease=watchers[1].lease, decisions=decisions))
 
         async def explained() -> pb.ExplainResponse:
             return await world.stub.Explain(pb.ExplainRequest())
@@ -102,7 +106,7 @@ async def test_explain_tells_of_trees_refusals_and_what_ranks_decide() -> None:
                 await asyncio.sleep(0.005)
         (tree,) = jobs["job"].rails[0].trees
         assert (tree.root, tree.slots, list(tree.switches)) == ("s-ina", 64, ["s-ina"])
-        assert list(jobs["job"].ranks[1].decisions) == [decision]
+        assert list(jobs["job"].ranks[1].decisions) == decisions
         assert jobs["batch/1"].rails[0].refusal == (
             "the quota of job 'batch/1' is 0 slots and 4 trees per plane; a group needs one tree of 16"
         )
@@ -118,7 +122,13 @@ async def test_explain_tells_of_trees_refusals_and_what_ranks_decide() -> None:
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done.stderr
         assert {job["job"] for job in json.loads(done.stdout)["jobs"]} == {"job", "batch/1", "wide"}
-        for text in ("refused: the quota of job 'batch/1'", "root s-ina", "DTYPE", "float64"):
+        for text in (
+            "refused: the quota of job 'batch/1'",
+            "root s-ina",
+            "DTYPE",
+            "float64",
+            "used multicast",
+        ):
             assert text in done.stderr
 
 

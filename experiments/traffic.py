@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the links of a fat tree are crossed by an allgather: exact counts, in shards.
+
+A network is the number of hosts under a switch, by level from the hosts up: (18, 36) has racks of 18 hosts,
+pods of two racks, and a core above. Hosts fill it from the left. One switch for all hosts has no level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def ring(hosts: int, levels: Sequence[int] = ()) -> int:
+    """Return a ring's crossings: each host sends all shards but one to the next, the last to the first.
+
+    >>> ring(4), ring(188, (18, 36))
+    (24, 76670)
+    """
+    neighbours = ((host, (host + 1) % hosts) for host in range(hosts))
+    return (hosts - 1) * sum(2 + 2 * _climb(one, other, levels) for one, other in neighbours)
+
+
+def multicast(hosts: int, levels: Sequence[int] = ()) -> int:
+    """Return the crossings of multicast: every shard crosses once each link of the tree that joins the hosts.
+
+    >>> multicast(4), multicast(188, (18, 36))
+    (16, 38540)
+    """
+    groups = [-(-hosts // size) for size in levels]
+    return hosts * (hosts + sum(count for count in groups if count > 1))
+
+
+def _climb(one: int, other: int, levels: Sequence[int]) -> int:
+    """Return how many levels above their own switches two hosts meet."""
+    return sum(one // size != other // size for size in levels)
