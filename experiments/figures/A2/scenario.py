@@ -46,6 +46,7 @@ def gather(comm: railweave.Communicator, calls: int, shard: int) -> tuple[int, i
         whole = np.frombuffer(b"".join(every), np.uint8)
         got = comm.all_gather(whole[comm.rank * shard :][:shard].copy())
         wrong += int(np.count_nonzero(got != whole))
+    comm.barrier()  # others may still fetch from this rank
     return wrong, sum(rail.multicast_bytes for rail in comm.stats().rails)
 
 
