@@ -11,6 +11,7 @@
 namespace railweave {
 namespace {
 
+constexpr Duration kLongestGoodbye = 30 * kSecond;
 constexpr std::size_t kMaxStalls = 64;  // the oldest are forgotten
 // Only the callers of calls so small spin: larger ones have links to wait for.
 constexpr std::size_t kSpinBytes = std::size_t{64} << 10;
@@ -323,15 +324,16 @@ void Agent::abort(const Failure& failure, Time now) {
 }
 
 void Agent::close(Duration linger) {
-  const Time latest = EventLoop::now() + linger;
   shared_loop_.close([&] {
-    say_goodbye(latest);
+    say_goodbye(linger);
     abort({.kind = FailureKind::kInternal, .rank = -1, .message = "the communicator is closed"},
           EventLoop::now());
   });
 }
 
-void Agent::say_goodbye(Time latest) {
+void Agent::say_goodbye(Duration linger) {
+  const Time begun = EventLoop::now();
+  Time latest = begun + linger;
   std::unique_lock lock(mutex_);
   closing_ = true;
   stall_reported_.notify_all();
@@ -358,7 +360,19 @@ void Agent::say_goodbye(Time latest) {
     }
     return true;
   };
-  shared_loop_.turn_until(all_closed, latest);
+  // A peer may still lack what this rank has multicast: it answers for as long as it is asked.
+  for (std::uint64_t before = ~std::uint64_t{0}; !all_closed() && before != resends();) {
+    before = resends();
+    shared_loop_.turn_until(all_closed, latest);
+    latest = std::min(EventLoop::now() + linger, begun + kLongestGoodbye);
+  }
+}
+
+std::uint64_t Agent::resends() const {
+  std::uint64_t bytes = 0;
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail)
+    if (in_use(rail)) bytes += rails_[rail]->stats().sent.resends;
+  return bytes;
 }
 
 }  // namespace railweave

@@ -128,7 +128,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   /// Ends the communicator, as if a rail had reported this.
   void fail(const Failure& failure);
-  /// Says goodbye on all rails and gives the peers up to `linger` to need nothing more of this rank; then
+  /// Says goodbye on all rails and gives the peers up to `linger`, and for each time that it sends something
+  /// again up to `linger` more, to need nothing more of this rank; then
   /// stops.
   void close(Duration linger);
 
@@ -186,7 +187,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   void report_early_failures(Time now);
   void explain_silence(std::size_t rail, Failure& silence, Time now) const;
   void abort(const Failure& failure, Time now);
-  void say_goodbye(Time latest);
+  void say_goodbye(Duration linger);
+  std::uint64_t resends() const;
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
 
   const int rank_;

@@ -20,7 +20,7 @@ void GuardedRail::start(const Slice& slice, Time now) {
   ++slices_;
   // A peer that leaves in good order has the results of all its calls. If this rank's do not come in so long,
   // they are of calls that the peer has not made.
-  if (left_ >= 0) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
+  if (left_ >= 0) begin_grace(now);
   rail_->start(slice, now);
 }
 
@@ -53,7 +53,13 @@ void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Ti
 
 void GuardedRail::left(int peer, Time now) {
   if (left_ < 0) left_ = peer;
-  if (slices_ > 0) grace_until_ = std::min(grace_until_, now + timing::kLeftGrace);
+  if (slices_ > 0) begin_grace(now);
+}
+
+void GuardedRail::begin_grace(Time now) {
+  if (grace_until_ != kNever) return;
+  grace_until_ = now + timing::kLeftGrace;
+  progress_ = rail_->progress();
 }
 
 void GuardedRail::failed(const Failure& failure, Time now) {
@@ -69,6 +75,10 @@ void GuardedRail::expire(Time now) {
   if (rail_->deadline() <= now) rail_->expire(now);
   if (control_->deadline() <= now) control_->expire(now);
   if (show_until_ <= now) failed(mismatch_, now);  // all alike after all: the rail's word stands
+  if (grace_until_ <= now && rail_->progress() != progress_) {
+    grace_until_ = kNever;  // the peer still answers, or others do
+    begin_grace(now);
+  }
   if (grace_until_ <= now) {
     const std::string message = "rank " + std::to_string(left_) + " has closed its communicator";
     failed({.kind = FailureKind::kPeerLost, .rank = left_, .message = message}, now);

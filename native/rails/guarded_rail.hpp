@@ -51,6 +51,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void sent(int, Time) override {}
   void received(int, Time) override {}
   void left(int peer, Time now) override;
+  void begin_grace(Time now);
   void failed(const Failure& failure, Time now) override;
   void show_label(const MessageLabel& own, const Failure& failure, Time now);
   void stop();
@@ -63,6 +64,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   Time show_until_ = kNever;
   int left_ = -1;  // the first peer that has said goodbye
   Time grace_until_ = kNever;
+  std::uint64_t progress_ = 0;  // of the rail, when the grace began
   std::array<std::byte, 1> out_{};
   std::array<std::byte, 1> in_{};
   bool ended_ = false;  // or halted

@@ -82,7 +82,7 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
       throw std::runtime_error("packets of " + std::to_string(packet + kIpUdpHeaders) +
                                " bytes exceed the MTU of " + std::to_string(*largest + kIpUdpHeaders) +
                                "; raise it, or let the group use fewer lanes");
-    socket_.set_buffers(2 * slots * packet * kKernelOverhead);
+    socket_.set_buffers(std::max(2 * slots * packet, kBatch * kMostSpreadDatagram) * kKernelOverhead);
     loop_.watch(socket_.fd(), EPOLLIN, *this);
   } catch (...) {
     trees_.clear();

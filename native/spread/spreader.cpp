@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint32_t kMostReorder = 256;
 constexpr std::size_t kMostQuestions = 1024;  // that wait to be sent
 constexpr std::size_t kMostAnswers = 1024;    // FETCHes that wait for their answers
+constexpr std::uint32_t kLongestRun = 8;      // chunks of one, before others have their turn
 constexpr Duration kLeastPatience = 5 * kMillisecond;
 constexpr Duration kMostPatience = 100 * kMillisecond;
 constexpr int kMostDoublings = 3;
@@ -157,9 +158,10 @@ void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
     range.count = std::min(range.count, sent - std::min(range.first, sent));
   }
   if (range.count > 0 && task->has(shard, range)) {
-    const Asked asked{.task = task->number(), .shard = shard, .first = range.first, .origin = origin};
-    const bool taken = answers_.size() < kMostAnswers && waiting_.insert(asked).second;
-    if (taken) answers_.push_back({.asked = asked, .rest = range});
+    Answer asked{.task = task->number(), .shard = shard, .origin = origin, .rest = range};
+    asked.rest = unanswered(asked);
+    const bool taken = answers_.size() < kMostAnswers && asked.rest.count > 0;
+    if (taken) answers_.push_back(asked);
     if (taken && shard == task->own()) pacer_.lost(now);
     ++(taken ? stats_.fetches_taken : stats_.fetches_dropped);
   } else if (shard != task->own() && questions_.size() < kMostQuestions) {
@@ -240,15 +242,32 @@ Task* Spreader::sending() {
   return turn ? &task : nullptr;
 }
 
-/// The first FETCH that still can be answered; null if none.
+/// What of it no answer that waits will send.
+Range Spreader::unanswered(const Answer& asked) const {
+  std::uint32_t first = asked.rest.first, end = first + asked.rest.count;
+  for (const Answer& each : answers_) {
+    if (each.task != asked.task || each.shard != asked.shard || each.origin != asked.origin) continue;
+    const std::uint32_t begin = each.rest.first, beyond = begin + each.rest.count;
+    if (begin <= first) {
+      first = std::max(first, beyond);
+    } else {
+      end = std::min(end, begin);  // what lies behind it will be asked for again
+    }
+  }
+  return {.first = first, .count = end > first ? end - first : 0};
+}
+
+/// The first FETCH that still can be answered; null if none. They take turns, so that nobody hears nothing
+/// for long.
 Spreader::Answer* Spreader::answering() {
   while (!answers_.empty()) {
     Answer& answer = answers_.front();
-    const Task* const task = find(static_cast<std::uint32_t>(answer.asked.task));
-    if (task != nullptr && answer.rest.count > 0 && task->has(answer.asked.shard, answer.rest))
-      return &answer;
-    waiting_.erase(answer.asked);
+    const Task* const task = find(static_cast<std::uint32_t>(answer.task));
+    const bool has = task != nullptr && answer.rest.count > 0 && task->has(answer.shard, answer.rest);
+    if (has && in_run_ < kLongestRun) return &answer;
+    if (has) answers_.push_back(answer);
     answers_.pop_front();
+    in_run_ = 0;
   }
   return nullptr;
 }
@@ -291,10 +310,11 @@ Packet Spreader::send_question(Time now) {
 }
 
 Packet Spreader::send_answer(Answer& answer, Time now) {
-  const Task& task = *find(static_cast<std::uint32_t>(answer.asked.task));
-  const std::uint32_t shard = answer.asked.shard;
+  const Task& task = *find(static_cast<std::uint32_t>(answer.task));
+  const std::uint32_t shard = answer.shard;
   const std::uint32_t chunk = answer.rest.first++;
   --answer.rest.count;
+  ++in_run_;
   const Bytes payload = task.payload(shard, chunk);
   std::byte* const to = scratch(ina::kHeaderBytes + payload.size());
   ina::encode({.kind = static_cast<std::uint8_t>(ina::Kind::kSpread),
@@ -310,7 +330,7 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
   answers_next_ = false;
   ++stats_.answered;
   stats_.answered_bytes += payload.size();
-  return {.bytes = {to, ina::kHeaderBytes + payload.size()}, .to = answer.asked.origin};
+  return {.bytes = {to, ina::kHeaderBytes + payload.size()}, .to = answer.origin};
 }
 
 Packet Spreader::send_own(Task& task, Time now) {
@@ -375,7 +395,6 @@ void Spreader::halt() {
   tasks_.clear();
   questions_.clear();
   answers_.clear();
-  waiting_.clear();
   done_.clear();
   front_ = sending_ = 0;
   silences_ = 0;
@@ -386,7 +405,6 @@ void Spreader::pause() {
   paused_ = true;
   questions_.clear();
   answers_.clear();
-  waiting_.clear();
   wake_at_ = kNever;
 }
 

@@ -25,7 +25,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -159,16 +158,12 @@ class Spreader {
     std::uint16_t to;
     Range range;
   };
-  /// A FETCH that came. While it waits, the same one is not taken again: whoever hears nothing repeats it.
-  struct Asked {
+  /// A FETCH that came, or what is left of it. What waits is not taken again: whoever hears nothing repeats
+  /// its question.
+  struct Answer {
     std::uint64_t task;
     std::uint32_t shard;
-    std::uint32_t first;
     std::uint16_t origin;
-    auto operator<=>(const Asked&) const = default;
-  };
-  struct Answer {
-    Asked asked;
     Range rest;
   };
 
@@ -181,6 +176,7 @@ class Spreader {
   void ask_again(Time now);
   void ask(const Task& task, std::uint32_t shard, Range range, std::uint16_t to);
   Task* sending();
+  Range unanswered(const Answer& asked) const;
   Answer* answering();
   Packet send_question(Time now);
   Packet send_answer(Answer& answer, Time now);
@@ -207,7 +203,7 @@ class Spreader {
   std::uint32_t reorder_ = kLeastReorder;  // later chunks of a shard that make a gap
   std::deque<Question> questions_;
   std::deque<Answer> answers_;
-  std::set<Asked> waiting_;
+  std::uint32_t in_run_ = 0;  // chunks sent of the first answer
   bool answers_next_ = true;  // own shard and answers take turns
   std::deque<Done> done_;
   std::vector<std::unique_ptr<std::byte[]>> scratch_;  // the last is in use

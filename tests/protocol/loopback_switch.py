@@ -9,7 +9,7 @@ import select
 import socket
 import threading
 
-from protocol.switch_model import Membership, SwitchModel
+from protocol.switch_model import SPREAD, Membership, SwitchModel
 
 from railweave._native import ina
 from railweave.hosts.events import InaGroup
@@ -45,6 +45,7 @@ class LoopbackSwitch:
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
         self.deaf = threading.Event()  # while it is set, whatever comes is lost
+        self.spared: set[int] = set()  # children to which nothing is multicast
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
 
@@ -82,6 +83,8 @@ class LoopbackSwitch:
     def _process(self, data: bytes, sender: tuple[str, int]) -> None:
         self.children[data[4]] = sender
         for child, packet in self.model.process(data[4], data):
+            if int(child) in self.spared and packet[0] & 0xF == SPREAD:
+                continue
             self.socket.sendto(packet, self.children[int(child)])
 
     def close(self) -> None:

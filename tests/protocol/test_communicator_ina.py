@@ -171,6 +171,17 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
     assert sum(fetched) <= sum(answered)
 
 
+def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwitch, job: StaticJob) -> None:
+    switch.spared |= {1, 2}  # they fetch everything, of which a third is still to come when the root is done
+    sent = np.random.default_rng(1).integers(0, 256, 2_000_000, np.uint8)
+
+    def work(comm: Communicator) -> None:
+        got = comm.broadcast(sent.copy() if comm.rank == 0 else np.zeros_like(sent), 0)
+        np.testing.assert_array_equal(got, sent)
+
+    job.run(work, "ina=ina@lo/10M")
+
+
 def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
     def work(comm: Communicator) -> str:
         call = comm.broadcast if comm.rank == 1 else comm.all_gather
