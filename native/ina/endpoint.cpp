@@ -332,7 +332,7 @@ void Endpoint::announce_spreads() {
     const Spread& spread = spreads_.front();
     const Call& owner = call(spread.call);
     if (!owner.begun()) return;
-    events_.emplace_back(SpreadReady{.task = spread.task, .slice = owner.slice(), .ready = owner.ready()});
+    ready_.push_back({.task = spread.task, .slice = owner.slice(), .ready = owner.ready()});
     spreads_.pop_front();
   }
 }
@@ -424,6 +424,13 @@ std::optional<Event> Endpoint::poll() {
   return event;
 }
 
+std::optional<SpreadReady> Endpoint::poll_ready() {
+  if (ready_.empty()) return std::nullopt;
+  const SpreadReady ready = ready_.front();
+  ready_.pop_front();
+  return ready;
+}
+
 void Endpoint::fail(Failure failure) {
   stop();
   events_.emplace_back(std::move(failure));
@@ -440,6 +447,7 @@ void Endpoint::stop() {
   issuing_call_ = first_call_;
   calls_.clear();
   spreads_.clear();
+  ready_.clear();
 }
 
 }  // namespace railweave::ina

@@ -115,7 +115,7 @@ struct SpreadReady {
   Ready ready;  // of all ranks
 };
 
-using Event = std::variant<SliceDone, SpreadReady, Stalled, Failure>;
+using Event = std::variant<SliceDone, Stalled, Failure>;
 
 /// `now` never decreases from call to call. After a Failure event, and after `abort`, the endpoint is dead.
 class Endpoint {
@@ -141,6 +141,8 @@ class Endpoint {
   Time deadline() const;
   void expire(Time now);
   std::optional<Event> poll();
+  /// After every `receive`: what peers spread may already follow.
+  std::optional<SpreadReady> poll_ready();
   /// The data of a slice that was SpreadReady are in place.
   void spread_done(std::uint64_t slice_id);
   /// Drops all slices, without events.
@@ -217,6 +219,7 @@ class Endpoint {
   Window window_;
   EndpointStats stats_;
   std::deque<Event> events_;
+  std::deque<SpreadReady> ready_;
   bool dead_ = false;
   bool paused_ = false;
   bool halted_ = false;

@@ -231,9 +231,8 @@ void InaRail::on_ready(std::uint32_t events, Time now) {
 }
 
 void InaRail::serve(Time now) {
-  do {
-    flush(now);
-  } while (report(now));
+  flush(now);
+  report(now);
 }
 
 /// To the tree whose group it names; strangers' to the first, which counts them.
@@ -245,8 +244,17 @@ void InaRail::receive(Bytes datagram, Time now) {
   }
   const bool spread = datagram.size() >= ina::kHeaderBytes &&
                       ina::decode(datagram.data()).kind >= static_cast<std::uint8_t>(ina::Kind::kSpread);
-  if (!spread) return trees_[to].endpoint.receive(datagram, now);
+  if (!spread) {
+    trees_[to].endpoint.receive(datagram, now);
+    return start_spreads(trees_[to], now);
+  }
   if (!halted_) trees_[to].spreader.receive(datagram, now);
+}
+
+/// At once: what others spread may be next in the socket.
+void InaRail::start_spreads(Tree& tree, Time now) {
+  while (const auto ready = tree.endpoint.poll_ready())
+    tree.spreader.start(ready->task, ready->slice, ready->ready.chunk_bytes, ready->ready.unfinished, now);
 }
 
 void InaRail::flush(Time now) {
@@ -324,9 +332,7 @@ void InaRail::count(Bytes datagram) {
   }
 }
 
-/// True if data begin to be spread: there is more to send.
-bool InaRail::report(Time now) {
-  bool begun = false;
+void InaRail::report(Time now) {
   for (Tree& tree : trees_) {
     while (const auto done = tree.spreader.poll()) tree.endpoint.spread_done(done->slice_id);
     while (auto event = tree.endpoint.poll()) {
@@ -338,16 +344,11 @@ bool InaRail::report(Time now) {
                           .first_switch_ok = stalled->first_switch_ok,
                           .root_ok = stalled->root_ok};
         listener_.stalled(stall, now);
-      } else if (const auto* ready = std::get_if<ina::SpreadReady>(&*event)) {
-        tree.spreader.start(ready->task, ready->slice, ready->ready.chunk_bytes, ready->ready.unfinished,
-                            now);
-        begun = true;
       } else {
         part_done(std::get<ina::SliceDone>(*event).id, now);
       }
     }
   }
-  return begun;
 }
 
 void InaRail::part_done(std::uint64_t id, Time now) {

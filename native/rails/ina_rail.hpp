@@ -93,6 +93,7 @@ class InaRail final : public Rail, private ReadyHandler {
   void on_ready(std::uint32_t events, Time now) override;
   void follow_interface();
   void receive(Bytes datagram, Time now);
+  void start_spreads(Tree& tree, Time now);
   void serve(Time now);
   void flush(Time now);
   std::size_t push(std::span<const Bytes> datagrams, std::size_t remote);
@@ -102,7 +103,7 @@ class InaRail final : public Rail, private ReadyHandler {
   void count(Bytes datagram);
   void connect();
   std::size_t tree_of(std::uint16_t group) const;
-  bool report(Time now);
+  void report(Time now);
   void part_done(std::uint64_t id, Time now);
 
   EventLoop& loop_;

@@ -171,6 +171,36 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
     assert sum(fetched) <= sum(answered)
 
 
+def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
+    switch: LoopbackSwitch, job: StaticJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it was dropped where both were taken in one go, and all of it had to be fetched."""
+    held: list[bytes] = []
+    process = switch.model.process
+
+    def hold(child: int, data: bytes) -> list[tuple[object, bytes]]:
+        outputs = []
+        for to, packet in process(child, data):
+            if to != 2 or len(held) > 20:
+                outputs.append((to, packet))
+                continue
+            held.append(packet)
+            if len(held) > 20:  # READY's result, and some of what the others spread
+                outputs += [(2, each) for each in held]
+        return outputs
+
+    monkeypatch.setattr(switch.model, "process", hold)
+
+    def work(comm: Communicator) -> tuple[int, int]:
+        whole = gathered(0, HUGE)
+        np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, HUGE)[comm.rank]), whole)
+        job.meet()
+        group = comm.stats().rails[0].groups[0]
+        return group.stale, group.fetched_bytes
+
+    assert job.run(work, "ina=ina@lo/100M")[2] == (0, 0)
+
+
 def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwitch, job: StaticJob) -> None:
     switch.spared |= {1, 2}  # they fetch everything, of which a third is still to come when the root is done
     sent = np.random.default_rng(1).integers(0, 256, 2_000_000, np.uint8)
