@@ -371,7 +371,7 @@ void Agent::say_goodbye(Duration linger) {
 std::uint64_t Agent::resends() const {
   std::uint64_t bytes = 0;
   for (std::size_t rail = 0; rail < rails_.size(); ++rail)
-    if (in_use(rail)) bytes += rails_[rail]->stats().sent.resends;
+    if (in_use(rail) && rails_[rail]->kind() == "ina") bytes += rails_[rail]->stats().sent.resends;
   return bytes;
 }
 
