@@ -15,10 +15,12 @@ namespace {
 constexpr std::uint32_t kMostReorder = 256;
 constexpr std::size_t kMostQuestions = 1024;  // that wait to be sent
 constexpr std::size_t kMostAnswers = 1024;    // FETCHes that wait for their answers
+constexpr std::size_t kMostEarly = 512;       // packets of tasks that this rank has not begun
 constexpr std::uint32_t kLongestRun = 8;      // chunks of one, before others have their turn
-constexpr Duration kLeastPatience = 5 * kMillisecond;
+constexpr Duration kMostCalm = 40 * kMillisecond;
 constexpr Duration kMostPatience = 100 * kMillisecond;
 constexpr int kMostDoublings = 3;
+constexpr Duration kLate = 2 * kMillisecond;  // a timer is so late when a process had no core
 
 }  // namespace
 
@@ -57,6 +59,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   Task made(task, slice, chunk_bytes, options_.roots);
   reserve(chunk_bytes);
   reorder_ = std::max(reorder_ / 2, kLeastReorder);
+  calm_ = std::max(calm_ / 2, kLeastCalm);
   if (made.own() != Task::kNone)
     pacer_.begin(ina::kHeaderBytes + made.chunk_size(0), made.own() % made.roots(), now);
   ++stats_.tasks;
@@ -64,6 +67,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   tasks_.push_back(std::move(made));
   if (front_ + 1 == tasks_.size()) watch(now);
   settle(now);
+  take_early(now);
 }
 
 Task* Spreader::find(std::uint32_t task) {
@@ -95,10 +99,7 @@ void Spreader::receive(Bytes datagram, Time now) {
 
 void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now) {
   Task* const task = find(header.mark);
-  if (task == nullptr) {
-    ++stats_.stale;
-    return;
-  }
+  if (task == nullptr) return keep_early(header, payload);
   const std::uint32_t shard = task->shard_of(header.slot);
   const std::uint32_t chunk = header.round;
   if (shard == Task::kNone || shard == task->own()) return refuse(Refusal::kSource);
@@ -106,6 +107,7 @@ void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now
   if (payload.size() != task->chunk_size(chunk)) return refuse(Refusal::kLength);
   if (!task->place(shard, chunk, payload)) {
     ++stats_.duplicates;
+    hasty_ |= (header.flags & ina::flag::kRetransmission) != 0;
     return;
   }
   ++stats_.received;
@@ -113,6 +115,8 @@ void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now
   if (header.flags & ina::flag::kRetransmission) {
     ++stats_.fetched;
     stats_.fetched_bytes += payload.size();
+  } else {
+    reach_ = kLeastReach;
   }
   // It was not lost, but overtaken by more than was thought possible.
   const bool overtaken = !(header.flags & ina::flag::kRetransmission) && chunk < task->judged(shard);
@@ -125,6 +129,20 @@ void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now
   if (shard >= task->roots() && frontier > kLastChunks + reorder_ && shard - task->roots() != task->own())
     ask_gaps(*task, shard - task->roots(), task->chunks());
   settle(now);
+}
+
+/// Others may know before this rank that all are ready: what tells it may have been lost, or overtaken.
+void Spreader::keep_early(const ina::Header& header, Bytes payload) {
+  const bool ahead =
+      !last_task_ || static_cast<std::int32_t>(header.mark - static_cast<std::uint32_t>(*last_task_)) > 0;
+  if (ahead) early_.push_back({header, {payload.begin(), payload.end()}});
+  if (ahead && early_.size() <= kMostEarly) return;
+  if (ahead) early_.pop_front();
+  ++stats_.stale;
+}
+
+void Spreader::take_early(Time now) {
+  for (const Early& each : std::exchange(early_, {})) receive_spread(each.header, each.payload, now);
 }
 
 /// The first answer to what was asked for once, as RFC 6298 times segments.
@@ -194,15 +212,18 @@ void Spreader::ask_gaps(Task& task, std::uint32_t shard, std::uint32_t limit) {
   }
 }
 
-/// Nothing has come of the oldest task for long: asks for all that may have been sent. What has not been, its
-/// owner does not answer.
+/// Nothing has come of the oldest task for long: asks for what is missing up to the last that came, and for a
+/// few chunks more, twice as many each time until something is multicast again. What has not been sent, its
+/// owner does not answer; but an owner that comes late, as where processors are taken away, has sent it when
+/// it reads that.
 void Spreader::ask_again(Time now) {
   const Task& task = tasks_[front_];
   asked_at_ = kNever;  // an answer may be to either question
+  if (std::exchange(hasty_, false)) calm_ = std::min(2 * calm_, kMostCalm);
   if (questions_.empty()) {
     for (std::uint32_t shard = 0; shard < task.shards(); ++shard) {
       if (shard == task.own() || task.complete(shard) || !task.due(shard)) continue;
-      const std::uint64_t far = std::uint64_t{task.frontier(shard)} + kMostFetched;
+      const std::uint64_t far = std::uint64_t{task.frontier(shard)} + reach_;
       const auto limit = static_cast<std::uint32_t>(std::min<std::uint64_t>(far, task.chunks()));
       const std::uint16_t to = silences_ == 0 ? left_ : task.rank_of(shard);
       for (Range gap; questions_.size() < kMostQuestions;) {
@@ -211,6 +232,7 @@ void Spreader::ask_again(Time now) {
         ask(task, shard, gap, to);
       }
     }
+    reach_ = std::min(2 * reach_, kMostFetched);
   }
   stats_.silences += !questions_.empty();
   silences_ = std::min(silences_ + 1, kMostDoublings);
@@ -219,13 +241,14 @@ void Spreader::ask_again(Time now) {
 
 Duration Spreader::patience() const {
   const Duration usual = 2 * answer_time_.smoothed() + 4 * answer_time_.variation();
-  return std::min(std::max({usual, kLeastPatience, 2 * reducing_}) << silences_, kMostPatience);
+  return std::min(std::max({usual, calm_, 2 * reducing_}) << silences_, kMostPatience);
 }
 
 /// A chunk of the task has come, or has been sent: while a rank sends, the others may wait for it.
 void Spreader::progress(const Task& task, Time now) {
   if (&task != &tasks_[front_]) return;
   silences_ = 0;
+  was_late_ = false;
   watch(now);
 }
 
@@ -381,7 +404,10 @@ Time Spreader::deadline() const { return paused_ ? kNever : std::min(wake_at_, q
 void Spreader::expire(Time now) {
   if (paused_) return;
   if (now >= wake_at_) wake_at_ = kNever;
-  if (now >= quiet_at_) ask_again(now);
+  if (now < quiet_at_) return;
+  if (now < quiet_at_ + kLate || was_late_) return ask_again(now);
+  was_late_ = true;  // this process had no core, nor perhaps had others: that is no silence of theirs
+  watch(now);
 }
 
 std::optional<Done> Spreader::poll() {
@@ -393,6 +419,7 @@ std::optional<Done> Spreader::poll() {
 
 void Spreader::halt() {
   tasks_.clear();
+  early_.clear();
   questions_.clear();
   answers_.clear();
   done_.clear();

@@ -166,11 +166,18 @@ class Spreader {
     std::uint16_t origin;
     Range rest;
   };
+  /// A SPREAD of a task that others have begun.
+  struct Early {
+    ina::Header header;
+    std::vector<std::byte> payload;
+  };
 
   Task* find(std::uint32_t task);
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
   void receive_spread(const ina::Header& header, Bytes payload, Time now);
   void receive_fetch(const ina::Header& header, Bytes body, Time now);
+  void keep_early(const ina::Header& header, Bytes payload);
+  void take_early(Time now);
   void take_answer_time(const ina::Header& header, Time now);
   void ask_gaps(Task& task, std::uint32_t shard, std::uint32_t limit);
   void ask_again(Time now);
@@ -201,6 +208,7 @@ class Spreader {
   std::size_t sending_ = 0;  // the first that is not over
   static constexpr std::uint32_t kLeastReorder = 3;
   std::uint32_t reorder_ = kLeastReorder;  // later chunks of a shard that make a gap
+  std::deque<Early> early_;
   std::deque<Question> questions_;
   std::deque<Answer> answers_;
   std::uint32_t in_run_ = 0;  // chunks sent of the first answer
@@ -212,6 +220,12 @@ class Spreader {
   Time wake_at_ = kNever;   // for the pacer
   Time quiet_at_ = kNever;  // unless a chunk of the first task that is not done comes
   int silences_ = 0;        // since one did
+  bool was_late_ = false;   // since then, to see that
+  static constexpr Duration kLeastCalm = 5 * kMillisecond;
+  Duration calm_ = kLeastCalm;  // the shortest silence after which to ask
+  bool hasty_ = false;          // an answer brought what was here already
+  static constexpr std::uint32_t kLeastReach = 4;
+  std::uint32_t reach_ = kLeastReach;  // chunks beyond the last that came, for which the next silence asks
   RoundTrip answer_time_;
   Time asked_at_ = kNever;  // when the question was sent that is being timed
   Question timed_{};

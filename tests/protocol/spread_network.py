@@ -124,6 +124,7 @@ class SpreadNetwork:
         ]
         self.tasks: list[Task] = []
         self.given: dict[tuple[int, int], Bytes] = {}  # inputs as callers hold them, by slice and rank
+        self.switch_asleep_until = 0  # its process has no core until then
         self.longest_queue = 0  # ns
         self.lost_bytes = 0  # payload of multicast that somebody did not get because of loss
         self.lost_answers = 0  # payload of answers
@@ -191,6 +192,9 @@ class SpreadNetwork:
 
     def at_switch(self, rank: int, data: bytes, to: int) -> None:
         """A datagram enters its rack's switch: to those that hang there, and up if there are others."""
+        if self.now < self.switch_asleep_until:
+            self.at(self.switch_asleep_until, partial(self.at_switch, rank, data, to))
+            return
         if to == spread.TREE:
             assert data[0] & 15 == spread.KIND_SPREAD, "only SPREAD goes to the group's address"
             assert data[4] == rank, "a stranger's packet, by its child"
@@ -225,6 +229,18 @@ class SpreadNetwork:
             return
         self.ranks[rank].spreader.receive(data, self.now)
         self.pump(rank)
+
+    def take_cores_away(self, share: float, within: int) -> None:
+        """Stop ranks and switch again and again for 2 to 30 ms; they go on one after the other."""
+        begin = 0
+        while begin < within:
+            away = int(self.random.uniform(2, 30) * MILLISECOND)
+            processes = [partial(self.sleep, rank) for rank in range(len(self.ranks))]
+            processes.append(partial(setattr, self, "switch_asleep_until"))
+            self.random.shuffle(processes)
+            for place, process in enumerate(processes):
+                self.at(begin, partial(process, begin + away + place * MILLISECOND // 3))
+            begin += int(away / share)
 
     def sleep(self, rank: int, until: int) -> None:
         """Take the rank's core away."""
