@@ -23,6 +23,7 @@ f.overflow = ProtoField.bool("ina.flags.overflow", "Overflow", 8, nil, 0x04)
 f.mismatch = ProtoField.bool("ina.flags.mismatch", "Mismatch", 8, nil, 0x08)
 f.to_root = ProtoField.bool("ina.flags.to_root", "To root", 8, nil, 0x10)
 f.owner = ProtoField.bool("ina.flags.owner", "Owner", 8, nil, 0x20)
+f.last = ProtoField.bool("ina.flags.last", "Last", 8, nil, 0x40)
 f.slot = ProtoField.uint16("ina.slot", "Slot number")
 f.copy = ProtoField.uint16("ina.slot.copy", "Copy", base.DEC, nil, 0x0001)
 f.round = ProtoField.uint32("ina.round", "Round")
@@ -78,7 +79,7 @@ function ina.dissector(buffer, packet, tree)
   root:add(f.group, buffer(2, 2))
   root:add(f.child, buffer(4, 1))
   local flags = root:add(f.flags, buffer(5, 1))
-  for _, field in ipairs({ f.retransmission, f.nonfinite, f.overflow, f.mismatch, f.to_root, f.owner }) do
+  for _, field in ipairs({ f.retransmission, f.nonfinite, f.overflow, f.mismatch, f.to_root, f.owner, f.last }) do
     flags:add(field, buffer(5, 1))
   end
   local number = buffer(0, 1):bitfield(4, 4)

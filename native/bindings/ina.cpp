@@ -132,6 +132,7 @@ void bind_constants(nb::module_& m) {
   m.attr("FLAG_OVERFLOW") = ina::flag::kOverflow;
   m.attr("FLAG_MISMATCH") = ina::flag::kMismatch;
   m.attr("FLAG_OWNER") = ina::flag::kOwner;
+  m.attr("FLAG_LAST") = ina::flag::kLast;
 }
 
 void bind_header(nb::module_& m) {

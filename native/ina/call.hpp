@@ -86,6 +86,10 @@ class Call {
   bool placed() const { return placed_; }
   void place() { placed_ = true; }
 
+  /// The task of the first spread call that this rank has begun behind this one; nothing if none.
+  std::optional<std::uint64_t> followed_by() const { return followed_by_; }
+  void follow(std::uint64_t task) { followed_by_ = task; }
+
   WireOp wire_op(Item item) const;
   /// Whether the lanes of its result come here: else it has none.
   bool keeps(Item item) const { return !scattered(item) || mine(item.index); }
@@ -151,6 +155,7 @@ class Call {
   std::uint32_t chunks_;
   bool spread_;
   bool placed_ = false;
+  std::optional<std::uint64_t> followed_by_;
   Ready ready_{};
   bool exact_;  // the only chunk holds exact lanes
   std::uint32_t segments_;

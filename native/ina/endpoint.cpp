@@ -68,7 +68,11 @@ void Endpoint::start(const Slice& slice) {
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
   if (dead_ || halted_) return;
-  calls_.emplace_back(slice, options_.lanes, lead_, spread_bytes_ > 0);
+  if (!calls_.emplace_back(slice, options_.lanes, lead_, spread_bytes_ > 0).spread()) return;
+  const std::uint64_t task = next_task_++;
+  spreads_.push_back({.call = first_call_ + calls_.size() - 1, .task = task});
+  for (auto before = calls_.rbegin() + 1; before != calls_.rend() && !before->followed_by(); ++before)
+    before->follow(task);
 }
 
 std::uint16_t Endpoint::slot_field(std::uint64_t chunk) const {
@@ -144,14 +148,13 @@ void Endpoint::build() {
   Call& from = *issuing();
   const Item item = *from.next();
   std::byte* const bytes = flights_.packet(next_built_);
-  if (item.phase == Phase::kReady) {
+  if (item.phase == Phase::kReady)
     from.set_ready({.unfinished = unfinished_spreads(), .chunk_bytes = spread_bytes_});
-    spreads_.push_back({.call = issuing_call_, .task = next_built_});
-  }
   Header header{.kind = static_cast<std::uint8_t>(Kind::kContribute),
                 .op = static_cast<std::uint8_t>(from.wire_op(item)),
                 .mark = from.mark()};
   header.flags = from.build(item, bytes + kHeaderBytes);
+  if (spread_bytes_ > 0 && !from.followed_by()) header.flags |= flag::kLast;
   encode(header, bytes);
   flights_.at(next_built_++) = {.keeps = from.keeps(item), .call = issuing_call_, .item = item};
   if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
@@ -254,6 +257,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
   if (flight.item.phase == Phase::kReady) announce_spreads();
+  if (!(header.flags & flag::kLast) && owner.followed_by()) enter(*owner.followed_by());
   finish_calls(flight.call);
 }
 
@@ -326,15 +330,27 @@ std::uint32_t Endpoint::unfinished_spreads() const {
   return count;
 }
 
-/// In their order, also where results come in another one.
+/// All ranks have begun it.
+void Endpoint::enter(std::uint64_t task) {
+  if (spreads_.empty() || task < spreads_.front().task) return;
+  spreads_[task - spreads_.front().task].entered = true;
+  announce_spreads();
+}
+
+/// In their order, also where results come in another one. What a packet may hold is what READY of the one
+/// before has told; what ranks lack of earlier tasks this one's READY has yet to tell.
 void Endpoint::announce_spreads() {
-  while (!spreads_.empty()) {
+  for (; !spreads_.empty() && call(spreads_.front().call).begun(); spreads_.pop_front()) {
     const Spread& spread = spreads_.front();
     const Call& owner = call(spread.call);
-    if (!owner.begun()) return;
-    ready_.push_back({.task = spread.task, .slice = owner.slice(), .ready = owner.ready()});
-    spreads_.pop_front();
+    ready_bytes_ = owner.ready().chunk_bytes;
+    ready_.push_back({spread.task, owner.slice(), owner.ready(), spread.announced});
   }
+  if (spreads_.empty() || !spreads_.front().entered || ready_bytes_ == 0) return;
+  Spread& next = spreads_.front();
+  if (std::exchange(next.announced, true)) return;
+  const Ready all{.unfinished = ~std::uint32_t{0}, .chunk_bytes = ready_bytes_};
+  ready_.push_back({next.task, call(next.call).slice(), all, /*begun=*/false});
 }
 
 void Endpoint::spread_done(std::uint64_t slice_id) {
@@ -448,6 +464,7 @@ void Endpoint::stop() {
   calls_.clear();
   spreads_.clear();
   ready_.clear();
+  ready_bytes_ = 0;
 }
 
 }  // namespace railweave::ina

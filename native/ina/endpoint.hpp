@@ -13,6 +13,10 @@
 // position of all ranks is where all `resume`. No rank can be more than S chunks past another's gap, nor have
 // sent more than S chunks past its own, so the last 2 S contributions are all that anybody can need again.
 //
+// A spread call begins when READY tells that all ranks have entered it. READY stands behind the chunks of the
+// calls before it; so that a multicast need not wait for these, their chunks tell it as well: a contribution
+// has LAST while its rank has begun no spread call behind it, and a result without LAST says that all have.
+//
 // A group can also give up what it is at, and go on: `halt` drops all slices, `next_chunk` is beyond all
 // chunks that this rank has sent, and once every rank has halted, all `restart` at the greatest of these. The
 // chunks before it are void. Their numbers are not used again, so what is still under way of them is older
@@ -110,9 +114,10 @@ struct SliceDone {
 /// All ranks have begun this slice, whose data go as SPREAD packets: in the order of their start, on every
 /// rank. Told by `spread_done` of their end, the endpoint reports SliceDone.
 struct SpreadReady {
-  std::uint64_t task;  // number of the chunk that was READY, counted over all groups
+  std::uint64_t task;  // the same number on all ranks, and never used before
   Slice slice;
   Ready ready;  // of all ranks
+  bool begun;   // it was told before, from the results of the call in front of it: here is what READY says
 };
 
 using Event = std::variant<SliceDone, Stalled, Failure>;
@@ -150,8 +155,8 @@ class Endpoint {
 
   /// The same, and sends and takes nothing until `restart`.
   void halt();
-  /// Beyond all chunks that this rank has sent, counted over all groups.
-  std::uint64_t next_chunk() const { return next_built_; }
+  /// Beyond all chunks that this rank has sent and all tasks that it has begun, counted over all groups.
+  std::uint64_t next_chunk() const { return std::max(next_built_, next_task_); }
   /// Goes on at chunk `base`, the greatest next chunk of all ranks, which all have halted. Waits for `resume`
   /// if paused. Throws std::logic_error if not halted, std::invalid_argument for a base below this rank's
   /// own.
@@ -201,6 +206,7 @@ class Endpoint {
   void learn(const Flight& flight, Time now);
   void finish_calls(std::uint64_t number);
   std::uint32_t unfinished_spreads() const;
+  void enter(std::uint64_t task);
   void announce_spreads();
 
   Duration reorder_window() const;
@@ -232,8 +238,12 @@ class Endpoint {
   struct Spread {
     std::uint64_t call;
     std::uint64_t task;
+    bool entered = false;  // by all ranks, as a result of the call before it has told
+    bool announced = false;
   };
-  std::deque<Spread> spreads_;  // issued, and not announced
+  std::deque<Spread> spreads_;  // begun here; READY's result is not here, or that of one before
+  std::uint64_t next_task_ = 0;
+  std::uint32_t ready_bytes_ = 0;  // of all ranks, as the latest READY told; 0: none since a restart
 
   // Chunks are counted over all groups; the present one calls chunk base_ its chunk 0.
   Flights flights_;

@@ -16,10 +16,10 @@ void Endpoint::halt() {
 
 void Endpoint::restart(std::uint64_t base, Time now) {
   if (!halted_) throw std::logic_error("an endpoint restarts after it was halted");
-  if (base < next_built_)
+  if (base < next_chunk())
     throw std::invalid_argument("a group restarts at the greatest next chunk of its ranks: this one's is " +
-                                std::to_string(next_built_) + ", not " + std::to_string(base));
-  floor_ = position_ = next_sent_ = next_built_ = base;
+                                std::to_string(next_chunk()) + ", not " + std::to_string(base));
+  floor_ = position_ = next_sent_ = next_built_ = next_task_ = base;
   dead_ = halted_ = false;
   begin_anew(now);
 }

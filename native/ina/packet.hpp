@@ -27,6 +27,7 @@ inline constexpr std::uint8_t kOverflow = 4;
 inline constexpr std::uint8_t kMismatch = 8;  // contributions with different marks
 inline constexpr std::uint8_t kToRoot = 16;
 inline constexpr std::uint8_t kOwner = 32;  // the result is for the rank that says so only
+inline constexpr std::uint8_t kLast = 64;   // behind this call a contributor has begun no multicast yet
 }  // namespace flag
 
 /// The header's fields as numbers. `kind` and `op` stay raw: what arrives may hold any value.

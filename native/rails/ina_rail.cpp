@@ -253,8 +253,14 @@ void InaRail::receive(Bytes datagram, Time now) {
 
 /// At once: what others spread may be next in the socket.
 void InaRail::start_spreads(Tree& tree, Time now) {
-  while (const auto ready = tree.endpoint.poll_ready())
-    tree.spreader.start(ready->task, ready->slice, ready->ready.chunk_bytes, ready->ready.unfinished, now);
+  while (const auto told = tree.endpoint.poll_ready()) {
+    const auto& [task, slice, ready, begun] = *told;
+    if (begun) {
+      tree.spreader.forget(task, ready.unfinished);
+    } else {
+      tree.spreader.start(task, slice, ready.chunk_bytes, ready.unfinished, now);
+    }
+  }
 }
 
 void InaRail::flush(Time now) {

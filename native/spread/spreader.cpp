@@ -51,11 +51,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   if (last_task_ && task <= *last_task_)
     throw std::invalid_argument("the numbers of tasks grow: " + std::to_string(task) + " came after " +
                                 std::to_string(*last_task_));
-  while (tasks_.size() > unfinished && front_ > 0) {
-    tasks_.pop_front();
-    --front_;
-    if (sending_ > 0) --sending_;
-  }
+  drop(tasks_.size(), unfinished);
   Task made(task, slice, chunk_bytes, options_.roots);
   reserve(chunk_bytes);
   reorder_ = std::max(reorder_ / 2, kLeastReorder);
@@ -68,6 +64,21 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   if (front_ + 1 == tasks_.size()) watch(now);
   settle(now);
   take_early(now);
+}
+
+/// Of the first tasks all but the last `unfinished`.
+void Spreader::drop(std::size_t before, std::size_t unfinished) {
+  for (; before > unfinished && front_ > 0; --before) {
+    tasks_.pop_front();
+    --front_;
+    if (sending_ > 0) --sending_;
+  }
+}
+
+void Spreader::forget(std::uint64_t task, std::size_t unfinished) {
+  std::size_t before = 0;
+  while (before < tasks_.size() && tasks_[before].number() < task) ++before;
+  drop(before, unfinished);
 }
 
 Task* Spreader::find(std::uint32_t task) {

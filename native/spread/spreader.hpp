@@ -121,6 +121,8 @@ class Spreader {
   /// and takes no notice of it.
   void start(std::uint64_t task, const Slice& slice, std::size_t chunk_bytes, std::size_t unfinished,
              Time now);
+  /// `unfinished`, of a task that was started when that was not known.
+  void forget(std::uint64_t task, std::size_t unfinished);
   /// Takes a SPREAD or FETCH from the network, whoever sent it.
   void receive(Bytes datagram, Time now);
   /// The next packet to send now; its bytes are empty if there is none. Packets that follow each other in
@@ -173,6 +175,7 @@ class Spreader {
   };
 
   Task* find(std::uint32_t task);
+  void drop(std::size_t before, std::size_t unfinished);
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
   void receive_spread(const ina::Header& header, Bytes payload, Time now);
   void receive_fetch(const ina::Header& header, Bytes body, Time now);

@@ -37,7 +37,8 @@ const bit<8> FLAG_OVERFLOW = 4;
 const bit<8> FLAG_MISMATCH = 8;
 const bit<8> FLAG_TO_ROOT = 16;
 const bit<8> FLAG_OWNER = 32;  // the result is for one child of each switch only; the packet may have no lanes
-const bit<8> SLOT_FLAGS = 46;  // NONFINITE, OVERFLOW, MISMATCH and OWNER belong to the chunk, the others to one packet
+const bit<8> FLAG_LAST = 64;   // a contributor has begun no multicast behind this call
+const bit<8> SLOT_FLAGS = 110;  // RETRANSMISSION and TO_ROOT belong to one packet, the others to the chunk
 
 /* What has become of packets of a group's members: places in the counter `group_packets`, OUTCOMES of them for each
  * GROUP_STEP slot numbers, in the place where the group's range begins. */

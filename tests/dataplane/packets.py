@@ -16,7 +16,7 @@ from railweave.p4src.config import CONFIG
 PORT = 5257
 CONTRIBUTE, RESULT, PROBE, SPREAD, FETCH = 0, 1, 2, 3, 4
 SUM, MAX = 0, 1
-RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER = 1, 2, 4, 8, 16, 32
+RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
 HEADER = struct.Struct(">BBHBBHII")
 UPLINK_RID = 32  # of the copy for the parent: no child has it
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from dataplane.packets import (
+    LAST,
     MAX,
     MISMATCH,
     NONFINITE,
@@ -190,9 +191,10 @@ def test_flags_of_a_slot_are_or_ed_and_those_of_a_packet_stay_out(group: Group) 
     a, b, c = group.members
     group.contribute(a, ramp(group, 1), flags=RETRANSMISSION)
     group.contribute(b, ramp(group, 1), flags=NONFINITE)
-    expected = results(group, ramp(group, 3), flags=NONFINITE | OVERFLOW)
-    assert group.contribute(c, ramp(group, 1), flags=OVERFLOW | 0xC0) == expected
-    assert group.contribute(b, ramp(group, 1))[b.port].flags == NONFINITE | OVERFLOW
+    together = NONFINITE | OVERFLOW | LAST
+    expected = results(group, ramp(group, 3), flags=together)
+    assert group.contribute(c, ramp(group, 1), flags=OVERFLOW | LAST | 0x80) == expected
+    assert group.contribute(b, ramp(group, 1))[b.port].flags == together
 
 
 @pytest.mark.parametrize("odd_one_out", range(3))

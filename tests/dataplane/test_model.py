@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from dataplane.packets import (
     CONTRIBUTE,
+    LAST,
     MAX,
     NONFINITE,
     OVERFLOW,
@@ -58,7 +59,7 @@ def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tu
             op=rng.choice((SUM, MAX)),
             group=group.number,
             child=sender.child,
-            flags=rng.choice((0, 0, 0, RETRANSMISSION, NONFINITE, OVERFLOW))
+            flags=rng.choice((0, 0, 0, RETRANSMISSION, NONFINITE, OVERFLOW, LAST))
             | (OWNER if bare else rng.choice((0, 0, OWNER))),
             slot=slot,
             round=(rounds[slot] + rng.choice((*[0] * 10, -1))) % 2**32,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 HEADER = struct.Struct(">BBHBBHII")
 CONTRIBUTE, RESULT, PROBE, SPREAD = 0, 1, 2, 3
 SUM, MAX = 0, 1
-RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER = 1, 2, 4, 8, 16, 32
-SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH | OWNER  # the others belong to one packet
+RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
+SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH | OWNER | LAST  # the others belong to one packet
 NOBODY = 255  # of a switch's children
 PARENT = "parent"
 

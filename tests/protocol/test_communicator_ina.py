@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
-from protocol.switch_model import SPREAD, Packet
+from protocol.switch_model import CONTRIBUTE, SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.spread import LEAST_CHUNKS
@@ -199,6 +199,52 @@ def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
         return group.stale, group.fetched_bytes
 
     assert job.run(work, "ina=ina@lo/100M")[2] == (0, 0)
+
+
+@pytest.mark.parametrize("refuse_every", [0, 7])
+def test_a_multicast_starts_while_the_reduction_before_it_runs(refuse_every: int) -> None:
+    """As soon as the last rank has begun it, and not before."""
+    switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
+    job = StaticJob(RANKS, ina=[PLACE])
+    process = switch._process
+    seen: list[tuple[int, int]] = []  # kind of a packet, and how many ranks had begun the multicast
+    begun: set[int] = set()
+    under_way, over = threading.Event(), threading.Event()
+
+    def record(data: bytes, sender: tuple[str, int]) -> None:
+        packet = Packet.parse(data)
+        assert packet is not None
+        if begun and not over.is_set():
+            seen.append((packet.kind, len(begun)))
+            if len(seen) > 1000:
+                under_way.set()
+        process(data, sender)
+
+    switch._process = record  # type: ignore[method-assign]
+
+    def work(comm: Communicator) -> None:
+        whole = gathered(0, LARGE)
+        mine = whole.reshape(RANKS, LARGE)[comm.rank]
+        np.testing.assert_array_equal(comm.all_gather(mine), whole)  # tells what packets may hold
+        job.meet()
+        for call in range(2):
+            sums = comm.all_reduce(np.full(3000 * LANES, comm.rank + call, np.int32), async_op=True)
+            if comm.rank == 2 and not call:
+                assert under_way.wait(DEADLINE_S)
+            begun.add(comm.rank)
+            gather = comm.all_gather(mine, async_op=True)
+            np.testing.assert_array_equal(gather.wait(), whole)
+            np.testing.assert_array_equal(sums.wait(), 3 + RANKS * call)
+            over.set()
+        job.meet()
+
+    try:
+        job.run(work, "ina=ina@lo")
+    finally:
+        switch.close()
+    assert {ranks for kind, ranks in seen if kind == SPREAD} == {RANKS}
+    behind = seen[seen.index((SPREAD, RANKS)) :]
+    assert sum(kind == CONTRIBUTE for kind, _ in behind) > 1000
 
 
 def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwitch, job: StaticJob) -> None:

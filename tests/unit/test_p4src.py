@@ -37,8 +37,8 @@ def test_config_reads_sizes_and_typed_constants() -> None:
 
 def test_config_is_consistent() -> None:
     assert CONFIG["SLOTS"] == 1 << CONFIG["SLOT_BITS"]
-    slot_flags = CONFIG["FLAG_NONFINITE"] | CONFIG["FLAG_OVERFLOW"] | CONFIG["FLAG_MISMATCH"]
-    assert CONFIG["SLOT_FLAGS"] == slot_flags | CONFIG["FLAG_OWNER"]
+    of_slots = ("NONFINITE", "OVERFLOW", "MISMATCH", "OWNER", "LAST")
+    assert CONFIG["SLOT_FLAGS"] == sum(CONFIG[f"FLAG_{name}"] for name in of_slots)
     assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
 
 
