@@ -172,13 +172,14 @@ class Groups:
             raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
         if acknowledged >= 2**63:
             raise InvalidRequest(f"event {acknowledged}: expected the last one that the rank has had")
-        request, claims = resuming.read(message, self.fabric.topology)
+        request, claims, rings = resuming.read(message, self.fabric.topology)
         if request.job in self._forming or (
             request.job in self._running and request.job not in self._resuming
         ):
             raise AlreadyJoined(f"job {request.job!r} has been formed anew")
         group, ranks = self._resuming.get(request.job) or self._begin_to_resume(request)
-        ranks.present(request, claims)
+        ranks.present(request, claims, rings)
+        group.rings = ranks.rings
         lease = Lease(number, request.rank, group, acknowledged)
         group.leases[request.rank] = self._leases[number] = lease
         lease.attach(stream, acknowledged)
@@ -223,7 +224,8 @@ class Groups:
             lease=group.leases[rank].number,
             lease_s=self.lease_s,
             members=members,
-            ina=[self._placement.message(tree, rank) for tree in group.trees],
+            ina=[self._placement.message(tree, rank) for tree in group.trees if rank in tree.numbers],
+            rings=[self._placement.ring(rail, members) for rail, members in group.rings.items()],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
             token=group.token,
         )

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from railweave.controller.composition import Member
 from railweave.controller.desired import Aggregation
 from railweave.controller.errors import RequestError
 from railweave.controller.requests import JoinRequest
@@ -86,12 +87,12 @@ class RailTree:
     index: int
     slots: int
     placed: Aggregation | None = None
-    numbers: dict[int, int] = field(default_factory=dict)  # by rank: the group that it knows the tree by
+    numbers: dict[int, int] = field(default_factory=dict)  # by rank in it: the group that it knows it by
     pause: Pause | None = None
     moves: int = 0
 
     def put(self, aggregation: Aggregation) -> None:
-        """Set its group, which all ranks know."""
+        """Set its group, which all its ranks know."""
         self.placed = aggregation
         self.numbers = dict.fromkeys(aggregation.hosts, aggregation.group)
 
@@ -105,6 +106,7 @@ class Group:
     requests: Mapping[int, JoinRequest]
     token: int = 0  # with which the ranks authenticate each other; an earlier controller's jobs keep theirs
     trees: list[RailTree] = field(default_factory=list)
+    rings: dict[str, list[Member]] = field(default_factory=dict)  # by rail, where racks and ranks form one
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     closed: bool = False

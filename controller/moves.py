@@ -104,16 +104,16 @@ class Moves:
         LOG.warning("job %s: rail %s, tree %d is paused: %s", group.job, tree.rail, tree.index, reason)
         tree.pause = Pause(reason)
         loop = asyncio.get_running_loop()
-        tree.pause.timer = loop.call_later(self._deadline_s, self._overdue, group, tree.pause)
-        for lease in group.leases.values():
-            _ask(lease, tree, reason)
+        tree.pause.timer = loop.call_later(self._deadline_s, self._overdue, group, tree)
+        for rank in tree.numbers:
+            _ask(group.leases[rank], tree, reason)
         if group.closing:
             self._down(group, tree, tree.pause, f"{reason}, and a rank has left already")
 
     def ask_again(self, lease: Lease) -> None:
         """A rank has a new stream: its answers may have been lost with the connection, too."""
         for tree in lease.group.trees:
-            if tree.pause and lease.rank not in tree.pause.positions:
+            if tree.pause and lease.rank in tree.numbers.keys() - tree.pause.positions.keys():
                 _ask(lease, tree, tree.pause.reason)
 
     def position(self, lease: Lease, number: int, position: int) -> None:
@@ -135,15 +135,18 @@ class Moves:
             if tree.pause and tree.pause.timer:
                 tree.pause.timer.cancel()
 
-    def _overdue(self, group: Group, pause: Pause) -> None:
-        for rank, lease in list(group.leases.items()):
-            if rank not in pause.positions and not lease.left:
+    def _overdue(self, group: Group, tree: RailTree) -> None:
+        if not (pause := tree.pause):
+            return
+        for rank in tree.numbers.keys() - pause.positions.keys():
+            lease = group.leases[rank]
+            if not lease.left:
                 reason = f"has not reported its progress within {self._deadline_s:g} s: {pause.reason}"
                 self._lost(lease, reason)
 
     def _place_soon(self, group: Group, tree: RailTree, pause: Pause) -> None:
         """Begin to place a tree if all ranks have answered."""
-        if len(pause.positions) < group.size or group.closing:
+        if len(pause.positions) < len(tree.numbers) or group.closing:
             return
         if pause.timer:
             pause.timer.cancel()
@@ -190,10 +193,10 @@ class Moves:
         tree.put(placed)
         tree.pause = None
         tree.moves += 1
-        for rank, lease in group.leases.items():
+        for rank in old:
             place = self._placement.message(tree, rank)
             moved = pb.GroupMoved(group=old[rank], place=place, resume_from=resume_from)
-            lease.send(pb.Event(group_moved=moved))
+            group.leases[rank].send(pb.Event(group_moved=moved))
         still_down = any(t.pause and t.pause.down for t in group.trees if t.plane == tree.plane)
         if pause.down and not still_down:
             group.notify(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Address
 
-from railweave.controller import requests
+from railweave.controller import composition, requests
+from railweave.controller.composition import Member
 from railweave.controller.desired import Aggregation
-from railweave.controller.errors import Refused
+from railweave.controller.errors import Refused, SwitchUnavailable
 from railweave.controller.fabric import Fabric, Host
 from railweave.controller.jobs import Group, RailTree
 from railweave.controller.quotas import Quotas, slots_per_tree
@@ -28,10 +30,20 @@ class Placement:
         self._quotas = quotas
 
     async def place(self, group: Group, rail: pb.RailOffer) -> None:
-        """Give a rail its trees, as many as there is room for; Refused if there is none for any."""
+        """Give a rail its trees, as many as there is room for; Refused if there is none for any.
+
+        Where no tree joins all ranks because some switches cannot aggregate, they form a ring of racks.
+        """
         quota = self._quotas.share(group.job)
         hosts = self.hosts(group, rail.name)
-        trees = self._fabric.plan(rail.plane, hosts, quota.trees, last_resort=True)
+        try:
+            trees = self._fabric.plan(rail.plane, hosts, quota.trees, last_resort=True)
+        except Refused as refused:
+            plane = self._fabric.topology.plane(rail.plane)
+            if isinstance(refused, SwitchUnavailable) or not composition.mixed(plane):
+                raise
+            await self._compose(group, rail, hosts)
+            return
         slots = slots_per_tree(quota.slots, len(trees))
         for index, tree in enumerate(trees):
             try:
@@ -44,21 +56,56 @@ class Placement:
             group.trees.append(RailTree(rail.name, rail.plane, index, slots))
             group.trees[-1].put(placed)
 
+    async def _compose(self, group: Group, rail: pb.RailOffer, hosts: Mapping[int, Host]) -> None:
+        """Give every rack its tree, as far as there is room, and all members their order in the ring."""
+        plane = self._fabric.topology.plane(rail.plane)
+        nics = {rank: host.nic for rank, host in hosts.items()}
+        members: list[Member] = []
+        trees: dict[tuple[int, ...], RailTree] = {}
+        slots = slots_per_tree(self._quotas.share(group.job).slots, 1)
+        for ranks in composition.racks(plane, nics):
+            try:
+                if composition.columns([len(ranks), *map(len, trees)]) > composition.MAX_COLUMNS:
+                    raise Refused(f"racks of {len(ranks)} ranks and of others have no columns in common")
+                (tree,) = self._fabric.plan(rail.plane, among(hosts, ranks), last_resort=True)
+                placed = await self._fabric.admit(rail.plane, among(hosts, ranks), tree, slots)
+            except SwitchUnavailable:
+                self._give_back(trees.values())
+                raise
+            except Refused as refused:
+                members += [Member((rank,), str(refused)) for rank in ranks]
+                continue
+            members.append(Member(ranks))
+            trees[ranks] = RailTree(rail.name, rail.plane, 0, slots)
+            trees[ranks].put(placed)
+        taken = {rank for member in members for rank in member.ranks}
+        members += [composition.alone(plane, rank, nics) for rank in sorted(hosts.keys() - taken)]
+        group.rings[rail.name] = composition.in_order(plane, members, nics)
+        for index, member in enumerate(group.rings[rail.name]):
+            if member.ranks in trees:
+                trees[member.ranks].index = index
+                group.trees.append(trees[member.ranks])
+
+    def _give_back(self, trees: Iterable[RailTree]) -> None:
+        for tree in trees:
+            if tree.placed:
+                self._fabric.remove(tree.placed.group)
+
     async def again(self, group: Group, tree: RailTree) -> Aggregation:
         """A new place for a tree, which starts anew there; Refused if there is none now."""
-        hosts = self.hosts(group, tree.rail)
+        hosts = among(self.hosts(group, tree.rail), tree.numbers)
         (best,) = self._fabric.plan(tree.plane, hosts)
         return await self._fabric.admit(tree.plane, hosts, best, tree.slots)
 
     def possible(self, group: Group, tree: RailTree) -> bool:
         """Whether the network as it is now has a tree for these ranks at all."""
         try:
-            return bool(self._fabric.plan(tree.plane, self.hosts(group, tree.rail)))
+            return bool(self._fabric.plan(tree.plane, among(self.hosts(group, tree.rail), tree.numbers)))
         except Refused:
             return False
 
     def adopt(self, group: Group, claims: dict[int, Claim]) -> tuple[RailTree, str]:
-        """A tree of an earlier controller's, from what every rank reports of it, and why it must be moved.
+        """A tree of an earlier controller's, from what its ranks report of it, and why it must be moved.
 
         The second is empty if it runs on: all ranks agree, none has paused, and the switches hold its group.
         """
@@ -71,7 +118,7 @@ class Placement:
         if any((claim.group, claim.paused) != (first.group, False) for claim in claims.values()):
             return tree, "the controller was restarted while the group was being moved"
         try:
-            hosts = self.hosts(group, first.rail)
+            hosts = among(self.hosts(group, first.rail), claims)
             tree.placed = self._fabric.adopt(first.group, rail.plane, first.virtual_ip, hosts)
         except Refused as refused:
             return tree, str(refused)
@@ -103,3 +150,17 @@ class Placement:
             depth=placed.tree.depth(rank),
             tree=tree.index,
         )
+
+    def ring(self, rail: str, members: Iterable[Member]) -> pb.Ring:
+        """The ring of a rail."""
+        return pb.Ring(rail=rail, lanes=self._fabric.lanes, members=ring_members(members))
+
+
+def ring_members(members: Iterable[Member]) -> list[pb.RingMember]:
+    """The members of a ring as messages."""
+    return [pb.RingMember(ranks=member.ranks, reason=member.reason) for member in members]
+
+
+def among(hosts: Mapping[int, Host], ranks: Collection[int]) -> dict[int, Host]:
+    """The hosts of these ranks only."""
+    return {rank: hosts[rank] for rank in ranks}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railweave.controller.jobs import Group, RailTree
+from railweave.controller.placement import ring_members
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -26,7 +27,10 @@ def _job(group: Group) -> pb.JobReport:
 def _rail(group: Group, rail: pb.RailOffer) -> pb.RailReport:
     trees = [_tree(tree) for tree in group.trees if tree.rail == rail.name]
     refusal = group.refusals.get(rail.name, "")
-    return pb.RailReport(rail=rail.name, kind=rail.kind, plane=rail.plane, refusal=refusal, trees=trees)
+    ring = ring_members(group.rings.get(rail.name, ()))
+    return pb.RailReport(
+        rail=rail.name, kind=rail.kind, plane=rail.plane, refusal=refusal, trees=trees, ring=ring
+    )
 
 
 def _tree(tree: RailTree) -> pb.TreeReport:

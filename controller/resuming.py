@@ -8,16 +8,19 @@ limited time after the controller's start; then whoever is missing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railweave.controller import requests
+from railweave.controller.composition import Member
 from railweave.controller.errors import AlreadyJoined, InvalidRequest
 from railweave.controller.requests import JoinRequest
 from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import MAX_GROUP
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
+
+MAX_REASON = 1024  # characters of why a rank is alone
 
 
 @dataclass(frozen=True)
@@ -44,33 +47,52 @@ class Resuming:
     size: int
     requests: dict[int, JoinRequest] = field(default_factory=dict)
     claims: dict[int, tuple[Claim, ...]] = field(default_factory=dict)  # by rank, in the same order
+    rings: dict[str, list[Member]] = field(default_factory=dict)  # by rail
 
     @property
     def missing(self) -> list[int]:
         """The ranks that have not presented themselves yet."""
         return [rank for rank in range(self.size) if rank not in self.requests]
 
-    def present(self, request: JoinRequest, claims: tuple[Claim, ...]) -> None:
+    def present(
+        self, request: JoinRequest, claims: tuple[Claim, ...], rings: dict[str, list[Member]]
+    ) -> None:
         """Take a rank in; InvalidRequest, naming both sides, if it contradicts another."""
         if request.rank in self.requests:
             raise AlreadyJoined(f"rank {request.rank} of job {request.job!r} has presented its lease before")
         for other in self.requests.values():
             requests.agree(other, request)
-        for others in self.claims.values():
-            if [claim.what for claim in claims] != [claim.what for claim in others]:
-                raise InvalidRequest(
-                    f"job {request.job!r}: rank {request.rank} reports other trees than the other ranks"
-                )
+        here = f"job {request.job!r}: rank {request.rank}"
+        if self.requests and rings != self.rings:
+            raise InvalidRequest(f"{here} reports other rings than the other ranks")
+        for rank, others in self.claims.items():
+            shared = [c.what for c in claims if _joins(rings, c, rank)]
+            if shared != [c.what for c in others if _joins(rings, c, request.rank)]:
+                raise InvalidRequest(f"{here} reports other trees than the other ranks")
+        if not all(_joins(rings, claim, request.rank) for claim in claims):
+            raise InvalidRequest(f"{here} reports a tree of another rack")
+        self.rings = rings
         self.claims[request.rank] = claims
         self.requests[request.rank] = request
 
     def trees(self) -> Iterator[dict[int, Claim]]:
         """The ranks' reports on every tree, by rank."""
-        for place in range(len(next(iter(self.claims.values()), ()))):
-            yield {rank: claims[place] for rank, claims in self.claims.items()}
+        reports: dict[tuple[str, int], dict[int, Claim]] = {}
+        for rank, claims in sorted(self.claims.items()):
+            for claim in claims:
+                reports.setdefault((claim.rail, claim.tree), {})[rank] = claim
+        yield from (reports[tree] for tree in sorted(reports))
 
 
-def read(message: pb.Resume, topology: Topology) -> tuple[JoinRequest, tuple[Claim, ...]]:
+def _joins(rings: Mapping[str, Sequence[Member]], claim: Claim, rank: int) -> bool:
+    """Whether the tree of a claim joins a rank: of a ring, that of its member; else all."""
+    ring = rings.get(claim.rail)
+    return ring is None or (claim.tree < len(ring) and rank in ring[claim.tree].ranks)
+
+
+def read(
+    message: pb.Resume, topology: Topology
+) -> tuple[JoinRequest, tuple[Claim, ...], dict[str, list[Member]]]:
     """Check a Resume; InvalidRequest names what was given and what was expected."""
     requests.identity(message.job, message.rank, message.size)
     rails = requests.rail_offers(message.rails, message.size, topology)
@@ -79,7 +101,17 @@ def read(message: pb.Resume, topology: Topology) -> tuple[JoinRequest, tuple[Cla
     claims = tuple(sorted((_claim(group, kinds.get, paused) for group in message.ina), key=lambda c: c.what))
     if len({(claim.rail, claim.tree) for claim in claims}) != len(claims):
         raise InvalidRequest("a tree is claimed twice")
-    return JoinRequest(message.job, message.rank, message.size, rails, requests.MAX_DEADLINE_S), claims
+    rings = {ring.rail: _ring(ring, kinds.get, message.size) for ring in message.rings}
+    request = JoinRequest(message.job, message.rank, message.size, rails, requests.MAX_DEADLINE_S)
+    return request, claims, rings
+
+
+def _ring(ring: pb.Ring, kind: Callable[[str], str | None], size: int) -> list[Member]:
+    members = [Member(tuple(member.ranks), member.reason[:MAX_REASON]) for member in ring.members]
+    ranks = sorted(rank for member in members for rank in member.ranks)
+    if kind(ring.rail) != "ina" or ranks != list(range(size)):
+        raise InvalidRequest(f"ring of rail {ring.rail[:64]!r}: expected all ranks of an ina rail, once each")
+    return members
 
 
 def _claim(group: pb.InaGroup, kind: Callable[[str], str | None], paused: frozenset[int]) -> Claim:

@@ -36,6 +36,7 @@ from railweave.hosts.events import (
     PlaneDown,
     PlaneUp,
     RailOffer,
+    Ring,
 )
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -148,7 +149,9 @@ class Membership:
         }
         self.token = response.token
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
+        self.rings: Mapping[str, Ring] = {ring.rail: _ring(ring) for ring in response.rings}
         self._request = request
+        self._rings = response.rings
         self._lock = threading.Lock()  # of the next two, which events change and heartbeats read
         self._places = {(place.rail, place.tree): place for place in response.ina}
         self._paused: set[int] = set()  # groups
@@ -260,6 +263,7 @@ class Membership:
                 rails=request.rails,
                 ina=self._places.values(),
                 paused=sorted(self._paused),
+                rings=self._rings,
             )
 
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:
@@ -296,6 +300,11 @@ def _fields(message: Message) -> dict[str, Any]:
 
 def _offer(rail: pb.RailOffer) -> RailOffer:
     return RailOffer(**{**_fields(rail), "queue_pairs": tuple(rail.queue_pairs)})
+
+
+def _ring(ring: pb.Ring) -> Ring:
+    members = tuple(tuple(member.ranks) for member in ring.members)
+    return Ring(ring.rail, ring.lanes, members, tuple(member.reason for member in ring.members))
 
 
 def _event(message: pb.Event) -> Event:

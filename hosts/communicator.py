@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,6 @@ from railweave.hosts.events import (
     Event,
     GroupMoved,
     GroupPaused,
-    InaGroup,
     LeaseLost,
     MemberLeft,
     MemberLost,
@@ -35,7 +34,15 @@ from railweave.hosts.failures import raise_failure
 from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
-from railweave.hosts.rails import Opening, can_recover, connect_rails, enable_recovery, offer, open_rails
+from railweave.hosts.rails import (
+    Members,
+    Opening,
+    can_recover,
+    connect_rails,
+    enable_recovery,
+    offer,
+    open_rails,
+)
 from railweave.hosts.report_file import ReportFile
 from railweave.hosts.reports import Record, Reporter, Stats
 from railweave.hosts.sequence import CallSequence
@@ -137,7 +144,7 @@ class Communicator(Collectives):
             self._agent.forgo_recovery()
             raise_failure(self._agent.failure())
         self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
-        self._planner = self._parts.planner = self._plan_for(used, members.groups)
+        self._planner = self._parts.planner = self._plan_for(used, members)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
         self._parts.reporter.watch(self._rails, self._planner.shares, self._calls.surveyed)
@@ -147,7 +154,7 @@ class Communicator(Collectives):
                 options.report, self.rank, self._parts.reporter, options.report_every_s
             )
 
-    def _plan_for(self, used: Sequence[Opening], groups: Mapping[str, Sequence[InaGroup]]) -> Planner:
+    def _plan_for(self, used: Sequence[Opening], members: Members) -> Planner:
         options = self.options
         shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
         if options.shares and sum(shares.values()) <= 0:
@@ -156,7 +163,7 @@ class Communicator(Collectives):
         if options.shares:
             shares = normalised(shares)
         return planner_for(
-            [_striped(rail, shares[rail.spec.name], groups.get(rail.spec.name, ())) for rail in used],
+            [_striped(rail, shares[rail.spec.name], members) for rail in used],
             self.world_size,
             self._ledger,
             refused=self._refused,
@@ -313,9 +320,12 @@ class Communicator(Collectives):
         self.close()
 
 
-def _striped(rail: Opening, share: float, places: Sequence[InaGroup]) -> StripedRail:
+def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share)
+    if ring := members.rings.get(spec.name):  # not all ranks have a place in a tree, and all plan alike
+        return replace(made, lanes=ring.lanes, members=len(ring.members))
+    places = members.groups.get(spec.name, ())
     return replace(made, lanes=places[0].lanes, trees=len(places)) if places else made
 
 

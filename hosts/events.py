@@ -38,6 +38,16 @@ class InaGroup:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """The ring of an ina rail that no tree of all ranks carries: racks that have a tree, and single ranks."""
+
+    rail: str
+    lanes: int
+    members: tuple[tuple[int, ...], ...]  # in the order of the ring, their ranks in the order of the rack
+    reasons: tuple[str, ...]  # by member: why no switch adds it; empty if one does
+
+
+@dataclass(frozen=True)
 class Decision:
     """Why a rail carries a class of calls, or does not; the fields are those of the message Decision."""
 

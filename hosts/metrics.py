@@ -31,6 +31,8 @@ RAIL_COUNTERS = {
     "segmentation_refused": "Super-packets that the kernel would not cut.",
     "multicast_bytes": "Bytes of tensors sent once to all.",
     "fetched_bytes": "Bytes of multicast tensors that a peer had to send again.",
+    "rings": "Times that a part of a tensor has gone round the ring of racks and ranks.",
+    "ring_messages": "Messages sent in these rings.",
     "failures": "Times that the ranks have agreed to exclude the rail.",
 }
 RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}

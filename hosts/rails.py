@@ -10,7 +10,7 @@ from typing import Protocol
 
 from railweave._native.agent import Agent, Failure, FailureKind
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer
+from railweave.hosts.events import InaGroup, RailOffer, Ring
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
@@ -35,6 +35,10 @@ class Members(Protocol):
     @property
     def groups(self) -> Mapping[str, Sequence[InaGroup]]:
         """The places of this rank's ina rails, by rail: one per tree."""
+
+    @property
+    def rings(self) -> Mapping[str, Ring]:
+        """The rings of ina rails that no tree of all ranks carries, by rail."""
 
     @property
     def refusals(self) -> Mapping[str, str]:

@@ -86,6 +86,8 @@ class RailReport:
     segmentation_refused: int = 0  # super-packets that it would not cut: sent packet by packet
     multicast_bytes: int = 0  # of tensors, sent once to all
     fetched_bytes: int = 0  # of tensors, taken that a peer had to send again: they were lost, or late
+    rings: int = 0  # of racks and single ranks: how often a part of a tensor has gone round
+    ring_messages: int = 0  # sent in these: 2 (members - 1) each time
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,21 @@ class Trees:
             self._membership = membership
             self._rails = dict(rails)
             for rail, index in self._rails.items():
-                places = [_place(group) for group in membership.groups[rail]]
-                members = [(each.address, each.port) for each in offers_of(rail, membership)]
-                self._agent.attach_ina(index, places, members, multicast_roots)
+                self._attach(index, rail, membership, multicast_roots)
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
             self._give_up_all()
         if rails:
             self._reporter.start()
+
+    def _attach(self, index: int, rail: str, membership: Membership, multicast_roots: int) -> None:
+        """Take a rail's places: in trees of all ranks, or in a ring and, of a rack, in the tree of that."""
+        members = [(each.address, each.port) for each in offers_of(rail, membership)]
+        if ring := membership.rings.get(rail):
+            rack = self._agent.compose_ina(index, [list(ranks) for ranks in ring.members], ring.lanes)
+            members = [members[rank] for rank in rack]
+        if places := [_place(group) for group in membership.groups.get(rail, ())]:
+            self._agent.attach_ina(index, places, members, multicast_roots)
 
     def recover(self, without_trees: bool) -> None:
         """From now on tell the agent of obstacles: the ranks can do without a rail.

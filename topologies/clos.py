@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies whose in-network planes have levels: `leaf-spine` and `fat-tree` (folded Clos networks).
+"""Topologies whose in-network planes have levels: `leaf-spine`, `racks`, `fat-tree` (folded Clos networks).
 
-Only planes of kind ina get levels, with a P4 switch in every place; the others are one bridge each, as in the
-`planes` topology. Hosts are numbered rack by rack.
+Only planes of kind ina get levels; the others are one bridge each, as in the `planes` topology. There is a P4
+switch in every place, but for `racks`, where some are bridges. Hosts are numbered rack by rack.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from railweave.topologies.planes import (
 )
 
 MAX_SWITCHES = 254  # of a plane: the last byte of a management address
+SPINES = ("plain", "ina")  # of mixed racks
 LONG = {"l": "leaf", "s": "spine", "e": "edge", "a": "agg", "c": "core"}
 
 
@@ -47,6 +48,7 @@ class Fabric:
     levels: tuple[Level, ...]
     hosts_per_rack: int
     uplinks: tuple[tuple[int, int, int], ...]
+    bridges: frozenset[tuple[int, int]] = frozenset()  # (level, number) of switches that cannot aggregate
 
     @property
     def hosts(self) -> int:
@@ -72,6 +74,32 @@ def leaf_spine(
     uplinks = tuple((0, rack, spine) for rack in range(racks) for spine in range(spines))
     fabric = Fabric((Level("l", racks), Level("s", spines)), hosts, uplinks)
     return _topology("leaf-spine", fabric, rails, rates, uplink_bps)
+
+
+def mixed_racks(
+    racks: int = 4,
+    hosts: int = 4,
+    ina: int = 2,
+    spine: str = "plain",
+    *,
+    rails: Sequence[str] = RAIL_KINDS,
+    rates: int | Sequence[int] = DEFAULT_RATE_BPS,
+    uplink_bps: int | None = None,
+) -> Topology:
+    """Return `racks` leaves with `hosts` hosts each below one spine; the first `ina` leaves aggregate.
+
+    The other leaves are bridges, and so is the spine unless `spine` is `ina`. `rates` and `uplink_bps` are as
+    in `leaf_spine`. Raises TopologyError for invalid counts.
+    """
+    _positive(racks=racks, hosts=hosts)
+    if not 0 <= ina <= racks:
+        raise TopologyError(f"{ina} ina racks given; expected 0 to {racks}")
+    if spine not in SPINES:
+        raise TopologyError(f"a spine of kind {spine!r} given; expected {' or '.join(SPINES)}")
+    bridges = {(0, rack) for rack in range(ina, racks)} | ({(1, 0)} if spine == "plain" else set())
+    uplinks = tuple((0, rack, 0) for rack in range(racks))
+    fabric = Fabric((Level("l", racks), Level("s", 1)), hosts, uplinks, frozenset(bridges))
+    return _topology("racks", fabric, rails, rates, uplink_bps)
 
 
 def fat_tree(
@@ -147,9 +175,14 @@ def _plane(
 ) -> Plane:
     network = index + 1
     names = [[label(level.letter, number + 1) for number in range(level.count)] for level in fabric.levels]
+    places = [(level, number) for level, of in enumerate(fabric.levels) for number in range(of.count)]
     switches = tuple(
-        Switch(switch, f"10.255.{network}.{number}:{P4RUNTIME_PORT}", number)
-        for number, switch in enumerate((s for level in names for s in level), start=1)
+        Switch(
+            names[level][number],
+            "" if (level, number) in fabric.bridges else f"10.255.{network}.{place}:{P4RUNTIME_PORT}",
+            place,
+        )
+        for place, (level, number) in enumerate(places, start=1)
     )
     nics, next_port = [], dict.fromkeys((switch.name for switch in switches), 1)
 

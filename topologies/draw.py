@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, safe for colour-blind readers
 COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}
+BRIDGE = "#8c8c8c"  # of an ina plane: it forwards, and adds nothing
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -103,7 +104,9 @@ def _draw_plane(axes: Any, plane: Plane, places: dict[str, tuple[float, float]])
         axes.plot([x0, x1], [y0, y1], color=colour, linewidth=1.6, alpha=0.75, zorder=1)
     for switch in plane.switches:
         what = "P4 switch" if switch.p4runtime else "bridge"
-        _box(axes, places[switch.name], f"{switch.name}\n{what}", colour, colour, text="white")
+        adds = switch.p4runtime or plane.kind != "ina"
+        face = colour if adds else BRIDGE
+        _box(axes, places[switch.name], f"{switch.name}\n{what}", face, face, text="white")
     x, y = places[plane.levels()[-1][0].name]
     axes.text(
         x,

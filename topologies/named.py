@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies by name: `planes`, `leaf-spine:racks=2,hosts=4`, `fat-tree:k=4`, or a file."""
+"""Topologies by name: `planes`, `leaf-spine:racks=2,hosts=4`, `racks:ina=2`, `fat-tree:k=4`, or a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.clos import fat_tree, leaf_spine, mixed_racks
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
@@ -15,6 +15,7 @@ from railweave.topologies.serialize import load
 COUNTS = {
     "planes": ("hosts",),
     "leaf-spine": ("racks", "hosts", "spines"),
+    "racks": ("racks", "hosts", "ina"),
     "fat-tree": ("k", "pods", "edges", "aggs", "cores", "hosts"),
 }
 
@@ -39,6 +40,10 @@ def named(
         if Path(text).exists():
             return load(text)
         raise TopologyError(f"unknown topology {text!r}; expected {', '.join(COUNTS)} or a topology file")
+    if name == "racks":
+        rest, spine = _spine(rest)
+        counts = _counts(name, rest)
+        return mixed_racks(**counts, spine=spine, rails=rails, rates=rates, uplink_bps=uplink_bps)
     counts = _counts(name, rest)
     if name == "leaf-spine":
         return leaf_spine(**counts, rails=rails, rates=rates, uplink_bps=uplink_bps)
@@ -47,6 +52,14 @@ def named(
     if hosts is not None:
         counts.setdefault("hosts", hosts)
     return planes(**counts, rails=rails, rates=rates)
+
+
+def _spine(text: str) -> tuple[str, str]:
+    """Split the kind of the spine of mixed racks from the counts."""
+    parts = text.split(",")
+    kinds = [part.removeprefix("spine=") for part in parts if part.startswith("spine=")]
+    counts = ",".join(part for part in parts if not part.startswith("spine="))
+    return counts, kinds[-1] if kinds else "plain"
 
 
 def _counts(name: str, text: str) -> dict[str, int]:

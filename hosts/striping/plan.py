@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
+from railweave._native.collectives import Collective
 from railweave._native.ina import spreads
 from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.decisions import Reason, Tally, Verdict
 
 if TYPE_CHECKING:
-    from railweave._native.collectives import Collective, DType
+    from railweave._native.collectives import DType
     from railweave.hosts.striping.classes import CallClass
     from railweave.hosts.striping.filling import Part, Split
     from railweave.hosts.striping.priors import StripedRail
@@ -74,6 +75,9 @@ class Plan:
 
 def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hosts: int) -> Verdict:
     """Return how a rail carries `count` elements (of a shard, where there are shards)."""
+    if rail.members:
+        reduces = collective is Collective.ALL_REDUCE
+        return Verdict(None, f"a ring of {rail.members} racks and ranks" if reduces else "by the hosts")
     if rail.kind != "ina" or collective in REDUCING:
         return USED
     return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS

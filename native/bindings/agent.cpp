@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "bindings/agent_values.hpp"
+#include "rails/composed_rail.hpp"
 #include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
@@ -111,13 +112,14 @@ class PythonAgent {
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
                                                 std::uint64_t rate_bps) {
     const InaRailOptions options{.address = address, .interface = interface, .rate_bps = rate_bps};
-    InaRail* rail = nullptr;
+    Ina ina{};
     TcpTransport* control = nullptr;
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
           auto guarded = std::make_unique<GuardedRail>(listener);
+          auto composed = std::make_unique<ComposedRail>(guarded->listener());
           for (int attempt = 1;; ++attempt) {
-            auto made = std::make_unique<InaRail>(loop, options, guarded->listener());
+            auto made = std::make_unique<InaRail>(loop, options, composed->rack_listener());
             try {
               // One offer, one port: TCP listens where UDP results arrive. It shares the switch's fate, so
               // that silence says nothing of a peer: it waits for the switch, as the rail does.
@@ -125,35 +127,55 @@ class PythonAgent {
                   loop, TcpTransportOptions{.local = {.address = address, .interface = interface},
                                             .port = made->port(),
                                             .liveness = {.timeout = 0, .interval = 0}});
-              rail = made.get();
+              ina = {.trees = made.get(),
+                     .composed = composed.get(),
+                     .rank = agent_.rank(),
+                     .world_size = agent_.world_size()};
               control = beside.get();
-              guarded->adopt(std::move(made), std::move(beside));
+              composed->adopt(std::move(made), *control, rate_bps);
+              TransportListener* const told = &composed->transport_listener();
+              guarded->adopt(std::move(composed), std::move(beside), told);
               return guarded;
             } catch (const std::system_error& error) {
               if (error.code() != std::errc::address_in_use || attempt == kPortAttempts) throw;
             }
           }
         });
-    ina_[index] = rail;
+    ina_[index] = ina;
     tcp_[index] = control;
-    return {index, rail->port()};
+    return {index, ina.trees->port()};
   }
 
   void attach_ina(std::size_t rail, const std::vector<Place>& places,
                   const std::vector<SocketAddress>& members, int roots) {
+    const Ina& ina = ina_.at(rail);
     std::vector<InaGroup> groups;
-    for (const Place& place : places) groups.push_back(group_at(place));
-    agent_.on_loop([&] { ina_.at(rail)->attach(groups, members, roots); });
+    for (const Place& place : places) groups.push_back(group_at(ina, place));
+    agent_.on_loop([&] { ina.trees->attach(groups, members, roots); });
+  }
+
+  // Returns the ranks of this rank's member.
+  std::vector<int> compose_ina(std::size_t rail, std::vector<std::vector<int>> members, std::uint32_t lanes) {
+    Ina& ina = ina_.at(rail);
+    const MemberRing ring(std::move(members), agent_.rank(), agent_.world_size());
+    ina.rank = ring.place();
+    ina.world_size = static_cast<int>(ring.rack().size());
+    agent_.on_loop([&] {
+      tcp_.at(rail)->befriend(ring.peers());
+      ina.composed->compose(ring, lanes);
+    });
+    return ring.rack();
   }
 
   std::uint64_t pause_ina(std::size_t rail, std::uint16_t group) {
     std::uint64_t position = 0;
-    agent_.on_loop([&] { position = ina_.at(rail)->pause(group, EventLoop::now()); });
+    agent_.on_loop([&] { position = ina_.at(rail).trees->pause(group, EventLoop::now()); });
     return position;
   }
 
   void resume_ina(std::size_t rail, std::uint16_t group, const Place& place, std::uint64_t resume_from) {
-    agent_.on_loop([&] { ina_.at(rail)->resume(group, group_at(place), resume_from, EventLoop::now()); });
+    const Ina& ina = ina_.at(rail);
+    agent_.on_loop([&] { ina.trees->resume(group, group_at(ina, place), resume_from, EventLoop::now()); });
   }
 
   void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
@@ -201,15 +223,23 @@ class PythonAgent {
   }
 
  private:
-  InaGroup group_at(const Place& place) const {
+  // An in-network rail, and this rank's place among those that its trees join.
+  struct Ina {
+    InaRail* trees;
+    ComposedRail* composed;
+    int rank = 0;
+    int world_size = 0;
+  };
+
+  static InaGroup group_at(const Ina& ina, const Place& place) {
     const auto& [group, virtual_address, child, slots, lanes] = place;
     return {.group = group,
             .virtual_address = virtual_address,
             .child = child,
             .slots = slots,
             .lanes = lanes,
-            .rank = agent_.rank(),
-            .world_size = agent_.world_size()};
+            .rank = ina.rank,
+            .world_size = ina.world_size};
   }
 
   void check_arrays(const Submission& submission, std::size_t input_bytes, std::size_t output_bytes) const {
@@ -255,7 +285,7 @@ class PythonAgent {
 
   std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
   std::map<std::size_t, RdmaTransport*> rdma_;
-  std::map<std::size_t, InaRail*> ina_;
+  std::map<std::size_t, Ina> ina_;
   Agent agent_;
 };
 
@@ -302,6 +332,11 @@ void bind_agent(nb::module_& m) {
            "Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), "
            "in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if "
            "nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all")
+      .def("compose_ina", &PythonAgent::compose_ina, "rail"_a, "members"_a, "lanes"_a, Release(),
+           "Form a ring of members, each a list of ranks: racks, whose places `attach_ina` takes, in which "
+           "ranks "
+           "count from 0 in this order, and single ranks, which have none; the ranks of the own one. "
+           "Before `connect_tcp`. ValueError")
       .def("pause_ina", &PythonAgent::pause_ina, "rail"_a, "group"_a, Release(),
            "Stop the tree of this group; the lowest chunk without a result since it was formed")
       .def("resume_ina", &PythonAgent::resume_ina, "rail"_a, "group"_a, "place"_a, "resume_from"_a, Release(),

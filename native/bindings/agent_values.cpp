@@ -32,7 +32,7 @@ void bind_agent_values(nb::module_& sub) {
       .def_ro("sent", &RailStats::sent, "`bytes_sent` by class")
       .def(RAILWEAVE_RO(RailStats, bytes_received, packets_sent, packets_received, retransmissions,
                         duplicates, malformed, send_drops, segmentation_refused, multicast_bytes,
-                        fetched_bytes))
+                        fetched_bytes, rings, ring_messages))
       .def_ro("busy_ns", &RailStats::busy);
   nb::class_<SliceRecord>(sub, "SliceRecord",
                           "One slice as it went; times in nanoseconds of time.monotonic_ns()")

@@ -6,6 +6,7 @@ namespace railweave {
 void bind_agent(nanobind::module_& m);
 void bind_calls(nanobind::module_& m);
 void bind_collectives(nanobind::module_& m);
+void bind_composed(nanobind::module_& m);
 void bind_loop(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
@@ -29,6 +30,7 @@ NB_MODULE(_native, m) {
   nanobind::set_leak_warnings(false);  // PyTorch keeps whole modules until a process ends
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
+  railweave::bind_composed(m);
   railweave::bind_agent(m);
   railweave::bind_calls(m);
   railweave::bind_loop(m);

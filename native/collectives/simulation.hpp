@@ -4,9 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "collectives/transport.hpp"
@@ -21,10 +23,14 @@ class SimulatedNetwork {
  public:
   SimulatedNetwork(int ranks, std::uint64_t seed);
 
+  /// Ranks with which this one exchanges messages, besides its neighbours.
+  void befriend(int rank, const std::vector<int>& ranks) {
+    friends_[rank].insert(ranks.begin(), ranks.end());
+  }
   /// A transport lives as long as the network.
   std::unique_ptr<Transport> transport(int rank);
-  /// Runs until nothing is left to happen.
-  void run();
+  /// Runs until nothing is left to happen, or until then.
+  void run(Time latest = kNever);
   void after(Duration delay, std::function<void()> action);
   Time now() const { return now_; }
 
@@ -48,6 +54,7 @@ class SimulatedNetwork {
   std::uint64_t order_ = 0;
   std::priority_queue<Event> events_;
   std::vector<SimulatedTransport*> transports_;
+  std::map<int, std::set<int>> friends_;  // by rank
 };
 
 }  // namespace railweave

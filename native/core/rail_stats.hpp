@@ -48,6 +48,8 @@ struct RailStats {
   std::uint64_t segmentation_refused = 0;  // super-packets that it would not cut: sent packet by packet
   std::uint64_t multicast_bytes = 0;       // of tensors, sent once to all
   std::uint64_t fetched_bytes = 0;         // of tensors, that others multicast and a peer had to send again
+  std::uint64_t rings = 0;                 // of racks and ranks: times that a part of a tensor has gone round
+  std::uint64_t ring_messages = 0;         // sent in these: 2 (members - 1) each time
   Duration busy = 0;                       // time with a slice in progress
 };
 

@@ -140,6 +140,20 @@ std::optional<Item> Call::next() const {
   return std::nullopt;
 }
 
+std::size_t Call::left(Phase phase) const {
+  switch (phase) {
+    case Phase::kExponents:
+      return segments_ - next_segment_;
+    case Phase::kData:
+      return chunks_ - next_chunk_;
+    case Phase::kClasses:
+      return flagged_.size() - next_flagged_;
+    case Phase::kReady:
+      return issued_ == 0 ? 1 : 0;
+  }
+  __builtin_unreachable();
+}
+
 bool Call::exhausted() const {
   if (spread_) return issued_ > 0;
   if (next_chunk_ < chunks_) return false;

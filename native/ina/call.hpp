@@ -69,6 +69,8 @@ class Call {
   /// The item that the group's next chunk must carry; nothing while that depends on results still missing, or
   /// when all are issued.
   std::optional<Item> next() const;
+  /// Items of a phase that are not issued, as far as they are known.
+  std::size_t left(Phase phase) const;
   /// All items are issued, and no result can add one.
   bool exhausted() const;
   /// A result is in place.

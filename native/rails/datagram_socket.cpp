@@ -19,6 +19,7 @@
 namespace railweave {
 namespace {
 
+constexpr int kLowerEffort = 0x20;  // CS1
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
 constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kSendMessages = 64;
@@ -98,7 +99,7 @@ Descriptor DatagramSocket::reopen() {
   Descriptor old = std::exchange(socket_, open());
   interface_ = index;
   connected_ = false;  // `send` connects
-  apply_buffers();
+  apply_options();
   return old;
 }
 
@@ -124,12 +125,18 @@ std::optional<std::size_t> DatagramSocket::largest_datagram() const {
   return static_cast<std::size_t>(mtu) - kIpUdpHeaders;
 }
 
-void DatagramSocket::set_buffers(std::size_t bytes) {
-  buffers_ = bytes;
-  apply_buffers();
+void DatagramSocket::set_lower_effort() {
+  lower_effort_ = true;
+  apply_options();
 }
 
-void DatagramSocket::apply_buffers() const {
+void DatagramSocket::set_buffers(std::size_t bytes) {
+  buffers_ = bytes;
+  apply_options();
+}
+
+void DatagramSocket::apply_options() const {
+  if (lower_effort_) set_option(fd(), IPPROTO_IP, IP_TOS, kLowerEffort);
   const int size = static_cast<int>(std::min<std::size_t>(buffers_, 1u << 30));
   for (const auto& [force, plain] :
        {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {

@@ -51,6 +51,8 @@ class DatagramSocket {
   std::optional<std::size_t> largest_datagram() const;
   /// Datagrams of one size may leave together, up to so many bytes at a time.
   void set_super_packets(std::size_t bytes) { super_bytes_ = bytes; }
+  /// What is sent from now on lets other traffic pass where queues know its code point (CS1, RFC 3662).
+  void set_lower_effort();
   /// Room in the kernel for `bytes` of datagrams in each direction, as far as the system allows.
   void set_buffers(std::size_t bytes);
 
@@ -67,7 +69,7 @@ class DatagramSocket {
   struct ReceiveBatch;
 
   Descriptor open() const;
-  void apply_buffers() const;
+  void apply_options() const;
   static std::size_t group(std::span<const Bytes> datagrams, std::size_t most_bytes);
   bool is_remote(const sockaddr_in& sender) const;
   void connect_to_one();
@@ -78,6 +80,7 @@ class DatagramSocket {
   Descriptor socket_;
   std::size_t super_bytes_ = 0;
   std::size_t buffers_ = 0;
+  bool lower_effort_ = false;
   std::vector<sockaddr_in> remotes_;
   bool connected_ = false;  // to the only one
   DatagramCounts counts_;

@@ -9,9 +9,11 @@
 
 namespace railweave {
 
-void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control) {
+void GuardedRail::adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control,
+                        TransportListener* user) {
   rail_ = std::move(rail);
   control_ = std::move(control);
+  user_ = user;
   control_->set_listener(this);
 }
 
@@ -49,6 +51,19 @@ void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Ti
     control_->post_receive(peer, in_, now);
     control_->post_send(peer, out_, now);
   }
+}
+
+// While labels are shown, the rail within has let go of its messages.
+void GuardedRail::sent(int peer, Time now) {
+  if (user_ && !ended_ && show_until_ == kNever) user_->sent(peer, now);
+}
+
+void GuardedRail::received(int peer, Time now) {
+  if (user_ && !ended_ && show_until_ == kNever) user_->received(peer, now);
+}
+
+void GuardedRail::joined(Time now) {
+  if (user_ && !ended_) user_->joined(now);
 }
 
 void GuardedRail::left(int peer, Time now) {
@@ -124,8 +139,8 @@ RailStats GuardedRail::stats() const {
   RailStats stats = rail_->stats();
   const RailStats control = control_->stats();
   stats.bytes_sent += control.bytes_sent;
-  stats.sent.heartbeats += control.sent.heartbeats;
-  stats.sent.control += control.bytes_sent - control.sent.heartbeats;
+  stats.sent += control.sent;
+  if (control.sent.payload == 0) stats.sent.control += control.bytes_sent - control.sent.sum();
   stats.bytes_received += control.bytes_received;
   stats.packets_sent += control.packets_sent;
   stats.packets_received += control.packets_received;

@@ -21,12 +21,15 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
 
   /// Where the rail within is to report.
   RailListener& listener() { return *this; }
-  /// Once, before anything else.
-  void adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control);
+  /// Once, before anything else. `user`, if not null, is told what becomes of messages that the rail within
+  /// posts to the control transport.
+  void adopt(std::unique_ptr<Rail> rail, std::unique_ptr<Transport> control,
+             TransportListener* user = nullptr);
 
   std::string_view kind() const override { return rail_->kind(); }
   bool takes() const override { return rail_->takes(); }
   void start(const Slice& slice, Time now) override;
+  void pass_over(const CallDescription& call, Time now) override { rail_->pass_over(call, now); }
   Time deadline() const override;
   void expire(Time now) override;
   void abort() override;
@@ -48,8 +51,9 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
     return listener_.pending_label(key);
   }
   void rail_failed(const Failure& failure, Time now) override;
-  void sent(int, Time) override {}
-  void received(int, Time) override {}
+  void sent(int peer, Time now) override;
+  void received(int peer, Time now) override;
+  void joined(Time now) override;
   void left(int peer, Time now) override;
   void begin_grace(Time now);
   void failed(const Failure& failure, Time now) override;
@@ -59,6 +63,7 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   RailListener& listener_;
   std::unique_ptr<Rail> rail_;
   std::unique_ptr<Transport> control_;
+  TransportListener* user_ = nullptr;
   std::size_t slices_ = 0;  // in progress
   Failure mismatch_{};      // what the rail has found, while the ranks show their labels
   Time show_until_ = kNever;

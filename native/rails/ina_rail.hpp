@@ -52,6 +52,9 @@ class InaRail final : public Rail, private ReadyHandler {
   void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
               int roots = 0);
 
+  /// What this rail sends lets the rest of the plane's traffic pass.
+  void yield() { socket_.set_lower_effort(); }
+
   /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
   /// std::invalid_argument for a group that this rail has not.
   std::uint64_t pause(std::uint16_t group, Time now);

@@ -7,8 +7,9 @@
 
 namespace railweave {
 
-RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options)
-    : transport_(std::move(transport)), listener_(listener), options_(options) {
+RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options,
+                   SpecialAlgorithm special)
+    : transport_(std::move(transport)), listener_(listener), options_(options), special_(std::move(special)) {
   transport_->set_listener(this);
 }
 
@@ -62,7 +63,8 @@ void RingRail::advance(Time now) {
 
 void RingRail::begin(Time now) {
   transport_->begin(label_of(*slice_), now);
-  machine_ = choose_algorithm(*transport_, *slice_, options_);
+  if (special_) machine_ = special_(*transport_, *slice_);
+  if (!machine_) machine_ = choose_algorithm(*transport_, *slice_, options_);
 }
 
 void RingRail::finish(Time now) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,12 +15,17 @@
 namespace railweave {
 
 using RingRailOptions = AlgorithmOptions;
+/// Makes the machine of a slice that needs a special one, else nothing.
+using SpecialAlgorithm = std::function<std::unique_ptr<Algorithm>(Transport&, const Slice&)>;
 
 class RingRail final : public Rail, private TransportListener {
  public:
-  RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options);
+  RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options,
+           SpecialAlgorithm special = {});
 
   Transport& transport() { return *transport_; }
+  /// Something that the slice's machine waits for has happened, besides messages.
+  void advance(Time now);
 
   std::string_view kind() const override { return transport_->kind(); }
   bool takes() const override { return !slice_; }
@@ -47,7 +53,6 @@ class RingRail final : public Rail, private TransportListener {
   }
   void failed(const Failure& failure, Time now) override;
 
-  void advance(Time now);
   void begin(Time now);
   void finish(Time now);
   void drop();
@@ -55,6 +60,7 @@ class RingRail final : public Rail, private TransportListener {
   const std::unique_ptr<Transport> transport_;
   RailListener& listener_;
   const RingRailOptions options_;
+  const SpecialAlgorithm special_;
   std::optional<Slice> slice_;
   std::unique_ptr<Algorithm> machine_;              // of the slice, once it has begun
   std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way

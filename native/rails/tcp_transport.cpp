@@ -40,6 +40,9 @@ void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<So
             .incarnation = 0};
   members_ = members;
   peers_ = neighbours(rank, world_size());
+  peers_.insert(peers_.end(), friends_.begin(), friends_.end());
+  std::sort(peers_.begin(), peers_.end());
+  peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   redials_.resize(members.size());
   parked_.resize(members.size());
   connections_.resize(members.size());

@@ -46,6 +46,8 @@ class TcpTransport final : public Transport,
   void introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members);
   /// The same, and joins them as incarnation 0. A dial that fails: std::system_error.
   void connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members, Time now);
+  /// Ranks that become peers besides the neighbours. Before it is known who takes part.
+  void befriend(std::vector<int> ranks) { friends_ = std::move(ranks); }
   std::vector<int> missing() const;  // peers to which there is no connection yet
 
   std::string_view kind() const override { return "tcp"; }
@@ -117,7 +119,8 @@ class TcpTransport final : public Transport,
   TransportListener* listener_ = nullptr;
   Hello hello_{};  // own; world size 0: not connected yet
   std::vector<SocketAddress> members_;
-  std::vector<int> peers_;
+  std::vector<int> friends_;
+  std::vector<int> peers_;  // in order
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;                              // by rank
   std::vector<std::optional<Parked>> parked_;                // by rank

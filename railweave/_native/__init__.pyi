@@ -4,6 +4,7 @@ from railweave._native import (
     agent as agent,
     calls as calls,
     collectives as collectives,
+    composed as composed,
     engine as engine,
     ina as ina,
     load as load,

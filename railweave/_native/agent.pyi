@@ -196,6 +196,12 @@ class RailStats:
     def fetched_bytes(self) -> int: ...
 
     @property
+    def rings(self) -> int: ...
+
+    @property
+    def ring_messages(self) -> int: ...
+
+    @property
     def busy_ns(self) -> int: ...
 
 class SliceRecord:
@@ -308,6 +314,11 @@ class Agent:
     def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]], members: Sequence[tuple[str, int]], roots: int = 0) -> None:
         """
         Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all
+        """
+
+    def compose_ina(self, rail: int, members: Sequence[Sequence[int]], lanes: int) -> list[int]:
+        """
+        Form a ring of members, each a list of ranks: racks, whose places `attach_ina` takes, in which ranks count from 0 in this order, and single ranks, which have none; the ranks of the own one. Before `connect_tcp`. ValueError
         """
 
     def pause_ina(self, rail: int, group: int) -> int:

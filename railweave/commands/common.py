@@ -36,8 +36,8 @@ T = TypeVar("T")
 Topology = Annotated[
     str,
     typer.Option(
-        help="planes, leaf-spine:racks=2,hosts=4,spines=2, fat-tree:k=4 (or pods=, edges=, aggs=, cores=, "
-        "hosts=), or a topology file."
+        help="planes, leaf-spine:racks=2,hosts=4,spines=2, racks:racks=4,hosts=4,ina=2,spine=plain, "
+        "fat-tree:k=4 (or pods=, edges=, aggs=, cores=, hosts=), or a topology file."
     ),
 ]
 Hosts = Annotated[int, typer.Option(help="Number of hosts of the topology planes.")]

@@ -72,6 +72,27 @@ def leaf_spine_command(
         _show(leaf_spine(racks, hosts, spines, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
 
 
+@app.command("racks", epilog="Example: railweave topo racks --racks 4 --ina 2 --spine ina --out net.png")
+def racks_command(
+    racks: Racks = 4,
+    hosts: PerRack = 4,
+    ina: Annotated[int, typer.Option(help="Racks behind a P4 switch; the others have a bridge.")] = 2,
+    spine: Annotated[str, typer.Option(help="plain: a bridge; ina: a P4 switch.")] = "plain",
+    rails: common.Rails = "ina,tcp,rdma",
+    rate: common.Rates = None,
+    uplink: Uplink = None,
+    out: Out = None,
+) -> None:
+    """Racks below one spine; on ina planes only some of the switches aggregate."""
+    with common.one_line_errors():
+        from railweave.topologies.clos import mixed_racks  # noqa: PLC0415
+
+        kinds = units.parse_rails(rails)
+        rates = common.rates_of(rate, kinds, "embedded")
+        uplink_bps = _uplink(uplink)
+        _show(mixed_racks(racks, hosts, ina, spine, rails=kinds, rates=rates, uplink_bps=uplink_bps), out)
+
+
 @app.command(
     "fat-tree",
     epilog="Examples: railweave topo fat-tree --k 4 · "

@@ -81,6 +81,10 @@ def _print_job(report: pb.JobReport, console: Console) -> None:
                 f"    tree {tree.tree}: group {tree.group}, {where}, {tree.slots} slots{moved}{held}",
                 soft_wrap=True,
             )
+        for number, member in enumerate(rail.ring):
+            how = f"alone: {member.reason}" if member.reason else f"a rack, tree {number}"
+            ranks = ", ".join(map(str, member.ranks))
+            console.print(f"    member {number} of the ring: rank {ranks}, {how}", soft_wrap=True)
     if any(rank.decisions for rank in report.ranks):
         console.print(_decisions(report))
 
@@ -88,6 +92,9 @@ def _print_job(report: pb.JobReport, console: Console) -> None:
 def _in_network(rail: pb.RailReport) -> str:
     if rail.refusal:
         return f"[yellow]refused: {rail.refusal}[/yellow]"
+    if rail.ring:
+        racks = sum(not member.reason for member in rail.ring)
+        return f"a ring of {racks} racks and {len(rail.ring) - racks} single ranks"
     return f"{len(rail.trees)} trees" if rail.kind == "ina" else ""
 
 

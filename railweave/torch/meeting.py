@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer
+from railweave.hosts.events import InaGroup, RailOffer, Ring
 from railweave.hosts.interfaces import interface
 from railweave.hosts.membership import Join
 from railweave.hosts.options import RailSpec
@@ -71,6 +71,7 @@ class Meeting:
     """A membership without a controller: nobody is told of lost ranks, and there are no aggregation trees."""
 
     groups: Mapping[str, Sequence[InaGroup]] = {}
+    rings: Mapping[str, Ring] = {}
 
     def __init__(
         self, store: Any, rank: int, size: int, rails: Sequence[RailOffer], deadline_s: float

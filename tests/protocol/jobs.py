@@ -11,7 +11,7 @@ from queue import Queue
 from typing import TypeVar
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, InaGroup, RailOffer
+from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, InaGroup, RailOffer, Ring
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
@@ -26,6 +26,7 @@ class StaticMembership:
     refusals: dict[str, str]
     on_event: Callable[[Event], None]
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
+    rings: dict[str, Ring] = field(default_factory=dict)
     token: int = TOKEN
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)

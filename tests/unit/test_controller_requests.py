@@ -136,7 +136,7 @@ def test_claims_must_fit_the_offers() -> None:
     resume = {"job": "train", "rank": 0, "size": 4, "rails": [pb.RailOffer(**RAIL)]}
     ina = pb.InaGroup(rail="ina", group=3, virtual_address="10.1.255.1", slots=64)
     second = pb.InaGroup(rail="ina", tree=1, group=7, virtual_address="10.1.255.2", slots=64)
-    _, claims = resuming.read(pb.Resume(**resume, ina=[second, ina], paused=[7]), TOPOLOGY)
+    _, claims, _ = resuming.read(pb.Resume(**resume, ina=[second, ina], paused=[7]), TOPOLOGY)
     assert claims == (
         resuming.Claim("ina", 0, 64, 3, 0x0A01FF01, paused=False),
         resuming.Claim("ina", 1, 64, 7, 0x0A01FF02, paused=True),

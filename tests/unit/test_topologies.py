@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 import yaml
 
-from railweave.topologies.clos import fat_tree, leaf_spine
+from railweave.topologies.clos import fat_tree, leaf_spine, mixed_racks
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.model import Topology, Trunk
@@ -113,6 +113,21 @@ def test_a_leaf_spine_joins_every_leaf_to_every_spine() -> None:
     assert [switch.name for switch in tcp.switches] == ["s-tcp"]
 
 
+@pytest.mark.parametrize("spine", ["plain", "ina"])
+def test_of_mixed_racks_the_first_aggregate(spine: str) -> None:
+    topology = mixed_racks(racks=3, hosts=2, ina=1, spine=spine, rails=("ina", "tcp"), uplink_bps=20)
+    ina, tcp = topology.planes
+    aggregates = {switch.name for switch in ina.switches if switch.p4runtime}
+    assert aggregates == {"leaf1"} | ({"spine1"} if spine == "ina" else set())
+    assert {(t.lower, t.upper, t.rate_bps) for t in ina.trunks} == {
+        (f"leaf{leaf}", "spine1", 20) for leaf in (1, 2, 3)
+    }
+    assert [nic.switch for nic in ina.nics] == ["leaf1", "leaf1", "leaf2", "leaf2", "leaf3", "leaf3"]
+    assert [switch.name for switch in tcp.switches] == ["s-tcp"]
+    assert from_yaml(to_yaml(topology)) == topology
+    assert named(f"racks:racks=3,hosts=2,ina=1,spine={spine}", rails=["ina"], rates=[0]).planes[0].switches
+
+
 @pytest.mark.parametrize("counts", [{"k": 4}, {"k": 2}, {"pods": 3, "edges": 2, "aggs": 2, "cores": 4}])
 def test_a_fat_tree_has_three_levels_and_every_core_reaches_every_pod(counts: dict[str, int]) -> None:
     topology = fat_tree(**counts, rails=("ina",))
@@ -146,7 +161,12 @@ def test_interface_names_of_several_planes_with_levels_fit_the_kernel() -> None:
 
 @pytest.mark.parametrize(
     ("text", "hosts", "switches"),
-    [("planes", 3, 1), ("planes:hosts=2", 2, 1), ("leaf-spine:racks=2,hosts=1,spines=3", 2, 5)],
+    [
+        ("planes", 3, 1),
+        ("planes:hosts=2", 2, 1),
+        ("leaf-spine:racks=2,hosts=1,spines=3", 2, 5),
+        ("racks:hosts=1,ina=4", 4, 5),
+    ],
 )
 def test_topologies_have_names(text: str, hosts: int, switches: int) -> None:
     topology = named(text, hosts=3, rails=["ina"], rates=[0])
@@ -156,7 +176,10 @@ def test_topologies_have_names(text: str, hosts: int, switches: int) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ring", "unknown topology 'ring'; expected planes, leaf-spine, fat-tree or a topology file"),
+        ("ring", "unknown topology 'ring'; expected planes, leaf-spine, racks, fat-tree or a topology file"),
+        ("racks:racks=2,ina=3", "3 ina racks given; expected 0 to 2"),
+        ("racks:spine=fast", "a spine of kind 'fast' given; expected plain or ina"),
+        ("racks:leaves=3", "cannot read 'leaves=3'; expected NUMBER for racks, hosts, ina"),
         ("leaf-spine:rack=2", "cannot read 'rack=2'; expected NUMBER for racks, hosts, spines"),
         ("leaf-spine:racks=-1", "cannot read 'racks=-1'"),
         ("leaf-spine:spines=0", "0 spines given"),

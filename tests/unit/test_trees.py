@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railweave._native.agent import Failure
-from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp, RailOffer
+from railweave.hosts.events import GroupMoved, GroupPaused, InaGroup, PlaneDown, PlaneUp, RailOffer, Ring
 from railweave.hosts.trees import Trees
 
 
@@ -46,6 +46,7 @@ class FakeAgent:
 
 class FakeMembership:
     def __init__(self, *places: InaGroup) -> None:
+        self.rings: dict[str, Ring] = {}
         self.groups = {rail: [p for p in places if p.rail == rail] for rail in {p.rail for p in places}}
         self.positions: list[tuple[int, int]] = []
         self.members = {

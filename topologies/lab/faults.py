@@ -149,7 +149,10 @@ def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
     switch = switch or plane.switches[0]
     if switch.p4runtime:
         return Fault("switch frozen", switch.name, process=(ProcessFault.FREEZE, switch.name))
-    ports = [interface_of_port(nic.switch, nic.port) for nic in plane.nics if nic.switch == switch.name]
+    ends = [(nic.switch, nic.port) for nic in plane.nics]
+    for trunk in plane.trunks:
+        ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
+    ports = [interface_of_port(name, port) for name, port in ends if name == switch.name]
 
     def state(number: int) -> tuple[Step, ...]:
         orders = "".join(f"link set dev {port} state {number}\n" for port in ports)

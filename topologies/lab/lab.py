@@ -239,11 +239,8 @@ class Lab:
         return self._nodes.enter(node, command)
 
     async def _start(self) -> None:
-        bridged = {
-            name: p for name, p in self._options.loss.items() if self.topology.plane(name).kind != "ina"
-        }
         self._namespaces = Namespaces(
-            self.topology, bridged, plain_frames=self._options.switch_target == "bmv2"
+            self.topology, self._options.loss, plain_frames=self._options.switch_target == "bmv2"
         )
         assert self._record is not None  # noqa: S101
         for node in self._namespaces.nodes():

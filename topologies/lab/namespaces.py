@@ -111,7 +111,7 @@ class Namespaces:
         try:
             self._add_nodes()
             for plane in topology.planes:
-                self._add_plane(plane, plain_frames=plain_frames and bool(plane.switches[0].p4runtime))
+                self._add_plane(plane, plain_frames=plain_frames)
             self._add_management()
             for name in self.nodes():
                 self.feed(name, ["ip", "-batch", "-"], "\n".join([*self._ip[name], ""]))
@@ -174,9 +174,9 @@ class Namespaces:
             self._ip[name].append("link set lo up")
 
     def _add_plane(self, plane: Plane, *, plain_frames: bool) -> None:
-        for switch in plane.switches:
-            if not switch.p4runtime:
-                self._add_bridge(switch.name)
+        bridges = {switch.name for switch in plane.switches if not switch.p4runtime}
+        for bridge in bridges:
+            self._add_bridge(bridge)
         prefix = plane.network.rpartition("/")[2]
         for nic in plane.nics:
             port = interface_of_port(nic.switch, nic.port)
@@ -184,18 +184,16 @@ class Namespaces:
             self._net.get(nic.host).intf(nic.interface).ip = nic.address  # for Mininet's prompt: h1 ping h2
             self._ip[nic.host].append(f"address add {nic.address}/{prefix} dev {nic.interface}")
             self._ip[nic.host] += neighbours(nic, plane.nics)
-            self._ip[nic.switch].append(
-                f"link set {port} up" + ("" if plane.switches[0].p4runtime else f" master {BRIDGE}")
-            )
-            if plain_frames:
+            self._ip[nic.switch].append(_port_up(port, bridged=nic.switch in bridges))
+            if plain_frames and len(bridges) < len(plane.switches):
                 switch_off = [sys.executable, "-m", "railweave.topologies.lab.offloads", nic.interface]
                 self.feed(nic.host, switch_off, "")
         for trunk in plane.trunks:
             ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)
             (lower, upper) = (interface_of_port(*end) for end in ends)
             self._add_link(trunk.lower, lower, trunk.upper, upper, rate_bps=plane.rate_of(trunk))
-            self._ip[trunk.lower].append(f"link set {lower} up")
-            self._ip[trunk.upper].append(f"link set {upper} up")
+            self._ip[trunk.lower].append(_port_up(lower, bridged=trunk.lower in bridges))
+            self._ip[trunk.upper].append(_port_up(upper, bridged=trunk.upper in bridges))
 
     def _add_management(self) -> None:
         """Connect the controller with hosts and switches by one bridge."""
@@ -245,6 +243,10 @@ class Namespaces:
             for switch in self._topology.plane(name).switches:
                 if probability and not switch.p4runtime:
                     self.feed(switch.name, ["nft", "-f", "-"], bridge_loss_rules(probability))
+
+
+def _port_up(port: str, *, bridged: bool) -> str:
+    return f"link set {port} up" + (f" master {BRIDGE}" if bridged else "")
 
 
 def neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:

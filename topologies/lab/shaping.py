@@ -69,7 +69,7 @@ def queue_commands(interface: str, rate_bps: int, *, counted: bool = False) -> l
 
 
 def urgent_rules(interfaces: Iterable[str]) -> str:
-    """Return an nft script by which what leaves with the code point of network control (CS6) is sent first.
+    """Return an nft script by which network control (CS6) leaves first, and lower effort (CS1) last.
 
     Switches forget what priority a frame had at its sender; the code point is in the frame.
     """
@@ -78,7 +78,8 @@ def urgent_rules(interfaces: Iterable[str]) -> str:
         rules.append(
             f'add chain netdev {URGENT} {name} {{ type filter hook egress device "{name}" priority 0; }}'
         )
-        rules.append(f"add rule netdev {URGENT} {name} ip dscp cs6 meta priority set 0:6")
+        for point, priority in (("cs6", 6), ("cs1", 2)):
+            rules.append(f"add rule netdev {URGENT} {name} ip dscp {point} meta priority set 0:{priority}")
     return "\n".join([*rules, ""])
 
 

@@ -72,6 +72,24 @@ class InaGroup(_message.Message):
     tree: int
     def __init__(self, rail: _Optional[str] = ..., group: _Optional[int] = ..., virtual_address: _Optional[str] = ..., udp_port: _Optional[int] = ..., child: _Optional[int] = ..., slots: _Optional[int] = ..., lanes: _Optional[int] = ..., depth: _Optional[int] = ..., tree: _Optional[int] = ...) -> None: ...
 
+class RingMember(_message.Message):
+    __slots__ = ("ranks", "reason")
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Ring(_message.Message):
+    __slots__ = ("rail", "lanes", "members")
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    rail: str
+    lanes: int
+    members: _containers.RepeatedCompositeFieldContainer[RingMember]
+    def __init__(self, rail: _Optional[str] = ..., lanes: _Optional[int] = ..., members: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ...) -> None: ...
+
 class Refusal(_message.Message):
     __slots__ = ("rail", "reason")
     RAIL_FIELD_NUMBER: _ClassVar[int]
@@ -81,20 +99,22 @@ class Refusal(_message.Message):
     def __init__(self, rail: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token")
+    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token", "rings")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INA_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RINGS_FIELD_NUMBER: _ClassVar[int]
     lease: int
     lease_s: float
     members: _containers.RepeatedCompositeFieldContainer[Member]
     ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
     token: int
-    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ...) -> None: ...
+    rings: _containers.RepeatedCompositeFieldContainer[Ring]
+    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
     __slots__ = ("lease",)
@@ -141,20 +161,22 @@ class Decision(_message.Message):
     def __init__(self, rail: _Optional[str] = ..., collective: _Optional[str] = ..., dtype: _Optional[str] = ..., op: _Optional[str] = ..., size_class: _Optional[int] = ..., used: _Optional[bool] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., calls: _Optional[int] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("job", "rank", "size", "rails", "ina", "paused")
+    __slots__ = ("job", "rank", "size", "rails", "ina", "paused", "rings")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     RAILS_FIELD_NUMBER: _ClassVar[int]
     INA_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
+    RINGS_FIELD_NUMBER: _ClassVar[int]
     job: str
     rank: int
     size: int
     rails: _containers.RepeatedCompositeFieldContainer[RailOffer]
     ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
     paused: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., paused: _Optional[_Iterable[int]] = ...) -> None: ...
+    rings: _containers.RepeatedCompositeFieldContainer[Ring]
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., paused: _Optional[_Iterable[int]] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ...) -> None: ...
 
 class MemberLost(_message.Message):
     __slots__ = ("rank", "reason")
@@ -279,18 +301,20 @@ class TreeReport(_message.Message):
     def __init__(self, tree: _Optional[int] = ..., group: _Optional[int] = ..., root: _Optional[str] = ..., switches: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., moves: _Optional[int] = ..., paused: _Optional[str] = ...) -> None: ...
 
 class RailReport(_message.Message):
-    __slots__ = ("rail", "kind", "plane", "refusal", "trees")
+    __slots__ = ("rail", "kind", "plane", "refusal", "trees", "ring")
     RAIL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     TREES_FIELD_NUMBER: _ClassVar[int]
+    RING_FIELD_NUMBER: _ClassVar[int]
     rail: str
     kind: str
     plane: str
     refusal: str
     trees: _containers.RepeatedCompositeFieldContainer[TreeReport]
-    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ...) -> None: ...
+    ring: _containers.RepeatedCompositeFieldContainer[RingMember]
+    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ..., ring: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ...) -> None: ...
 
 class RankReport(_message.Message):
     __slots__ = ("rank", "decisions")

@@ -131,7 +131,7 @@ async def controller_of(
     """A controller that has configured several switches."""
     moved = at_addresses(topology, {name: switch.port for name, switch in switches.items()})
     async with served(moved, **options) as (running, stub):
-        yield World(next(iter(switches.values())), moved, running, stub, switches)
+        yield World(next(iter(switches.values()), FakeSwitch()), moved, running, stub, switches)
 
 
 @asynccontextmanager

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where not all switches of a plane aggregate: which ranks they can add up, and how all form a ring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from railweave.controller.trees import graph
+from railweave.topologies.model import Nic, Plane
+
+MAX_COLUMNS = 32  # in which a tensor goes round the ring; every rack's ranks share them equally
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the ring: a rack, or a single rank and why no switch adds it."""
+
+    ranks: tuple[int, ...]
+    reason: str = ""
+
+
+def mixed(plane: Plane) -> bool:
+    """Whether some switches of a plane cannot aggregate."""
+    return not all(switch.p4runtime for switch in plane.switches)
+
+
+def racks(plane: Plane, ranks: Mapping[int, Nic]) -> list[tuple[int, ...]]:
+    """The ranks behind aggregating switches that are joined without a bridge between them, largest first."""
+    p4 = [switch.name for switch in plane.switches if switch.p4runtime]
+    islands = nx.connected_components(graph(plane).subgraph(p4))
+    behind = (tuple(r for r, nic in sorted(ranks.items()) if nic.switch in island) for island in islands)
+    return sorted((rack for rack in behind if len(rack) > 1), key=lambda rack: (-len(rack), rack))
+
+
+def columns(sizes: Iterable[int]) -> int:
+    """In how many columns racks of these sizes can share a tensor equally."""
+    return math.lcm(*sizes)
+
+
+def alone(plane: Plane, rank: int, ranks: Mapping[int, Nic]) -> Member:
+    """A rank that is in no rack."""
+    leaf = ranks[rank].switch
+    if any(switch.name == leaf and switch.p4runtime for switch in plane.switches):
+        return Member((rank,), f"no other rank is behind {leaf}, and no switch that aggregates above it")
+    return Member((rank,), f"{leaf} is no P4 switch")
+
+
+def in_order(plane: Plane, members: Sequence[Member], ranks: Mapping[int, Nic]) -> list[Member]:
+    """The members in the order in which a ring of them crosses the fewest links between switches.
+
+    A walk round a spanning tree of the switches uses each of its links once in each direction, and a ring
+    cannot do with less.
+    """
+    walk = nx.dfs_preorder_nodes(nx.minimum_spanning_tree(graph(plane)))
+    place = {switch: number for number, switch in enumerate(walk)}
+    return sorted(members, key=lambda member: min((place[ranks[r].switch], r) for r in member.ranks))

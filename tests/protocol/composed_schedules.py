@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of allreduces by racks and single ranks: every bit compared, none may hang.
+
+    cd tests && python -m protocol.composed_schedules --seeds 0:10000
+
+The native machines in virtual time: endpoints around a switch per rack on links that lose up to 20 % and
+double, a ring of members over messages that take random times; ranks that begin late; rails that are halted
+at instants of their own on each rank and go on with new calls; a rank that dies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from protocol.oracle import BFLOAT16, expected
+
+from railweave._native import composed
+from railweave._native.collectives import DType, ReduceOp
+
+DTYPES = {
+    np.dtype(np.float32): DType.FLOAT32,
+    np.dtype(np.int32): DType.INT32,
+    np.dtype(np.float16): DType.FLOAT16,
+    BFLOAT16: DType.BFLOAT16,
+}
+OPS = {"sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
+SIZES = ((1, 1), (1, 1, 1), (2, 1), (2, 2), (3, 1, 1), (4, 4), (4, 2, 1), (2, 3, 1), (4, 1, 1, 1, 1), (6, 4))
+Array = NDArray[Any]
+
+
+@dataclass
+class Call:
+    """One allreduce: what every rank gives and gets."""
+
+    op: str
+    inputs: list[Array]
+    outputs: list[Array]
+
+    def of(self, rank: int) -> composed.Sum:
+        """The call as the native code takes it; numpy tells nobody else of bfloat16."""
+        given, got = (
+            array.view(np.uint16) if array.dtype == BFLOAT16 else array
+            for array in (self.inputs[rank], self.outputs[rank])
+        )
+        return composed.Sum(DTYPES[self.inputs[rank].dtype], OPS[self.op], given, got)
+
+    def wrong(self, rank: int, lanes: int) -> int:
+        """Elements whose bits are not those that the definition says."""
+        wanted, got = self.expected(lanes), self.outputs[rank]
+        bits = np.dtype(f"u{got.dtype.itemsize}")
+        differ = wanted.view(bits) != got.view(bits)
+        return int((differ & ~(nan(wanted) & nan(got))).sum())
+
+    def expected(self, lanes: int) -> Array:
+        """The right result."""
+        if self._expected is None:
+            self._expected = expected(self._given, self.op, lanes)
+        return self._expected
+
+    def __post_init__(self) -> None:
+        """Keep the inputs, which results may overwrite."""
+        self._given = [values.copy() for values in self.inputs]
+        self._expected: Array | None = None
+
+
+def nan(values: Array) -> Array:
+    """Where there is a NaN, of whatever bits."""
+    return np.isnan(values.astype(np.float32)) if values.dtype != np.int32 else np.zeros(len(values), bool)
+
+
+class Schedule:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.faults: Counter[str] = Counter()
+        choice = self.random.choice
+        self.members = self.draw_members()
+        self.size = sum(map(len, self.members))
+        self.lanes = choice((1, 4, 8, 64))
+        self.calls = [
+            [self.draw_call() for _ in range(self.random.randint(1, 3))] for _ in range(choice((1, 1, 2, 3)))
+        ]
+        self.faults["halt"] += len(self.calls) - 1
+        self.dies = self.random.randrange(self.size) if self.random.random() < 0.1 else -1
+        self.faults["death"] += self.dies >= 0
+        loss = choice((0.0, 0.0, 0.01, 0.2))
+        self.options = {
+            "lanes": self.lanes,
+            "slots": choice((1, 2, 8, 64)) if loss < 0.1 else 8,  # few slots that lose much take for ever
+            "segment_bytes": choice((16, 100, 1000, 10_000)),
+            "loss": loss,
+            "duplicate": choice((0.0, 0.05)),
+            "late_s": choice((1e-5, 1e-3, 2e-2)),
+        }
+        self.faults["loss"] += self.options["loss"] > 0
+
+    def draw_members(self) -> list[list[int]]:
+        """Draw racks and single ranks, which ranks are where, and their order."""
+        sizes = list(self.random.choice(SIZES))
+        self.random.shuffle(sizes)
+        ranks = list(range(sum(sizes)))
+        if self.random.random() < 0.5:
+            self.random.shuffle(ranks)
+        return [[ranks.pop(0) for _ in range(size)] for size in sizes]
+
+    def draw_call(self) -> Call:
+        """Draw one call."""
+        dtype = self.random.choice(list(DTYPES))
+        count = self.random.choice((1, 2, 7, 8, 9, 63, self.random.randint(1, 600)))
+        inputs = [self.values(dtype, count) for _ in range(self.size)]
+        outputs = [np.zeros_like(values) for values in inputs]
+        call = Call(self.random.choice(list(OPS)), inputs, outputs)
+        if self.random.random() < 0.5:
+            call.outputs = call.inputs
+        return call
+
+    def values(self, dtype: np.dtype[Any], count: int) -> Array:
+        """Draw a rank's values; some are no numbers, some chunks are much larger than others."""
+        if dtype == np.int32:
+            return self.numbers.integers(-(2**31), 2**31, count, dtype=np.int32)
+        scale = 2.0 ** self.numbers.integers(-8, 8, count)
+        values = (self.numbers.standard_normal(count) * scale).astype(dtype)
+        if self.random.random() < 0.2:
+            places = self.numbers.integers(0, count, 3)
+            values[places] = self.numbers.choice([np.inf, -np.inf, np.nan], 3).astype(dtype)
+        return values
+
+    def run(self) -> None:
+        """Run to the end; AssertionError for a wrong bit or a hang."""
+        calls = [[[call.of(rank) for call in era] for rank in range(self.size)] for era in self.calls]
+        outcomes, _ = composed.simulate(
+            calls, self.members, seed=self.random.getrandbits(32), dies=self.dies, **self.options
+        )
+        first = 0
+        last = sum(map(len, self.calls)) - len(self.calls[-1])
+        for era in self.calls:
+            for place, call in enumerate(era):
+                for rank, (done, _) in enumerate(outcomes):
+                    if first + place in done:
+                        wrong = call.wrong(rank, self.lanes)
+                        assert not wrong, f"rank {rank}, call {first + place}: {wrong} elements are wrong"
+            first += len(era)
+        for rank, (done, failure) in enumerate(outcomes):
+            assert done == sorted(set(done)), f"rank {rank} reported {done}"
+            complete = all(call in done for call in range(last, first))
+            assert failure is None or self.dies >= 0, f"rank {rank}: {failure}"
+            assert complete or failure, f"rank {rank} hangs: done {done} of {first} calls"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    failure: str
+    faults: Counter[str]
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run the schedule of one seed."""
+    schedule = Schedule(seed)
+    try:
+        schedule.run()
+    except (AssertionError, ValueError, RuntimeError) as error:
+        return Outcome(seed, f"{type(error).__name__}: {error}", schedule.faults)
+    return Outcome(seed, "", schedule.faults)
+
+
+def replay_command(seed: int) -> str:
+    """The command that runs a seed again."""
+    return f"cd tests && python -m protocol.composed_schedules --seeds {seed}:{seed + 1}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run seeds; the exit status is 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    options = parser.parse_args(arguments)
+    first, end = map(int, options.seeds.split(":"))
+    begin, failed = time.perf_counter(), 0
+    faults: Counter[str] = Counter()
+    with ProcessPoolExecutor(options.workers) as pool:
+        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
+            faults += outcome.faults
+            if outcome.failure:
+                failed += 1
+                print(
+                    f"seed {outcome.seed}: {outcome.failure[:2000]}\n  replay: {replay_command(outcome.seed)}"
+                )
+    took = time.perf_counter() - begin
+    drawn = ", ".join(f"{count} with {name}" for name, count in sorted(faults.items()))
+    print(f"{end - first} schedules, {drawn}: {failed} failed ({took:.1f} s)")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allreduces by racks and single ranks in virtual time: bits, steps, columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from protocol.composed_schedules import Call, replay_command, run_seed
+
+from railweave._native import composed
+
+SEEDS = range(400)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules(part: int) -> None:
+    faults: Counter[str] = Counter()
+    for seed in SEEDS[part::4]:
+        outcome = run_seed(seed)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
+        faults += outcome.faults
+    assert set(faults) == {"halt", "death", "loss"}
+
+
+def run(racks: int) -> tuple[float, int]:
+    """One sum of 16 KiB by four racks of four ranks, of which so many aggregate: steps of a ring, and ns."""
+    members = [[4 * rack + place for place in range(4)] for rack in range(racks)]
+    members += [[rank] for rank in range(4 * racks, 16)]
+    numbers = np.random.default_rng(1)
+    inputs = [numbers.standard_normal(4096).astype(np.float32) for _ in range(16)]
+    call = Call("sum", inputs, [np.zeros_like(values) for values in inputs])
+    sums = [[[call.of(rank)] for rank in range(16)]]
+    outcomes, counts = composed.simulate(sums, members, seed=1, lanes=256, slots=64, segment_bytes=1 << 20)
+    assert outcomes == [([0], None)] * 16
+    assert not any(call.wrong(rank, 256) for rank in range(16))
+    (steps,) = {messages / rings for rings, messages, _ in counts}
+    return steps, max(end for _, _, end in counts)
+
+
+def test_every_rack_that_aggregates_saves_steps_and_time() -> None:
+    """2 (L - 1) steps of L = r + 4 (4 - r) members; of a small tensor they are the time.
+
+    Columns take turns between single ranks: with them, the first rack only makes up for that.
+    """
+    runs = [run(racks) for racks in range(5)]
+    assert [steps for steps, _ in runs] == [30, 24, 18, 12, 6]
+    times = [time for _, time in runs]
+    assert times[1:] == sorted(times[1:], reverse=True), times
+    assert times[0] > times[2]
+    assert times[4] < times[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("members", "columns"),
+    [
+        ([[0], [1]], 1),
+        ([[0, 1, 2, 3], [4]], 4),
+        ([[0, 1], [2, 3, 4]], 6),
+        ([[0] * 31, [0] * 30], 0),
+        ([[]], 0),
+    ],
+)
+def test_racks_share_columns_equally(members: list[list[int]], columns: int) -> None:
+    assert composed.columns_of(members) == columns
+
+
+@pytest.mark.parametrize("members", [[[0, 1]], [[0], [0]], [[0], [2]], [[0], [1], []]])
+def test_a_ring_holds_every_rank_once(members: list[list[int]]) -> None:
+    call = Call("sum", [np.zeros(1, np.int32)] * 2, [np.zeros(1, np.int32), np.zeros(1, np.int32)])
+    with pytest.raises(ValueError, match="ring"):
+        composed.simulate([[[call.of(0)], [call.of(1)]]], members, seed=1)
