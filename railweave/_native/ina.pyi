@@ -29,6 +29,8 @@ FLAG_MISMATCH: int = 8
 
 FLAG_OWNER: int = 32
 
+FLAG_LAST: int = 64
+
 class Header:
     def __init__(self, *, version: int = 1, kind: int = 0, op: int = 0, group: int = 0, child: int = 0, flags: int = 0, slot: int = 0, round: int = 0, mark: int = 0) -> None: ...
 
