@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from dataplane.packets import Frames, Station, Switch
+from dataplane.harness import Frames, Switch
+from dataplane.packets import Station
 from scapy.layers.l2 import Ether
 
 from railweave._native import roce
@@ -106,6 +107,13 @@ class Ring:
         replicas = [(self.next(m).port, m.number) for m in self.members]
         self.switch.multicast(self.mcast_group, replicas)
         return self
+
+    def unregister(self) -> None:
+        """Take the entries away; what is in registers stays."""
+        for m in self.members:
+            self.switch.delete("connections", self.key(m))
+            self.switch.delete("deliveries", {"group": self.number, "member": m.number})
+        self.switch.delete_multicast(self.mcast_group)
 
     def key(self, m: RingMember) -> dict[str, int]:
         """The key of a member's entry in `connections`."""
