@@ -12,7 +12,7 @@ from railweave.controller.errors import Refused
 from railweave.controller.routes import Routes
 from railweave.controller.slots import MIN_SLOTS, Serials, SlotRange
 from railweave.controller.state import Entry, Multicast, SwitchState
-from railweave.controller.tables import Endpoint
+from railweave.controller.tables import Connection, Endpoint
 from railweave.controller.tree import Contributor, Node, Tree
 from railweave.p4src.config import CONFIG
 
@@ -28,6 +28,23 @@ class Aggregation:
     tree: Tree
     virtual_ip: int
     hosts: Mapping[int, Endpoint]
+
+
+@dataclass(frozen=True)
+class Ring:
+    """RDMA connections that one switch sums, member i's leading to member i + 1; the ring's slots, and where
+    its members' headers are kept.
+    """
+
+    group: int
+    connections: tuple[Connection, ...]
+    slots: SlotRange
+    header_base: int
+
+    @property
+    def header_cells(self) -> int:
+        """A RETH and immediate data for each slot number of each member."""
+        return (self.slots.mask + 1) * len(self.connections)
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,18 @@ def _contributor(
         tables.members(group.group, one.port, one.child, to.ip, slots, children, is_root=is_root),
         tables.replicas(group.group, one.child, source, to),
     }
+
+
+def ring(of: Ring) -> SwitchState:
+    """What a ring's switch needs to sum the WRITEs of its connections."""
+    entries: set[Entry] = set()
+    for member, connection in enumerate(of.connections):
+        header_base = of.header_base + member * (of.slots.mask + 1)
+        place = (len(of.connections), of.slots, header_base)
+        entries.add(tables.connections(of.group, member, connection, *place))
+        entries.add(tables.deliveries(of.group, member, connection, header_base))
+    copies = frozenset((c.receiver_port, member) for member, c in enumerate(of.connections))
+    return SwitchState(frozenset(entries), frozenset({Multicast(tables.multicast_id(of.group), copies)}))
 
 
 def losses(wanted: Iterable[Loss]) -> SwitchState:

@@ -53,9 +53,9 @@ class Update:
     value: Entry | Multicast
 
 
-# Packets flow between two writes, so nothing may point to what is not there: `members` lets packets in and
-# is written last and deleted first; multicast groups are at the other end.
-WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplinks", "members")
+# Packets flow between two writes, so nothing may point to what is not there: `members` and `connections` let
+# packets in and are written last and deleted first; multicast groups are at the other end.
+WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplinks", "deliveries", "members")
 
 
 def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
@@ -80,8 +80,11 @@ def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
 
 
 def is_note(value: Entry | Multicast) -> bool:
-    """Whether this is one of the controller's notes to itself (`tables.members_serials`)."""
-    return isinstance(value, Entry) and value.table == "members" and ("group", 0) in value.match
+    """Whether this is a note of the controller to itself, by `tables.*_serials`."""
+    if not isinstance(value, Entry):
+        return False
+    absent = {"members": ("group", 0), "connections": ("ingress_port", 0)}.get(value.table)
+    return absent in value.match
 
 
 def _by_key(state: SwitchState) -> dict[tuple[str, Fields], Entry | Multicast]:

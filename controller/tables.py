@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from railweave.controller.slots import Serials, SlotRange
-from railweave.controller.state import Entry, Multicast, fields
+from railweave.controller.state import Entry, Fields, Multicast, fields
 from railweave.p4src.config import CONFIG
 
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
@@ -29,6 +29,27 @@ class Endpoint:
     mac: int
     ip: int
     udp_port: int = INA_UDP_PORT
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A member's RDMA connection to the next in its ring: packets come from `sender` by port `sender_port`,
+    to queue pair `sent_qp`, and go on to `receiver` by port `receiver_port`, to its queue pair `qp`.
+    """
+
+    sender: Endpoint
+    sender_port: int
+    receiver: Endpoint
+    receiver_port: int
+    sent_qp: int
+    qp: int
+    first_psn: int
+
+    @property
+    def key(self) -> Fields:
+        """What its packets are known by."""
+        match = {"ingress_port": self.sender_port, "source": self.sender.ip}
+        return fields(match | {"destination": self.receiver.ip, "qp": self.sent_qp})
 
 
 def mac_number(text: str) -> int:
@@ -133,6 +154,42 @@ def _addresses(source: Endpoint, to: Endpoint) -> dict[str, int]:
 def virtual_addresses(ip: int) -> Entry:
     """An IPv4 address that the switch itself answers for."""
     return Entry("virtual_addresses", fields({"address": ip}), "owned", fields({"mac": virtual_mac(ip)}))
+
+
+def connections(
+    group: int, member: int, of: Connection, members: int, slots: SlotRange, header_base: int
+) -> Entry:
+    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0."""
+    own = {"member_number": member, "member_bit": 1 << member, "first_psn": of.first_psn}
+    place = {"slot_base": slots.first_number, "slot_mask": slots.mask, "epoch": slots.start}
+    place |= {"all_members": (1 << members) - 1, "header_base": header_base}
+    place |= {"group": group, "mcast_group": multicast_id(group)}
+    return Entry("connections", of.key, "contributor", fields(own | place))
+
+
+def connections_serials(known: Serials) -> Entry:
+    """A note of the controller to itself: the epoch from which a range of slots may be used again."""
+    match = {"ingress_port": 0, "source": known.base, "destination": 0, "qp": 0}
+    unused = ("group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base")
+    noted = dict.fromkeys(unused, 0) | {"all_members": known.size, "epoch": known.start, "mcast_group": 0}
+    return Entry("connections", fields(match), "contributor", fields(noted))
+
+
+def read_connections(entry: Entry) -> Serials | None:
+    """The epoch from which the slots of an entry of `connections` may be used again; None for any other."""
+    match, params = dict(entry.match), dict(entry.params)
+    if entry.table != "connections":
+        return None
+    if match["ingress_port"] == 0:
+        return Serials(match["source"], params["all_members"], params["epoch"])
+    return Serials(params["slot_base"] // 2, (params["slot_mask"] + 1) // 2, params["epoch"] + 1)
+
+
+def deliveries(group: int, member: int, of: Connection, header_base: int) -> Entry:
+    """The headers under which sums travel on a member's connection."""
+    params = {**_addresses(of.sender, of.receiver), "udp_port": of.sender.udp_port, "qp": of.qp}
+    params |= {"first_psn": of.first_psn, "member_bit": 1 << member, "header_base": header_base}
+    return Entry("deliveries", fields({"group": group, "member": member}), "deliver", fields(params))
 
 
 def mac_table(mac: int, port: int) -> Entry:

@@ -18,21 +18,29 @@ PROFILES: Final = (256, 64)
 """Lanes per packet of the programs that are compiled."""
 
 
+AGGREGATION: Final = "railweave"
+NETREDUCE: Final = "netreduce"
+PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4"}
+"""The programs, and the file that is each one's table of contents."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """One compiled program: what a v1model target runs, and what its controller reads."""
 
+    program: str
     lanes: int
     json_path: Path
     p4info_path: Path
 
 
-def artifact(lanes: int, root: Path = BUILD_ROOT) -> Artifact:
-    """Return the program compiled for that many lanes per packet; ValueError names the profiles there are."""
+def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) -> Artifact:
+    """Return a program compiled for that many lanes per packet; ValueError names the profiles there are."""
     if lanes not in PROFILES:
         raise ValueError(f"no program is compiled for {lanes} lanes; there are {sorted(PROFILES)}")
     folder = root / "bmv2" / f"lanes{lanes}"
-    return Artifact(lanes, folder / "railweave.json", folder / "p4info.txtpb")
+    p4info = "p4info.txtpb" if program == AGGREGATION else f"{program}.p4info.txtpb"
+    return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)
 
 
 def source_hashes() -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every profile of the P4 program: `python -m railweave.p4src.compile` (p4c-bm2-ss on PATH)."""
+"""Compiles every profile of the P4 programs: `python -m railweave.p4src.compile` (p4c-bm2-ss on PATH)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, Final
 from railweave.p4src.artifacts import (
     BUILD_ROOT,
     PROFILES,
+    PROGRAMS,
     SOURCES_RECORD,
     Artifact,
     artifact,
@@ -22,7 +23,6 @@ from railweave.p4src.artifacts import (
 from railweave.p4src.config import SOURCE_ROOT
 
 COMPILER: Final = "p4c-bm2-ss"
-TOP: Final = "v1model/main.p4"
 
 
 class CompileError(Exception):
@@ -36,7 +36,7 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
             f"{COMPILER} is not on PATH: install p4c (github.com/p4lang/p4c) to change the P4 program; "
             "to run it as it is, nothing needs compiling"
         )
-    built = [_compile(artifact(lanes, root)) for lanes in PROFILES]
+    built = [_compile(artifact(lanes, root, program)) for program in PROGRAMS for lanes in PROFILES]
     record = f"# {compiler_version()}\n{source_hashes()}"
     (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built
@@ -53,7 +53,7 @@ def _compile(target: Artifact) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "raw.json"
         output = ["--p4runtime-files", str(target.p4info_path.absolute()), "-o", str(raw)]
-        _run([COMPILER, *options, *output, TOP])
+        _run([COMPILER, *options, *output, PROGRAMS[target.program]])
         program = json.loads(raw.read_text(encoding="utf-8"))
     target.json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
     return target

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "bindings/values.hpp"
+#include "core/crc32.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/rdma_endpoint.hpp"
-#include "roce/crc32.hpp"
 #include "roce/frame.hpp"
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"

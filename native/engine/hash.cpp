@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/checksum.hpp"
+#include "core/crc32.hpp"
 
 namespace railweave::engine {
 namespace {
@@ -121,7 +122,7 @@ std::uint64_t compute(Algorithm algorithm, Bytes input) {
       return reflected_crc<std::uint16_t, 0xa001>(input, 0);
     case Algorithm::crc32:
     case Algorithm::crc32_custom:
-      return static_cast<std::uint32_t>(~reflected_crc<std::uint32_t, 0xedb88320>(input, 0xffffffff));
+      return ~crc32_update(kCrcStart, input);
     case Algorithm::crcCCITT:
       return straight_crc<std::uint16_t, 0x1021>(input, 0xffff);
     case Algorithm::csum16:

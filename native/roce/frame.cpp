@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "core/checksum.hpp"
+#include "core/crc32.hpp"
 #include "core/segments.hpp"
-#include "roce/crc32.hpp"
 
 namespace railweave::roce {
 namespace {

@@ -61,6 +61,12 @@ const bit<4> OUTCOME_REFLECT = 10;
 const bit<4> OUTCOME_PROBE = 11;
 const bit<4> OUTCOME_SPREAD = 12;
 
+/* RoCEv2 packets (after Ethernet / IPv4 / UDP), for the program netreduce. */
+const bit<16> ROCE_UDP_PORT = 4791;
+#define MAX_CONNECTIONS 4096
+#define HEADER_CELL_BITS 16
+#define HEADER_CELLS 65536     // RETHs and immediate data that are kept: one of each per connection and slot number
+
 /* Group of the replication engine to which frames with an unknown or a group address go. */
 const bit<16> FLOOD_GROUP = 1;
 

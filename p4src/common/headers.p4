@@ -85,14 +85,8 @@ header lanes_h {
     FOR_EACH_LANE(LANE_FIELD)
 }
 
-struct headers_t {
-    ethernet_h ethernet;
-    arp_h arp;
-    ipv4_h ipv4;
-    icmp_h icmp;
-    udp_h udp;
-    ina_h ina;
-    lanes_h lanes;
-}
+/* What an IPv4 header's checksum covers. */
+#define IPV4_FIELDS(h) { h.version, h.header_words, h.tos, h.total_length, h.identification, h.reserved, \
+    h.dont_fragment, h.more_fragments, h.fragment_offset, h.ttl, h.protocol, h.src, h.dst }
 
 #endif

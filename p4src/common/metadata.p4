@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stages tell each other. Everything starts at 0.
+// What the stages are given, the packet's headers, and what they tell each other, which starts at 0.
 #ifndef RAILWEAVE_METADATA_P4
 #define RAILWEAVE_METADATA_P4
+
+struct headers_t {
+    ethernet_h ethernet;
+    arp_h arp;
+    ipv4_h ipv4;
+    icmp_h icmp;
+    udp_h udp;
+    ina_h ina;
+    lanes_h lanes;
+}
 
 struct metadata_t {
     /* From the target, filled in by main.p4. */

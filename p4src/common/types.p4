@@ -62,5 +62,6 @@ const fault_t FAULT_OP = 6;
 const fault_t FAULT_STRANGER = 7;
 const fault_t FAULT_ROLE = 8;
 const fault_t FAULT_SLOT = 9;
+const fault_t FAULT_SHAPE = 10;
 
 #endif

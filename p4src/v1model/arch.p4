@@ -9,6 +9,8 @@
 /* A register with one value of type T per slot, called `label` by P4Runtime. */
 #define TEXT(label) #label
 #define CELLS(T, cells, label) @name(TEXT(.label)) register<T, cell_t>(SLOTS) cells
+/* The same with a value per `header_cell_t`, for ingress and egress. */
+#define HEADER_CELLS_OF(T, cells, label) @name(TEXT(.label)) register<T, header_cell_t>(HEADER_CELLS) cells;
 #define CELL_READ(cells, index, into) cells.read(into, index)
 #define CELL_WRITE(cells, index, value) cells.write(index, value)
 
@@ -18,6 +20,7 @@
 #define PORT_COUNTER(counts, label) PACKET_COUNTER(PORTS, port_t, counts, label)
 #define PACKET_COUNTER(size, T, counts, label) @name(TEXT(.label)) counter<T>(size, CounterType.packets) counts
 
+#define CRC32(into, ...) hash(into, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 64w0x100000000)
 #define RANDOM32(into) random<bit<32>>(into, 0, 0xFFFFFFFF)
 
 #endif

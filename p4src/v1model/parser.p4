@@ -60,9 +60,6 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t md, inout sta
     }
 }
 
-#define IPV4_FIELDS(h) { h.version, h.header_words, h.tos, h.total_length, h.identification, h.reserved, \
-    h.dont_fragment, h.more_fragments, h.fragment_offset, h.ttl, h.protocol, h.src, h.dst }
-
 control VerifyIpv4(inout headers_t hdr, inout metadata_t md) {
     apply {
         verify_checksum(hdr.ipv4.isValid() && hdr.ipv4.header_words == 5,

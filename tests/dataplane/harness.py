@@ -100,6 +100,9 @@ class Switch:
         """Make a multicast group of (port, instance) pairs."""
         self._update(p4r.Update.INSERT, fy.P4MulticastGroupEntry(group, replicas=replicas))
 
+    def delete_multicast(self, group: int) -> None:
+        self._update(p4r.Update.DELETE, fy.P4MulticastGroupEntry(group))
+
     def entries(self, table: str) -> list[fy.P4TableEntry]:
         return self._read(fy.P4TableEntry(table))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dataplane.harness import Program, Switch
 
-from railweave.p4src.artifacts import artifact
+from railweave.p4src.artifacts import AGGREGATION, NETREDUCE, artifact
 
 FOLDER = Path(__file__).parent / "programs"
 SENTINEL_MAC = 0x02FE00000000  # plus the port it asks for
@@ -30,11 +30,16 @@ def _learn(table: str, action: str) -> Callable[[Switch], None]:
     return prepare
 
 
-def aggregation(lanes: int) -> Program:
+def aggregation(lanes: int, program: str = AGGREGATION) -> Program:
     """railweave's own program."""
-    built = artifact(lanes)
+    built = artifact(lanes, program=program)
     prepare = _learn("mac_table", "forward")
-    return Program(f"railweave-{lanes}", built.json_path, built.p4info_path, lanes, prepare, sentinel)
+    return Program(f"{program}-{lanes}", built.json_path, built.p4info_path, lanes, prepare, sentinel)
+
+
+def netreduce(lanes: int) -> Program:
+    """The program that sums RDMA connections."""
+    return aggregation(lanes, NETREDUCE)
 
 
 ROUTER = Program(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spin exhausts the models of slots, moves, multicast and agreement on rails, and refutes each mutant."""
+"""Spin exhausts the models of slots, moves, multicast, RDMA sums, agreement on rails, and refutes mutants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 MODELS = Path(__file__).parent / "models"
-SLOTS, MOVES, ROUNDS, SPREAD = (MODELS / f"{name}.pml" for name in ("slots", "moves", "rounds", "spread"))
+NAMES = ("slots", "moves", "rounds", "spread", "netreduce")
+SLOTS, MOVES, ROUNDS, SPREAD, NETREDUCE = (MODELS / f"{name}.pml" for name in NAMES)
 DEADLINE_S = 120
 MISSING = [tool for tool in ("spin", "gcc", "cpp") if shutil.which(tool) is None]
 
@@ -76,6 +77,8 @@ def words(value: object) -> str:
         (SPREAD, ["HOSTS=3", "TASKS=2", "LOSSES=0"]),
         (SPREAD, ["HOSTS=2", "TASKS=3"]),
         (SPREAD, ["HOSTS=2", "TASKS=2", "CHUNKS=2"]),
+        (NETREDUCE, ["MEMBERS=2"]),
+        (NETREDUCE, ["MEMBERS=4"]),
     ],
     ids=words,
 )
@@ -102,6 +105,11 @@ MUTANTS: list[tuple[Path, list[str], str]] = [
     (
         *(SPREAD, ["HOSTS=3", "TASKS=2", "LOSSES=0"]),
         "NEVER_ENDS NEVER_ASKS ANY_TASK FORGETS_WHEN_DONE OWN_UNFINISHED ANSWERS_WHEN_DONE NO_READY",
+    ),
+    (
+        *(NETREDUCE, ["MEMBERS=2"]),
+        "NEVER_ENDS ONE_WINDOW_OF_SLOTS WIDE_WINDOW UNSIGNED_INDICES NO_INDEX_CHECK NO_EPOCH NO_SEEN "
+        "HEADER_OF_THE_FIRST",
     ),
 ]
 

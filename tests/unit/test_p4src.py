@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from railweave.p4src.artifacts import BUILD_ROOT, PROFILES, SOURCES_RECORD, artifact, source_hashes
+from railweave.p4src.artifacts import (
+    AGGREGATION,
+    BUILD_ROOT,
+    NETREDUCE,
+    PROFILES,
+    PROGRAMS,
+    SOURCES_RECORD,
+    artifact,
+    source_hashes,
+)
 from railweave.p4src.compile import COMPILER, CompileError, compile_all, compiler_version
 from railweave.p4src.config import CONFIG, SOURCE_ROOT, read_config
 
@@ -42,9 +51,10 @@ def test_config_is_consistent() -> None:
     assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("lanes", PROFILES)
-def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int) -> None:
-    program = json.loads(artifact(lanes).json_path.read_text())
+def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int, name: str) -> None:
+    program = json.loads(artifact(lanes, program=name).json_path.read_text())
     names = [f"lane_{n:02X}" for n in range(lanes)]
     header = next(h for h in program["header_types"] if h["name"] == "lanes_h")
     assert [field[:2] for field in header["fields"]] == [[name, 32] for name in names]
@@ -62,15 +72,19 @@ def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
 
 @pytest.mark.parametrize(
     ("action", "primitives"),
-    [("read", ["read"]), ("write", ["write"]), ("add", ["read", "write"]), ("max", ["read", "write"])],
+    [
+        *((f"{control}.{name}", [name]) for control in ("Lanes", "Sums") for name in ("read", "write")),
+        *((name, ["read", "write"]) for name in ("Lanes.add", "Lanes.max", "Sums.add")),
+    ],
 )
 @pytest.mark.parametrize("lanes", PROFILES)
 def test_a_packet_touches_each_lane_register_once_and_in_order(
     lanes: int, action: str, primitives: list[str]
 ) -> None:
     """What a pipeline of hardware stages asks; reading and then writing one cell is one touch."""
-    program = json.loads(artifact(lanes).json_path.read_text())
-    body = next(a for a in program["actions"] if a["name"].endswith(f".Lanes.{action}"))["primitives"]
+    name = AGGREGATION if action.startswith("Lanes") else NETREDUCE
+    program = json.loads(artifact(lanes, program=name).json_path.read_text())
+    body = next(a for a in program["actions"] if a["name"].endswith(f".{action}"))["primitives"]
     touched = [
         (step["op"], next(p["value"] for p in step["parameters"] if p["type"] == "register_array"))
         for step in body

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ HOST, GUEST, PREFIX = "10.9.0.1", "10.9.0.2", 24
 GUEST_MAC = "52:54:00:09:00:02"
 TAP, BRIDGE, PORT, NIC = "tap0", "br0", "port0", "nic0"  # machine - bridge - our side
 BOOT_TIMEOUT_S = 90.0  # emulated: about five seconds on an idle machine
-ANSWER_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 150.0
 TOOLS = ("qemu-system-x86_64", "busybox", "rdma", "ip", "setpriv", "gcc", "ldd")
 
 
@@ -48,19 +49,19 @@ def _rxe_provider() -> Path | None:
     return next(Path("/usr/lib").glob("*/libibverbs/librxe-rdmav*.so"), None)
 
 
-def build_initramfs(kernel: Kernel, folder: Path) -> Path:
-    """Write everything that the machine needs; return the archive's path."""
+def build_initramfs(kernel: Kernel, folder: Path, source: str = "peer.c") -> Path:
+    """Write everything that the machine needs, with `source` as its peer; return the archive's path."""
     peer = folder / "peer"
-    subprocess.run(["gcc", "-O2", "-o", peer, HERE / "peer.c", "-libverbs"], check=True)
+    subprocess.run(["gcc", "-O2", "-o", peer, HERE / source, "-libverbs"], check=True)
     files = Initramfs()
     files.add("/init", (HERE / "init").read_bytes())
-    for program, source in (
+    for program, file in (
         ("/bin/peer", peer),
         ("/bin/rdma", find_program("rdma")),
         ("/bin/busybox", find_program("busybox")),
     ):
-        assert source is not None
-        files.add_program(program, source)
+        assert file is not None
+        files.add_program(program, file)
     files.add("/bin/sh", (find_program("busybox") or peer).read_bytes())
     provider = _rxe_provider()
     assert provider is not None
@@ -95,20 +96,32 @@ def _lay_links() -> None:
         ip("link", "set", device, "up")
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a machine is on the network."""
+
+    tap: str = TAP
+    mac: str = GUEST_MAC
+    address: str = GUEST
+
+
 @contextmanager
-def boot(kernel: Kernel, initramfs: Path, namespace: int, log: Path) -> Iterator[Guest]:
+def boot(
+    kernel: Kernel, initramfs: Path, namespace: int, log: Path, place: Place = Place()
+) -> Iterator[Guest]:
     """Run the machine until the block ends; its console goes to `log`, and from there into the error."""
     with inside(namespace):
         listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
-    append = f"console=ttyS0 quiet panic=-1 rxe_address={GUEST}/{PREFIX} rxe_control={HOST} rxe_port={port}"
+    append = "console=ttyS0 quiet panic=-1 "
+    append += f"rxe_address={place.address}/{PREFIX} rxe_control={HOST} rxe_port={port}"
     command = [
         *("setpriv", "--pdeathsig", "KILL"),  # however this process ends, the machine ends with it
         *("qemu-system-x86_64", "-accel", "tcg", "-m", "512", "-nodefaults"),
         *("-no-reboot", "-display", "none", "-serial", f"file:{log}", "-kernel", str(kernel.image)),
         *("-initrd", str(initramfs), "-append", append),
-        *("-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no"),
-        *("-device", f"virtio-net-pci,netdev=net,mac={GUEST_MAC},romfile="),
+        *("-netdev", f"tap,id=net,ifname={place.tap},script=no,downscript=no"),
+        *("-device", f"virtio-net-pci,netdev=net,mac={place.mac},romfile="),
     ]
     with inside(namespace):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "roce/crc32.hpp"
+#include "core/crc32.hpp"
 
 #include <array>
 
@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-namespace railweave::roce {
+namespace railweave {
 namespace {
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -107,4 +107,4 @@ std::uint32_t crc32_update(std::uint32_t state, Bytes bytes) {
   return crc32_update_by_table(state, bytes);
 }
 
-}  // namespace railweave::roce
+}  // namespace railweave

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32 (IEEE 802.3, reflected, polynomial 0x04C11DB7): what the ICRC is made of.
+// CRC-32 (IEEE 802.3, reflected, polynomial 0x04C11DB7): of a RoCE ICRC, and P4's crc32.
 #pragma once
 
 #include <cstdint>
 
 #include "core/bytes.hpp"
 
-namespace railweave::roce {
+namespace railweave {
 
 inline constexpr std::uint32_t kCrcStart = 0xffff'ffff;
 
@@ -17,4 +17,4 @@ std::uint32_t crc32_update(std::uint32_t state, Bytes bytes);
 /// The portable path alone, for comparison.
 std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes);
 
-}  // namespace railweave::roce
+}  // namespace railweave

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring of RoCEv2 connections whose WRITEs the switch sums: their table entries, and their packets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from dataplane.harness import Frames, Switch
+from dataplane.packets import Station
+from scapy.layers.l2 import Ether
+
+from railweave._native import roce
+from railweave._native.roce import Opcode
+
+PSN_MASK = 2**24 - 1
+HIDDEN_QP = 0x800000  # the number that senders are told differs from the receiver's in this bit
+RETH = frozenset({Opcode.WRITE_FIRST, Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMMEDIATE})
+IMMEDIATE = frozenset({Opcode.WRITE_LAST_IMMEDIATE, Opcode.WRITE_ONLY_IMMEDIATE})
+
+
+@dataclass(frozen=True)
+class RingMember(Station):
+    """A host on a port of the switch; the connection to the next member is its own."""
+
+    port: int
+    number: int
+    qp: int  # of the receiver's end
+    first_psn: int
+    udp_port: int
+
+    @property
+    def sent_qp(self) -> int:
+        """The QP number that the sender's packets bear."""
+        return self.qp ^ HIDDEN_QP
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+
+def ring_members(count: int, first_psns: Sequence[int] = ()) -> tuple[RingMember, ...]:
+    """Members on ports 1 to `count`; PSNs start at different places, some about to wrap."""
+    psns = first_psns or (2**24 - 3, 5, 0x123456, 2**23 - 1)
+    return tuple(
+        RingMember(
+            ip=0x0A020000 + n,
+            mac=0x020000020000 + n,
+            port=n,
+            number=n - 1,
+            qp=0x100 + n,
+            first_psn=psns[(n - 1) % len(psns)],
+            udp_port=0xC000 + n,
+        )
+        for n in range(1, count + 1)
+    )
+
+
+class Arrival(NamedTuple):
+    """What a receiver takes out of a frame."""
+
+    opcode: Opcode
+    psn: int
+    ack_request: bool
+    payload: bytes
+    reth: tuple[int, int, int] | None
+    immediate: int | None
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A group as a controller sets it up, on a range of `slots` slot numbers."""
+
+    switch: Switch
+    members: tuple[RingMember, ...]
+    number: int = 1
+    slot_base: int = 32
+    slots: int = 8
+    header_base: int = 64
+    epoch: int = 1
+    mcast_group: int = 2
+
+    def next(self, m: RingMember) -> RingMember:
+        """The receiver of a member's connection."""
+        return self.members[(m.number + 1) % len(self.members)]
+
+    def install(self) -> Ring:
+        for m in self.members:
+            self.switch.insert("mac_table", {"destination": m.mac}, "forward", {"port": m.port})
+        return self.register()
+
+    def register(self) -> Ring:
+        every = sum(m.bit for m in self.members)
+        for m in self.members:
+            to, own = self.next(m), {"first_psn": m.first_psn, "member_bit": m.bit}
+            own["header_base"] = self.header_base + m.number * self.slots
+            place = {"group": self.number, "member_number": m.number, "all_members": every}
+            place |= {"slot_base": self.slot_base, "slot_mask": self.slots - 1, "epoch": self.epoch}
+            place |= {"mcast_group": self.mcast_group}
+            self.switch.insert("connections", self.key(m), "contributor", own | place)
+            way = {"src_mac": m.mac, "dst_mac": to.mac, "src_ip": m.ip, "dst_ip": to.ip}
+            way |= {"udp_port": m.udp_port, "qp": m.qp}
+            where = {"group": self.number, "member": m.number}
+            self.switch.insert("deliveries", where, "deliver", own | way)
+        replicas = [(self.next(m).port, m.number) for m in self.members]
+        self.switch.multicast(self.mcast_group, replicas)
+        return self
+
+    def unregister(self) -> None:
+        """Take the entries away; what is in registers stays."""
+        for m in self.members:
+            self.switch.delete("connections", self.key(m))
+            self.switch.delete("deliveries", {"group": self.number, "member": m.number})
+        self.switch.delete_multicast(self.mcast_group)
+
+    def key(self, m: RingMember) -> dict[str, int]:
+        """The key of a member's entry in `connections`."""
+        to = self.next(m).ip
+        return {"ingress_port": m.port, "source": m.ip, "destination": to, "qp": m.sent_qp}
+
+    def frame(self, m: RingMember, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
+        """A packet of a member's connection, `index` packets behind the first; `fields`: `roce.build`."""
+        fields = {"qpn": m.sent_qp, "psn": (m.first_psn + index) & PSN_MASK} | fields
+        ip_id, source_port = fields.pop("ip_id", index & 0xFFFF), fields.pop("udp_port", m.udp_port)
+        to, mac = self.next(m), 6
+        path = roce.Path(m.mac.to_bytes(mac), to.mac.to_bytes(mac), m.ip, to.ip, source_port)
+        return roce.seal(path, ip_id, roce.build(opcode, payload=payload, **fields))
+
+    def send(self, m: RingMember, frame: bytes) -> dict[int, Arrival]:
+        """Send from a member; what arrives on which member's connection."""
+        return self.received(self.switch.exchange(m.port, frame))
+
+    def received(self, frames: Frames) -> dict[int, Arrival]:
+        """Check that all these frames are as the senders of their connections would have made them."""
+        arrivals: dict[int, Arrival] = {}
+        for port, data in frames:
+            [m] = [m for m in self.members if self.next(m).port == port]
+            to, ether = self.next(m), Ether(data)
+            assert (ether.src, ether.dst) == (m.mac_text, to.mac_text)
+            fault, source, destination, transport = roce.open_frame(data)
+            assert fault is roce.FrameFault.NONE
+            assert (source, destination, ether.sport, ether.chksum) == (m.ip, to.ip, m.udp_port, ether.chksum)
+            assert ether["UDP"].chksum == 0
+            packet = roce.parse(transport)
+            assert packet
+            assert packet["qpn"] == m.qp
+            assert m.number not in arrivals, f"two packets on connection {m.number}"
+            arrivals[m.number] = Arrival(
+                packet["opcode"],
+                packet["psn"],
+                packet["ack_request"],
+                packet["payload"],
+                packet.get("reth"),
+                packet.get("immediate"),
+            )
+        return arrivals
+
+    def expected(self, m: RingMember, index: int, opcode: Opcode, payload: bytes, **fields: Any) -> Arrival:
+        """What the receiver of a member's connection gets of the sum at `index`."""
+        reth, immediate = fields.get("reth"), fields.get("immediate")
+        psn = (m.first_psn + index) & PSN_MASK
+        return Arrival(opcode, psn, fields.get("ack_request", False), payload, reth, immediate)
+
+
+def lanes(values: Sequence[int] | np.ndarray[Any, Any]) -> bytes:
+    """Integers as they travel."""
+    return np.asarray(values).astype(">u4").tobytes()

@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of rings of RoCEv2 connections whose WRITEs the switch sums; every sum is checked.
+
+    cd tests && python -m protocol.ring_schedules --seeds 0:10000
+
+The native queue pairs and the compiled program in the embedded engine, in virtual time: one or two rings of
+two to four hosts, loss, duplication, reordering, late hosts, PSNs that wrap, slots that earlier rings have
+used, and now and then a switch that loses entries and registers: then a connection may give up, but no result
+may be wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dataplane.inprocess import InProcessSwitch
+from dataplane.programs import netreduce
+from dataplane.ring import Ring, RingMember
+from numpy.typing import NDArray
+
+from railweave._native import roce
+from railweave._native.roce import CompletionKind, Operation, QueuePair, QueuePairOptions, Status
+
+LANES = 64
+MTU = 4 * LANES
+MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+BOUND = 300 * SECOND
+SLOT_RANGE = 64  # slot numbers that each ring may have at most
+MAX_HOSTS = 4
+
+epochs = itertools.count(1)
+"""Of the rings that follow one another on the slots of a switch."""
+
+Words = NDArray[np.int64]
+Mutation = Callable[[dict[str, Any]], None]
+
+
+class HangError(Exception):
+    """Hosts wait for something that does not come."""
+
+
+@lru_cache(maxsize=2)
+def loaded_switch(mutation: Mutation | None) -> InProcessSwitch:
+    """A switch with the program, or what a mutation of its JSON makes of it; it serves many schedules."""
+    program = netreduce(LANES)
+    switch = InProcessSwitch()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as mutant:
+        if mutation:
+            changed = json.loads(program.json.read_text())
+            mutation(changed)
+            json.dump(changed, mutant)
+            mutant.flush()
+            program = replace(program, json=Path(mutant.name))
+        switch.load(program)
+    for n in range(1, MAX_HOSTS + 1):
+        switch.insert("mac_table", {"destination": _mac(n)}, "forward", {"port": n})
+    return switch
+
+
+def _mac(port: int) -> int:
+    return 0x020000030000 + port
+
+
+@dataclass(frozen=True)
+class Message:
+    """WRITEs of the same size on all connections; the last one has immediate data."""
+
+    packets: tuple[int, ...]  # of each WRITE
+
+    @property
+    def size(self) -> int:
+        return sum(self.packets) * MTU
+
+
+@dataclass
+class End:
+    """A queue pair of a host, how its packets are addressed, and what it has completed."""
+
+    qp: QueuePair
+    port: int
+    path: roce.Path
+    memory: roce.MemoryRegions
+    results: int = 0  # messages that have arrived
+    writes: int = 0  # WRITEs that are acknowledged
+    ip_id: int = 0
+
+    def frames(self, now: int) -> Iterator[bytes]:
+        while (packet := self.qp.transmit(now)) is not None:
+            self.ip_id = (self.ip_id + 1) & 0xFFFF
+            yield roce.seal(self.path, self.ip_id, packet)
+
+
+@dataclass
+class Host:
+    """A member of a ring: `out` leads to the next, `into` comes from the one before."""
+
+    member: RingMember
+    out: End
+    into: End
+    values: list[Words]
+    inbox: NDArray[np.uint8]
+    posted: int = 0
+    writes_posted: int = 0
+    buffers: list[NDArray[np.uint8]] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """What a schedule came to."""
+
+    packets: int = 0
+    gave_up: bool = False
+    failure: str = ""
+
+
+class Schedule:
+    """One seed's rings, links and faults."""
+
+    window_factor = 1  # mutants widen it: messages ahead of the last result, in windows
+
+    def __init__(self, seed: int, mutation: Mutation | None = None) -> None:
+        self.random = random.Random(seed)
+        self.switch = loaded_switch(mutation)
+        draw = self.random
+        self.hosts = draw.randint(2, MAX_HOSTS)
+        self.loss = draw.choice((0, 0.01, 0.05, 0.2))
+        self.duplication = draw.choice((0, 0.02, 0.2))
+        self.reordering = draw.choice((0, 0.02, 0.3))
+        self.late_ns = draw.choice((100 * MICROSECOND, 20 * MILLISECOND))
+        self.outage = draw.random() < 0.1
+        self.now = 0
+        self.outcome = Outcome()
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._serial = 0
+        self.rings = [self._ring(number) for number in range(draw.randint(1, 2))]
+
+    # --- setting up ---
+
+    def _ring(self, number: int) -> Job:
+        draw = self.random
+        members = tuple(
+            RingMember(
+                ip=0x0A030000 + n,
+                mac=_mac(n),
+                port=n,
+                number=n - 1,
+                qp=0x100 * (number + 1) + n,
+                first_psn=draw.choice((0, draw.randrange(2**24), 2**24 - draw.randint(1, 40))),
+                udp_port=0xC000 + 16 * number + n,
+            )
+            for n in range(1, self.hosts + 1)
+        )
+        window = draw.randint(1, 3)
+        longest = draw.choice((1, 2, 5, 10))
+        slots = self.slots_for(window, longest)
+        ring = Ring(
+            self.switch,
+            members,
+            number + 1,
+            slot_base=number * SLOT_RANGE,
+            slots=slots,
+            header_base=number * SLOT_RANGE * MAX_HOSTS,
+            epoch=next(epochs),
+            mcast_group=number + 2,
+        )
+        return Job(self, ring, window, [self._message(longest) for _ in range(draw.randint(1, 12))])
+
+    @staticmethod
+    def slots_for(window: int, longest: int) -> int:
+        """Two windows of messages, rounded up to a power of two."""
+        return 1 << (2 * window * longest - 1).bit_length()
+
+    def _message(self, longest: int) -> Message:
+        packets = self.random.randint(1, longest)
+        first = self.random.randrange(packets)
+        return Message((first, packets - first) if first else (packets,))
+
+    # --- the network ---
+
+    def at(self, time: int, call: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, self._serial, call))
+        self._serial += 1
+
+    def launch(self, call: Callable[[], None]) -> None:
+        """Carry something over a link, or not."""
+        draw = self.random.random
+        for _ in range(2 if draw() < self.duplication else 1):
+            if draw() >= self.loss:
+                late = self.random.randrange(self.late_ns) if draw() < self.reordering else 0
+                self.at(self.now + 10 * MICROSECOND + late, call)
+
+    def to_switch(self, port: int, frame: bytes) -> None:
+        self.outcome.packets += 1
+        for out, data in self.switch.exchange(port, frame):
+            self.launch(lambda out=out, data=data: self.to_host(out, data))  # type: ignore[misc]
+
+    def to_host(self, port: int, frame: bytes) -> None:
+        fault, _, _, transport = roce.open_frame(frame)
+        assert fault is roce.FrameFault.NONE
+        qpn = int.from_bytes(transport[5:8])
+        end = self.ends.get((port, qpn))
+        if end is not None:  # else it is for a number that no queue pair has
+            end.qp.receive(transport, self.now)
+
+    def transmit(self) -> None:
+        for end in self.ends.values():
+            for frame in end.frames(self.now):
+                self.launch(lambda end=end, frame=frame: self.to_switch(end.port, frame))  # type: ignore[misc]
+
+    # --- running ---
+
+    def run(self) -> Outcome:
+        self.ends = {key: end for job in self.rings for key, end in job.ends.items()}
+        for job in self.rings:
+            job.register()
+        if self.outage:
+            self.at(self.random.randrange(3 * MILLISECOND), self._lose_state)
+        try:
+            self._run()
+        finally:
+            for job in self.rings:
+                job.unregister()
+        return self.outcome
+
+    def _run(self) -> None:
+        while not self._settled():
+            deadlines = [end.qp.deadline for end in self.ends.values()]
+            times = [time for time in deadlines if time is not None] + [e[0] for e in self._events[:1]]
+            if not times:
+                raise HangError("nothing is under way")
+            self.now = max(self.now, min(times))
+            if self.now > BOUND:
+                raise HangError(f"not done after {BOUND / SECOND:g} s")
+            while self._events and self._events[0][0] <= self.now:
+                heapq.heappop(self._events)[2]()
+            for end in self.ends.values():
+                if end.qp.deadline is not None and end.qp.deadline <= self.now:
+                    end.qp.expire(self.now)
+            for job in self.rings:
+                job.progress()
+            self.transmit()
+
+    def _settled(self) -> bool:
+        if self.outcome.gave_up:
+            assert self.outage, "a connection has given up"
+            return True
+        return all(job.done() for job in self.rings)
+
+    def _lose_state(self) -> None:
+        """The switch forgets slots and entries, and gets the entries back."""
+        for job in self.rings:
+            job.unregister()
+        arrays = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
+        arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
+        for job in self.rings:
+            self.at(self.now + self.random.randrange(30 * MILLISECOND), job.register)
+
+
+class Job:
+    """A ring at work: member i WRITEs message k to member i + 1 once it has result k - window."""
+
+    def __init__(self, schedule: Schedule, ring: Ring, window: int, messages: list[Message]) -> None:
+        self.schedule = schedule
+        self.ring = ring
+        self.window = window
+        self.messages = messages
+        self.registered = False
+        self.ends: dict[tuple[int, int], End] = {}
+        draw = schedule.random
+        # Both directions on one pair of queue pairs: then the number cannot be hidden, for ACKs bear it too.
+        self.shared = len(ring.members) == 2 and not schedule.outage and draw.random() < 0.3
+        if self.shared:
+            self.ring = ring = _shared(ring)
+        late = draw.choice((0, MILLISECOND, 300 * MILLISECOND))
+        self.ready = [[draw.randrange(late + 1) for _ in messages] for _ in ring.members]
+        generator = np.random.default_rng(draw.randrange(2**32))
+        sizes = [message.size // 4 for message in messages]
+        numbers = [[generator.integers(-(2**31), 2**31, n) for n in sizes] for _ in ring.members]
+        self.sums = [sum(each).astype(np.int32) for each in zip(*numbers, strict=True)]  # type: ignore[union-attr]
+        self.hosts = self._hosts(numbers)
+        for m in ring.members:
+            for ready in self.ready[m.number]:
+                schedule.at(ready, lambda: None)  # so that somebody looks
+
+    def _hosts(self, numbers: list[list[Words]]) -> list[Host]:
+        members = self.ring.members
+        joined = [self._connect(m) for m in members]
+        hosts = []
+        for m in members:
+            into = joined[m.number - 1][1]
+            inbox = np.zeros(sum(message.size for message in self.messages), np.uint8)
+            hosts.append(Host(m, joined[m.number][0], into, numbers[m.number], inbox))
+            for k in range(len(self.messages)):
+                into.qp.post_receive(k, np.zeros(1, np.uint8))
+        self.rkeys = [host.into.memory.add(host.inbox, roce.REMOTE_WRITE) for host in hosts]
+        return hosts
+
+    def _connect(self, m: RingMember) -> tuple[End, End]:
+        """The sender's end and the receiver's of a member's connection."""
+        to = self.ring.next(m)
+        if self.shared:
+            own = self.ring.members[m.number - 1].qp  # where the other's WRITEs go
+            return self._end(m, to, own, m.qp, m.first_psn, to.first_psn), self._end(
+                to, m, m.qp, own, to.first_psn, m.first_psn
+            )
+        own = 0x4000 | m.qp
+        return self._end(m, to, own, m.sent_qp, m.first_psn, 77), self._end(to, m, m.qp, own, 77, m.first_psn)
+
+    def _end(self, m: RingMember, to: RingMember, qpn: int, peer: int, psn: int, peer_psn: int) -> End:
+        if (m.port, qpn) in self.ends:
+            return self.ends[m.port, qpn]
+        draw, memory = self.schedule.random, roce.MemoryRegions()
+        window = draw.choice((1, 4, 64))
+        options = QueuePairOptions(
+            *(qpn, peer, psn, peer_psn),
+            path_mtu=MTU,
+            window=window,
+            min_window=min(window, draw.choice((1, 8))),
+            retries=30 if self.schedule.outage else 100_000,
+        )
+        path = roce.Path(m.mac.to_bytes(6), to.mac.to_bytes(6), m.ip, to.ip, m.udp_port)
+        end = End(QueuePair(options, memory), m.port, path, memory)
+        self.ends[m.port, qpn] = end
+        return end
+
+    def register(self) -> None:
+        """Give the switch the ring's entries."""
+        self.ring.register()
+        self.registered = True
+
+    def unregister(self) -> None:
+        """Take them away, where they are."""
+        if self.registered:
+            self.ring.unregister()
+        self.registered = False
+
+    def progress(self) -> None:
+        for end in self.ends.values():
+            while (done := end.qp.poll()) is not None:
+                if done.status is not Status.SUCCESS:
+                    self.schedule.outcome.gave_up = True
+                elif done.kind is CompletionKind.RECEIVE_WRITE:
+                    self._arrived(end, done.immediate or 0)
+                else:
+                    end.writes += 1
+        for host in self.hosts:
+            while self._may_post(host):
+                self._post(host)
+
+    def _arrived(self, end: End, immediate: int) -> None:
+        [host] = [host for host in self.hosts if host.into is end]
+        k = end.results
+        before = (host.member.number - 1) % len(self.hosts)
+        assert immediate == before << 16 | k
+        start = sum(message.size for message in self.messages[:k])
+        arrived = host.inbox[start : start + self.messages[k].size].view(">i4")
+        assert (arrived == self.sums[k]).all(), f"host {host.member.number} has a wrong sum {k}"
+        end.results += 1
+
+    def _may_post(self, host: Host) -> bool:
+        k = host.posted
+        ahead = self.window * self.schedule.window_factor
+        return (
+            k < len(self.messages)
+            and k < host.into.results + ahead
+            and self.schedule.now >= self.ready[host.member.number][k]
+        )
+
+    def _post(self, host: Host) -> None:
+        k, number = host.posted, host.member.number
+        to = (number + 1) % len(self.hosts)
+        data = host.values[k].astype(">i4").view(np.uint8)
+        host.buffers.append(data)
+        target = int(self.hosts[to].inbox.ctypes.data) + sum(m.size for m in self.messages[:k])
+        offset = 0
+        for packets in self.messages[k].packets:
+            size = packets * MTU
+            last = offset + size == len(data)
+            host.out.qp.post(
+                *(host.writes_posted, Operation.WRITE, data[offset : offset + size]),
+                immediate=number << 16 | k if last else None,
+                remote_address=target + offset,
+                rkey=self.rkeys[to],
+            )
+            host.writes_posted += 1
+            offset += size
+        host.posted += 1
+
+    def done(self) -> bool:
+        return all(
+            host.into.results == len(self.messages) == host.posted and host.out.writes == host.writes_posted
+            for host in self.hosts
+        )
+
+
+def _shared(ring: Ring) -> Ring:
+    return replace(ring, members=tuple(SharedMember(**vars(m)) for m in ring.members))
+
+
+class SharedMember(RingMember):
+    """A member whose connection's number is not hidden."""
+
+    @property
+    def sent_qp(self) -> int:
+        return self.qp
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run a seed's schedule; failures are in the outcome."""
+    schedule = Schedule(seed)
+    try:
+        return schedule.run()
+    except (AssertionError, HangError) as error:
+        return replace(schedule.outcome, failure=f"{type(error).__name__}: {error}")
+
+
+def replay_command(seed: int) -> str:
+    """What runs this seed alone."""
+    return f"cd tests && python -m protocol.ring_schedules --seeds {seed}:{seed + 1}"
+
+
+def main() -> int:
+    """Run seeds on all CPUs; print failures and a summary."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
+    first, end = map(int, parser.parse_args().seeds.split(":"))
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(run_seed, range(first, end), chunksize=20))
+    failures = [(seed, o.failure) for seed, o in zip(range(first, end), outcomes, strict=True) if o.failure]
+    for seed, failure in failures:
+        print(f"seed {seed}: {failure}\n    {replay_command(seed)}")
+    packets, gave_up = sum(o.packets for o in outcomes), sum(o.gave_up for o in outcomes)
+    print(
+        f"{end - first} schedules, {packets} packets: {len(failures)} failed, "
+        f"{gave_up} gave up after an outage"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
