@@ -14,12 +14,14 @@ import numpy as np
 from railweave.experiments import statistics
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import threshold
+from railweave.experiments.striping.regret import HALF, Regret
 from railweave.experiments.striping.run import OVERHEAD_CALLS, Found
 
 STEADY = 0.9  # of the calls after convergence: the others try what else there is
 NEAR = 0.05  # of the final share
 LARGE_BYTES = 4 << 20
 WITHIN_CALLS = 20
+REGRET, WORST_CALL = (0.10, 0.03), 1.25  # of the first calls and those behind them; of one of 1 MiB or more
 SPEEDUP, NEVER_BELOW, OF_SUM, POINTS, OVERHEAD = 1.90, 0.97, 0.95, 0.03, 0.05
 
 
@@ -42,13 +44,16 @@ def _most(claim: str, case: str, value: float, bound: float, unit: str = "") -> 
     return Claim(claim, case, value, f"<= {bound}{unit}", value <= bound)
 
 
-def as_json(found: Sequence[Found]) -> dict[str, Any]:
+def as_json(found: Sequence[Found], regrets: Sequence[Regret] = ()) -> dict[str, Any]:
     """Return everything for machines."""
-    stated = claims(found)
+    stated = [*claims(found), *regret_claims(regrets)]
     wrong = sum(each.wrong for each in found)
     return {
         "claims": [asdict(claim) for claim in stated],
-        "rows": [_AS_ROW[each.case.part](each) for each in found],
+        "rows": [
+            *(_AS_ROW[each.case.part](each) for each in found),
+            *({"part": "regret", **asdict(each)} for each in regrets),
+        ],
         "wrong": wrong,
         "ok": wrong == 0,
     }
@@ -197,6 +202,17 @@ def claims(found: Sequence[Found]) -> list[Claim]:
             claim = f"overhead at {cost['bytes']} bytes over the best rail alone"
             stated.append(_most(claim, each.case.name, cost["overhead"], OVERHEAD))
     return [*stated, *_growth(found)]
+
+
+def regret_claims(regrets: Sequence[Regret]) -> list[Claim]:
+    """Return what learning may cost."""
+    stated = []
+    for each in regrets:
+        first, second = each.halves
+        stated.append(_most(f"regret of the first {HALF} calls", each.name, first, REGRET[0]))
+        stated.append(_most(f"regret of the next {HALF} calls", each.name, second, REGRET[1]))
+        stated.append(_most("a large call over the best split", each.name, each.worst, WORST_CALL))
+    return stated
 
 
 def _sweep_claims(found: Found, of: Mapping[str, Any]) -> list[Claim]:

@@ -17,7 +17,7 @@ from railweave.experiments.measures import Runs, limits_bps
 from railweave.experiments.records import Record
 from railweave.experiments.scenario import Scenario, Workload
 
-PARTS = ("sizes", "thresholds", "convergence", "overhead")
+PARTS = ("sizes", "thresholds", "convergence", "overhead", "regret")
 PAIRS = (("tcp", "tcp"), ("ina", "tcp"), ("ina", "rdma"), ("tcp", "rdma"))
 LEAST_RATE_BPS = 1_000_000
 MOST_ROUNDS = 2  # of the parts `sizes` and `thresholds`
@@ -110,7 +110,7 @@ def cases(
     sizes: Sequence[int],
     iters: int,
 ) -> list[Case]:
-    """Return what the chosen parts consist of; OptionError for options that make no sense."""
+    """Return the scenarios of the chosen parts, of which `regret` has none; OptionError for bad options."""
     for part in parts:
         if part not in PARTS:
             raise OptionError(f"unknown part {part!r}; parts are {', '.join(PARTS)}")
@@ -137,7 +137,7 @@ def cases(
         "convergence": [_trace(pair, rate_bps, hosts, max(sizes)) for pair in PAIRS[:2]],
         "overhead": [_overhead(pair, rate_bps, hosts, iters) for pair in PAIRS[:2]],
     }
-    return [case for part in PARTS if part in parts for case in made[part]]
+    return [case for part in PARTS if part in parts for case in made.get(part, [])]
 
 
 def _case(

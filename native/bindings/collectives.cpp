@@ -15,6 +15,7 @@
 
 #include "agent/calls.hpp"
 #include "bindings/values.hpp"
+#include "collectives/choose.hpp"
 #include "collectives/label.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/simulation.hpp"
@@ -196,6 +197,8 @@ void bind_collectives(nb::module_& m) {
            "dtype"_a, "op"_a, "input"_a, "output"_a, "collective"_a = Collective::kAllReduce, "root"_a = 0,
            "part"_a = nb::none());
   sub.def("item_size", &item_size, "dtype"_a, "Bytes of an element");
+  sub.def("few_steps_limit", &few_steps_limit, "collective"_a, "ranks"_a, "rate_bps"_a,
+          "Bytes of a tensor up to which TCP and RDMA rails take few steps; rate 0: unknown");
   sub.def("reduce", &reduce_arrays, "dtype"_a, "op"_a, "into"_a, "low"_a, "high"_a,
           "into = op(low, high), element by element; AVG adds");
   sub.attr("REUSED") = kReused;

@@ -61,6 +61,11 @@ class Call:
 def item_size(dtype: DType) -> int:
     """Bytes of an element"""
 
+def few_steps_limit(collective: Collective, ranks: int, rate_bps: int) -> int:
+    """
+    Bytes of a tensor up to which TCP and RDMA rails take few steps; rate 0: unknown
+    """
+
 def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], low: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], high: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
     """into = op(low, high), element by element; AVG adds"""
 

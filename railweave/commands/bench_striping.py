@@ -23,7 +23,7 @@ EPILOG = (
 
 def striping(
     parts: Annotated[
-        str, typer.Option(help="What to measure: sizes, thresholds, convergence, overhead.")
+        str, typer.Option(help="What to measure: sizes, thresholds, convergence, overhead, regret.")
     ] = "sizes,thresholds,convergence,overhead",
     hosts: common.Hosts = 4,
     threshold_hosts: Annotated[
@@ -40,15 +40,17 @@ def striping(
 
     sizes: two rails, two of unequal rates, and three, against each alone. thresholds: pairs of rails of all
     kinds, by number of hosts. convergence: the split call by call, from a cold start and after a rail's
-    rate has changed. overhead: 1 KiB on two rails against the best one. --plot writes one file per part.
+    rate has changed. overhead: 1 KiB on two rails against the best one. regret: what learning costs,
+    in virtual time, without a network. --plot writes one file per part, but for regret.
     """
     with common.one_line_errors():
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
-        from railweave.experiments.striping import report, run  # noqa: PLC0415
+        from railweave.experiments.striping import regret, report, run  # noqa: PLC0415
 
         common.check_plot(plot)
+        chosen = common.names(parts)
         cases = run.cases(
-            common.names(parts),
+            chosen,
             hosts,
             common.counts("--threshold-hosts", threshold_hosts),
             units.parse_rate(rate),
@@ -61,7 +63,11 @@ def striping(
             typer.echo("\n".join(report.lines(found)), err=to_stderr)
 
         found = common.run(run.run(cases, out, common.phase, tell))
-        for claim in report.claims(found):
+        regrets = []
+        for each in regret.run() if "regret" in chosen else ():
+            regrets.append(each)
+            typer.echo(str(each), err=to_stderr)
+        for claim in [*report.claims(found), *report.regret_claims(regrets)]:
             verdict = "yes" if claim.ok else "NO"
             typer.echo(
                 f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}",
@@ -70,7 +76,7 @@ def striping(
         if plot is not None:
             for path in drawing.draw(found, plot):
                 typer.echo(f"drawn: {path}", err=to_stderr)
-        result = report.as_json(found)
+        result = report.as_json(found, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:
             raise OptionError(f"{result['wrong']} wrong elements")

@@ -13,9 +13,9 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from protocol.striped_job import StripedJob, Taken, VirtualRail, ideal_shares, link_rails
 
 from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave.experiments.striping.virtual import StripedJob, Taken, VirtualRail, ideal_shares, link_rails
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import predict

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from protocol.striped_job import StripedJob, VirtualRail
 from typer.testing import CliRunner, Result
 
 from railweave.cli import build
+from railweave.experiments.striping.virtual import StripedJob, VirtualRail
 
 
 def plan(*arguments: str) -> Result:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from railweave._native.collectives import Collective, DType, ReduceOp, few_steps_limit
 from railweave.cli import build
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import OK, Record, Sample
-from railweave.experiments.striping import plot, report, run
+from railweave.experiments.striping import plot, regret, report, run
 from railweave.experiments.striping.run import Case, Found
 
 MIB = 1 << 20
@@ -187,3 +188,37 @@ def test_figures_are_drawn_and_json_is_json(tmp_path: Path) -> None:
     told = json.loads(json.dumps(report.as_json(found)))
     assert told["ok"]
     assert {row["part"] for row in told["rows"]} == {"sizes", "thresholds", "convergence"}
+
+
+# ------------------------------------------------------------ what learning costs
+
+
+def test_an_oracle_knows_the_best_split() -> None:
+    world = regret.World(("tcp", "tcp"))
+    rails = world.rails()
+    kind = (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 8 * MIB)
+    half_s = rails[0].time_s(16 * MIB, True)
+    assert regret.Oracle(rails, world.hosts).best_s(kind) == pytest.approx(half_s, rel=1e-3)
+    only = (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 1)
+    assert regret.Oracle(rails, world.hosts).best_s(only) == pytest.approx(rails[0].time_s(4, False))
+
+
+def test_few_steps_end_where_the_native_algorithms_do() -> None:
+    (rail,) = regret.World(("tcp",), hosts=4).rails()
+    limit = few_steps_limit(Collective.ALL_REDUCE, 4, regret.World(("tcp",)).rate_bps)
+    jump_s = rail.time_s(limit + 1, False) - rail.time_s(limit, False)
+    bytes_s = limit / (rail.rate * rail.used)
+    assert jump_s == pytest.approx(4 * rail.a_s - 0.5 * bytes_s, rel=0.1)  # 6 steps of a ring, not 2
+
+
+@pytest.mark.parametrize("workload", regret.WORKLOADS)
+def test_learning_costs_little(workload: str) -> None:
+    found = regret.replay(regret.World(("ina", "tcp", "rdma")), workload)
+    claims = report.regret_claims([found])
+    assert [claim.ok for claim in claims] == [True] * 3, str(found)
+    assert report.as_json([], [found])["rows"][0]["workload"] == workload
+
+
+def test_what_is_learnt_dearly_is_no_claim_kept() -> None:
+    dear = regret.Regret(regret.World(("tcp", "tcp")), "soak", (0.11, 0.031), 1.3, 5)
+    assert [claim.ok for claim in report.regret_claims([dear])] == [False] * 3

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from protocol.striped_job import StripedJob, VirtualRail, ideal_shares
 
+from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping import Planner, StripedRail, planner_for, predict, saved

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that plan calls over virtual rails: each rail takes a + s / b, with noise, and ranks may be late."""
+"""Ranks that plan calls over virtual rails, in virtual time: with noise, and ranks may be late."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railweave._native.collectives import Collective, DType, ReduceOp, item_size
-from railweave.hosts.capabilities import SHARDED
+from railweave._native.collectives import Collective, DType, ReduceOp, few_steps_limit, item_size
+from railweave.hosts.capabilities import REDUCING, SHARDED
 from railweave.hosts.decisions import Ledger
-from railweave.hosts.limits import limit_bps
+from railweave.hosts.limits import limit_bps, ring_volume
 from railweave.hosts.striping import Planner, StripedRail
 from railweave.hosts.striping.plan import Plan
+from railweave.hosts.striping.table import NUMBERS, numbers_of
+
+What = tuple[Collective, DType]
+SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
 
 
 @dataclass
@@ -32,8 +36,37 @@ class VirtualRail:
     crowded: float = 1.0
     rested: float = 1.0
 
-    def time_s(self, size: int, company: bool) -> float:
+    def time_s(self, size: int, company: bool, what: What = SUM) -> float:
+        """Return how long `size` bytes of a call's tensor take: a + s / b, whatever the call."""
         return (self.a_s + size / self.rate) * (self.crowded if company else 1.0)
+
+
+@dataclass
+class LinkRail(VirtualRail):
+    """A rail on a link, by what its algorithms send.
+
+    `a_s` is the time of one message from host to host without its bytes, `rate` that of the link; `used`: the
+    part of what the link allows.
+    """
+
+    hosts: int = 4
+    used: float = 0.9
+
+    def time_s(self, size: int, company: bool, what: What = SUM) -> float:
+        """Return how long `size` bytes of a call's tensor take."""
+        (collective, dtype), rate_bps = what, int(self.rate * 8)
+        volume = 1.0
+        if self.kind == "ina":
+            steps = 2 if collective in REDUCING else 1
+            volume = NUMBERS[numbers_of(collective, dtype)]
+        elif size <= few_steps_limit(collective, self.hosts, rate_bps):
+            steps = (self.hosts - 1).bit_length() + (self.hosts & (self.hosts - 1) > 0)
+            volume = steps if collective is Collective.ALL_REDUCE else 1.0
+            volume /= ring_volume(collective, self.hosts)
+        else:
+            steps = (2 if collective is Collective.ALL_REDUCE else 1) * (self.hosts - 1)
+        limit = self.used * limit_bps(self.kind, rate_bps, self.hosts, collective=collective) / 8
+        return (steps * self.a_s + volume * size / limit) * (self.crowded if company else 1.0)
 
 
 class Changed(NamedTuple):
@@ -63,6 +96,7 @@ class Taken:
     time_s: float
 
     def shares(self) -> dict[int, float]:
+        """Return the part of each rail that carries one."""
         total = sum(count for _, _, count in self.plan.parts)
         return {rail: count / total for rail, _, count in self.plan.parts}
 
@@ -71,8 +105,10 @@ class Taken:
 class StripedJob:
     """All ranks of a job, which call the same; every plan is compared."""
 
-    rails: list[VirtualRail]
+    rails: Sequence[VirtualRail]
     ranks: int = 4
+    hosts: int = 0  # as the planners know it; 0: as many as there are ranks
+    survey_s: float = 0.0  # what a survey takes beside its time on the rail
     rate_bps: int = 100_000_000  # of every link, as the planners know it
     noise: float = 0.0  # greatest relative delay of a slice on a rank
     lateness_s: float = 0.0  # greatest time that a rank comes late
@@ -84,7 +120,8 @@ class StripedJob:
     surveys: int = 0
 
     def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)
+        """Begin before the first call."""
+        self.random = random.Random(self.seed)  # noqa: S311 - to be repeated, not secret
         self.now_s = 0.0
         self.carried: set[int] = set()  # rails of the last call
         self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine began
@@ -96,11 +133,12 @@ class StripedJob:
             self._survey()
 
     def planner(self, **options: object) -> Planner:
+        """Return the planner of one more rank."""
         striped = [
             StripedRail(f"r{place}", place, rail.kind, self.rate_bps, 0.5)
             for place, rail in enumerate(self.rails)
         ]
-        return Planner(striped, self.ranks, Ledger(), **options)  # type: ignore[arg-type]
+        return Planner(striped, self.hosts or self.ranks, Ledger(), **options)  # type: ignore[arg-type]
 
     def call(
         self,
@@ -117,8 +155,8 @@ class StripedJob:
         ]
         self._agree(plans)
         plan = plans[0]
-        size = count * item_size(dtype) * (self.ranks if collective in SHARDED else 1)
-        taken = Taken(self.op_index, plan, self._run(plan, size // count))
+        size = count * item_size(dtype) * ((self.hosts or self.ranks) if collective in SHARDED else 1)
+        taken = Taken(self.op_index, plan, self._run(plan, size // count, (collective, dtype)))
         self.taken.append(taken)
         self._submitted(plans)
         if plan.survey_after:
@@ -158,6 +196,7 @@ class StripedJob:
         self.inputs[self.op_index] = inputs
         self.surveys += 1
         self._run(plans[0], 4)
+        self.now_s += self.survey_s
         self._submitted(plans)
 
     def _submitted(self, plans: Sequence[Plan]) -> None:
@@ -166,22 +205,17 @@ class StripedJob:
         self.op_index += 1
 
     def _agree(self, plans: Sequence[Plan]) -> None:
-        first = plans[0]
-        for plan in plans[1:]:
-            assert (plan.parts, plan.expected_s, plan.survey_after, plan.survey) == (
-                first.parts,
-                first.expected_s,
-                first.survey_after,
-                first.survey,
-            )
+        seen = [(plan.parts, plan.expected_s, plan.survey_after, plan.survey) for plan in plans]
+        if seen[1:] != seen[:-1]:
+            raise AssertionError(f"the ranks plan call #{self.op_index} differently: {seen}")
 
-    def _run(self, plan: Plan, element_bytes: int) -> float:
+    def _run(self, plan: Plan, element_bytes: int, what: What = SUM) -> float:
         """Let all ranks run a call, and record it; its time from the last start on, but for noise."""
         late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
         longest = 0.0
         before, self.carried = self.carried, {rail for rail, _, _ in plan.parts}
         for rail, _, count in plan.parts:
-            time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1)
+            time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1, what)
             time_s *= 1.0 if rail in before else self.rails[rail].rested
             for rank in range(self.ranks):
                 own_s = time_s * (1 + self.random.uniform(0, self.noise))

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What learning costs: mixed calls in virtual time, against the best split of each call, known afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave.experiments.soak.problem import draw
+from railweave.experiments.striping.virtual import LinkRail, StripedJob, What
+from railweave.hosts.arrays import NAMES
+from railweave.hosts.capabilities import OPS, obstacle, size_bytes
+
+MIB = 1 << 20
+HALF = 500  # calls: these, and as many behind them
+LATENCY_S = {"ina": 100e-6, "tcp": 150e-6, "rdma": 200e-6}  # of a message from host to host
+USED = {"ina": 0.97, "tcp": 0.93, "rdma": 0.85}  # of what the link allows
+SURVEY_S = 300e-6  # what a survey takes beside its time on the rail
+LATENESS_S = 0.002
+BUCKETS = (4, MIB, *[25 * MIB] * 6, 12 * MIB, 4)  # bytes of a step of a transformer with 170 M parameters
+
+# The last is the count of elements, of one shard where there are some.
+Kind = tuple[Collective, DType, ReduceOp, int]
+
+
+@dataclass(frozen=True)
+class World:
+    """A network, and how much the rails disturb each other there."""
+
+    kinds: tuple[str, ...]
+    hosts: int = 4
+    rate_bps: int = 50_000_000
+    noise: float = 0.1
+    crowded: float = 1.0
+    delay_s: float = 0.0  # of the links between two hosts
+
+    def rails(self) -> list[LinkRail]:
+        """Return its rails."""
+        return [
+            LinkRail(
+                LATENCY_S[kind] + self.delay_s,
+                self.rate_bps / 8,
+                kind,
+                crowded=self.crowded,
+                hosts=self.hosts,
+                used=USED[kind],
+            )
+            for kind in self.kinds
+        ]
+
+    def job(self, seed: int = 1) -> StripedJob:
+        """Return a job there that has learnt nothing; two ranks stand for all."""
+        return StripedJob(
+            self.rails(),
+            ranks=2,
+            hosts=self.hosts,
+            survey_s=SURVEY_S,
+            rate_bps=self.rate_bps,
+            noise=self.noise,
+            lateness_s=LATENESS_S,
+            seed=seed,
+        )
+
+
+def soak(world: World, seed: int = 1) -> Iterator[Kind]:
+    """Return the calls of a soak."""
+    collectives = {each.name.lower(): each for each in Collective}
+    dtypes = {name: each for each, name in NAMES.items()}
+    for number in range(1 << 30):
+        drawn = draw(seed, number, world.hosts, 1 << 22)
+        yield collectives[drawn.collective], dtypes[drawn.dtype], OPS[drawn.op], drawn.count
+
+
+def transformer(world: World, seed: int = 1) -> Iterator[Kind]:
+    """Return the calls of training: gradients in buckets, and two numbers."""
+    for size in cycle(BUCKETS):
+        yield Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, size // 4
+
+
+WORKLOADS: Mapping[str, Callable[[World, int], Iterator[Kind]]] = {"soak": soak, "transformer": transformer}
+
+
+class Oracle:
+    """Knows what rails really take."""
+
+    def __init__(self, rails: Sequence[LinkRail], hosts: int) -> None:
+        """Take the rails."""
+        self._rails = rails
+        self._hosts = hosts
+        self._known: dict[Kind, float] = {}
+
+    def best_s(self, kind: Kind) -> float:
+        """Return the time of the best rail, or of the best split, of a call."""
+        if kind not in self._known:
+            self._known[kind] = self._best_s(kind)
+        return self._known[kind]
+
+    def _best_s(self, kind: Kind) -> float:
+        collective, dtype, op, count = kind
+        able = [rail for rail in self._rails if obstacle(rail.kind, dtype, op, collective) is None]
+        size = size_bytes(collective, count, item_size(dtype), self._hosts)
+        single_s = min(rail.time_s(size, False, (collective, dtype)) for rail in able)
+        low, high = 0.0, single_s
+        for _ in range(24):
+            middle = (low + high) / 2
+            fits = sum(_most(rail, middle, size, (collective, dtype)) for rail in able) >= size
+            low, high = (low, middle) if fits else (middle, high)
+        return high
+
+
+def _most(rail: LinkRail, time_s: float, size: int, what: What) -> int:
+    """Return the most bytes that a rail carries within a time, beside others."""
+    low, high = 0, size
+    while high - low > 1024:
+        middle = (low + high) // 2
+        low, high = (middle, high) if rail.time_s(middle, True, what) <= time_s else (low, middle)
+    return low
+
+
+WORLDS = (
+    World(("ina", "tcp")),
+    World(("ina", "rdma")),
+    World(("tcp", "rdma")),
+    World(("tcp", "tcp")),
+    World(("ina", "tcp", "rdma")),
+    World(("ina", "tcp", "rdma"), hosts=6),
+    World(("ina", "tcp", "rdma"), noise=0.3, crowded=1.15),
+    World(("ina", "tcp", "rdma"), rate_bps=1_000_000_000, crowded=2.5),
+    World(("ina", "tcp"), delay_s=0.001),
+)
+
+
+@dataclass(frozen=True)
+class Regret:
+    """What calls took beyond the best split known afterwards, as a part of that."""
+
+    world: World
+    workload: str
+    halves: tuple[float, float]
+    worst: float  # of a call of 1 MiB or more
+    surveys: int
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        world = self.world
+        network = f"{'+'.join(world.kinds)}, {world.hosts} hosts, {world.rate_bps / 1e6:g} Mbit/s"
+        return (
+            f"{self.workload} on {network}, noise {world.noise:.0%}, "
+            f"disturbed {world.crowded - 1:.0%}, delay {world.delay_s * 1e3:g} ms"
+        )
+
+    def __str__(self) -> str:
+        """Return a line."""
+        first, second = self.halves
+        return (
+            f"{self.name}: {first:.1%} in {HALF} calls, then {second:.1%}; a call of 1 MiB or more took "
+            f"{self.worst:.2f} times the best; {self.surveys} surveys"
+        )
+
+
+def replay(world: World, workload: str, seed: int = 1) -> Regret:
+    """Make the calls of a workload."""
+    job = world.job(seed)
+    oracle = Oracle(world.rails(), world.hosts)
+    halves: list[float] = []
+    worst = 0.0
+    calls = WORKLOADS[workload](world, seed)
+    for _ in range(2):
+        spent_s = best_s = 0.0
+        surveys = job.surveys
+        for kind in islice(calls, HALF):
+            collective, dtype, op, count = kind
+            taken = job.call(count, dtype, op, collective)
+            call_s = oracle.best_s(kind)
+            spent_s += taken.time_s
+            best_s += call_s
+            if size_bytes(collective, count, item_size(dtype), world.hosts) >= MIB:
+                worst = max(worst, taken.time_s / call_s)
+        # A survey takes about as long as the least call.
+        spent_s += (job.surveys - surveys) * (SURVEY_S + job.rails[0].a_s)
+        halves.append(spent_s / best_s - 1)
+    return Regret(world, workload, (halves[0], halves[1]), worst, job.surveys)
+
+
+def run() -> Iterator[Regret]:
+    """Make the calls of each workload in each network."""
+    for world in WORLDS:
+        for workload in WORKLOADS:
+            yield replay(world, workload)
