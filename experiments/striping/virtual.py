@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railweave._native.collectives import Collective, DType, ReduceOp, few_steps_limit, item_size
+from railweave._native.collectives import Collective, DType, Method, ReduceOp, choose_method, item_size
 from railweave.hosts.capabilities import REDUCING, SHARDED
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.limits import limit_bps, ring_volume
@@ -59,12 +59,15 @@ class LinkRail(VirtualRail):
         if self.kind == "ina":
             steps = 2 if collective in REDUCING else 1
             volume = NUMBERS[numbers_of(collective, dtype)]
-        elif size <= few_steps_limit(collective, self.hosts, rate_bps):
-            steps = (self.hosts - 1).bit_length() + (self.hosts & (self.hosts - 1) > 0)
-            volume = steps if collective is Collective.ALL_REDUCE else 1.0
-            volume /= ring_volume(collective, self.hosts)
         else:
-            steps = (2 if collective is Collective.ALL_REDUCE else 1) * (self.hosts - 1)
+            method = choose_method(collective, size, self.hosts, rate_bps)
+            rounds = (self.hosts - 1).bit_length()
+            both = 2 if collective is Collective.ALL_REDUCE else 1
+            steps = both * (rounds if method is Method.BRUCK else self.hosts - 1)
+            if method in {Method.RECURSIVE_DOUBLING, Method.BINOMIAL}:
+                folds = method is Method.RECURSIVE_DOUBLING and self.hosts & (self.hosts - 1) > 0
+                steps = rounds + folds
+                volume = steps / ring_volume(collective, self.hosts)
         limit = self.used * limit_bps(self.kind, rate_bps, self.hosts, collective=collective) / 8
         return (steps * self.a_s + volume * size / limit) * (self.crowded if company else 1.0)
 

@@ -177,8 +177,10 @@ class Simulation {
 };
 
 auto simulate(const Simulation::Incarnations& calls, std::uint64_t seed, std::size_t small_bytes,
-              std::size_t segment_bytes) {
-  return Simulation(calls, seed, {.small_bytes = small_bytes, .segment_bytes = segment_bytes}).run();
+              std::size_t segment_bytes, std::size_t bruck_bytes) {
+  const AlgorithmOptions options{
+      .small_bytes = small_bytes, .bruck_bytes = bruck_bytes, .segment_bytes = segment_bytes};
+  return Simulation(calls, seed, options).run();
 }
 
 }  // namespace
@@ -197,12 +199,18 @@ void bind_collectives(nb::module_& m) {
            "dtype"_a, "op"_a, "input"_a, "output"_a, "collective"_a = Collective::kAllReduce, "root"_a = 0,
            "part"_a = nb::none());
   sub.def("item_size", &item_size, "dtype"_a, "Bytes of an element");
-  sub.def("few_steps_limit", &few_steps_limit, "collective"_a, "ranks"_a, "rate_bps"_a,
-          "Bytes of a tensor up to which TCP and RDMA rails take few steps; rate 0: unknown");
+  RAILWEAVE_ENUM(sub, Method, kRecursiveDoubling, kBruck, kRing, kBinomial, kChain);
+  sub.def(
+      "choose_method",
+      [](Collective collective, std::size_t bytes, int ranks, std::uint64_t rate_bps) {
+        return choose_method(collective, bytes, ranks, {.rate_bps = rate_bps});
+      },
+      "collective"_a, "bytes"_a, "ranks"_a, "rate_bps"_a,
+      "How TCP and RDMA rails carry a tensor of so many bytes; rate 0: unknown");
   sub.def("reduce", &reduce_arrays, "dtype"_a, "op"_a, "into"_a, "low"_a, "high"_a,
           "into = op(low, high), element by element; AVG adds");
   sub.attr("REUSED") = kReused;
-  sub.def("simulate", &simulate, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a,
+  sub.def("simulate", &simulate, "calls"_a, "seed"_a, "small_bytes"_a, "segment_bytes"_a, "bruck_bytes"_a = 0,
           "Run calls, by incarnation and rank, over a simulated network; all incarnations but the last are "
           "halted at random times, and outputs of what is not done then hold REUSED in every byte. Per rank: "
           "the op indices completed, in order, and the failure's message or None");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which algorithm carries a slice: few steps for small ones, each byte once over each link for large ones.
+// Which algorithm carries a slice: few steps for small ones, few bytes and many segments for large ones.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,18 @@ namespace railweave {
 
 struct AlgorithmOptions {
   std::uint64_t rate_bps = 0;  // of the link; 0: unknown or unshaped
-  std::optional<std::size_t> small_bytes =
-      {};                                 // tensors up to this size go in few steps; by default computed
-  std::size_t segment_bytes = 64 * 1024;  // most that is forwarded at a time
+  // By default computed: the sizes of tensors, in bytes, up to which
+  std::optional<std::size_t> small_bytes = {};  // they go in few steps,
+  std::optional<std::size_t> bruck_bytes = {};  // and larger ones are allreduced by Bruck's algorithm
+  std::size_t segment_bytes = 64 * 1024;        // most that is forwarded at a time
 };
 
-/// The size of the tensor, in bytes, up to which few steps are quicker: recursive doubling than the ring for
-/// an allreduce, a binomial tree than a chain for a broadcast, Bruck's algorithm than the ring for the
-/// others.
-std::size_t few_steps_limit(Collective collective, int ranks, std::uint64_t rate_bps);
+enum class Method { kRecursiveDoubling, kBruck, kRing, kBinomial, kChain };
+
+/// The quickest one for a tensor of `bytes`. An allreduce takes recursive doubling, then Bruck's
+/// reduce-scatter and allgather, then the ring; these two take Bruck's algorithm, then the ring; a broadcast
+/// a binomial tree, then a chain.
+Method choose_method(Collective collective, std::size_t bytes, int ranks, const AlgorithmOptions& options);
 
 /// The ranks with which the algorithms above have this one exchange messages, whatever the call, in order: as
 /// many as the logarithm of their number, about twice. Whatever one rank is lost, the others stay connected.

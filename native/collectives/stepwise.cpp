@@ -8,14 +8,16 @@ namespace railweave {
 Stepwise::Stepwise(Transport& transport, const Slice& slice)
     : transport_(transport), slice_(slice), bytes_(slice.count * item_size(slice.call.dtype)) {}
 
-void Stepwise::note_sent(int peer) { std::erase(in_flight_, peer); }
+void Stepwise::note_sent(int peer) {
+  in_flight_.erase(std::find(in_flight_.begin(), in_flight_.end(), peer));
+}
 
 bool Stepwise::awaits_sent(int peer) const {
   return std::find(in_flight_.begin(), in_flight_.end(), peer) != in_flight_.end();
 }
 
 void Stepwise::note_received(int peer) {
-  const auto match = [peer](const Step& step) { return step.from == peer; };
+  const auto match = [peer](const Step& step) { return step.from == peer && !step.arrived; };
   std::find_if(steps_.begin(), steps_.end(), match)->arrived = true;
 }
 

@@ -8,8 +8,7 @@
 
 namespace railweave {
 
-/// Step by step sends one message, receives one, or both at once. Receives are posted at the start; a rank
-/// sends to and receives from each peer at most once.
+/// Step by step sends one message, receives one, or both at once. Receives are posted at the start.
 ///
 /// All messages are sent from and received into memory of the machine's own, so that the slice is the
 /// caller's again as soon as the result is there, while the last messages may still be on their way. What a
@@ -55,7 +54,7 @@ class Stepwise : public Algorithm {
   void begin_step(Time now);
 
   std::size_t position_ = 0;
-  std::vector<int> in_flight_;  // peers that are being sent to; each at most once
+  std::vector<int> in_flight_;  // peers that are being sent to, as often as messages are
   bool started_ = false;
 };
 

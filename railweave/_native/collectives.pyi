@@ -61,9 +61,20 @@ class Call:
 def item_size(dtype: DType) -> int:
     """Bytes of an element"""
 
-def few_steps_limit(collective: Collective, ranks: int, rate_bps: int) -> int:
+class Method(enum.Enum):
+    RECURSIVE_DOUBLING = 0
+
+    BRUCK = 1
+
+    RING = 2
+
+    BINOMIAL = 3
+
+    CHAIN = 4
+
+def choose_method(collective: Collective, bytes: int, ranks: int, rate_bps: int) -> Method:
     """
-    Bytes of a tensor up to which TCP and RDMA rails take few steps; rate 0: unknown
+    How TCP and RDMA rails carry a tensor of so many bytes; rate 0: unknown
     """
 
 def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], low: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], high: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
@@ -71,7 +82,7 @@ def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None
 
 REUSED: int = 238
 
-def simulate(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int) -> list[tuple[list[int], str | None]]:
+def simulate(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int, bruck_bytes: int = 0) -> list[tuple[list[int], str | None]]:
     """
     Run calls, by incarnation and rank, over a simulated network; all incarnations but the last are halted at random times, and outputs of what is not done then hold REUSED in every byte. Per rank: the op indices completed, in order, and the failure's message or None
     """

@@ -117,3 +117,11 @@ def scattered_by_bruck(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[
             sums[rank][:handed] = [numpys(op, *pair) for pair in zip(theirs, sums[rank], strict=False)]
         distance //= 2
     return [finished(op, own[0], ranks) for own in sums]
+
+
+def by_bruck(op: ReduceOp, inputs: Sequence[Array]) -> Array:
+    """Its reduce-scatter, of n parts of which the last ones may be shorter, or empty; then gathered."""
+    ranks, count = len(inputs), inputs[0].size
+    length = -(-count // ranks)
+    cut = [[given[length * part :][:length] for part in range(ranks)] for given in inputs]
+    return np.concatenate(scattered_by_bruck(op, cut))

@@ -15,6 +15,7 @@ from protocol.reference import (
     DTYPES,
     Array,
     bits,
+    by_bruck,
     by_doubling,
     by_ring,
     exactly,
@@ -57,6 +58,7 @@ class Case:
     calls: list[Spec]
     seed: int
     small_bytes: int
+    bruck_bytes: int
     segment_bytes: int
     special: bool
 
@@ -92,10 +94,11 @@ def expected(spec: Spec, case: Case, ranks: list[Buffers]) -> list[Array]:
     inputs = [rank.input_before[..., spec.part] for rank in ranks]
     items = (spec.part.stop - spec.part.start) * (len(ranks) if spec.sharded else 1)
     small = items * inputs[0].itemsize <= case.small_bytes
+    by_large = by_bruck if items * inputs[0].itemsize <= case.bruck_bytes else by_ring
     with np.errstate(all="ignore"):
         match spec.collective:
             case Collective.ALL_REDUCE:
-                return [(by_doubling if small else by_ring)(spec.op, inputs)] * len(ranks)
+                return [(by_doubling if small else by_large)(spec.op, inputs)] * len(ranks)
             case Collective.REDUCE_SCATTER:
                 shards = [list(given) for given in inputs]
                 return (scattered_by_bruck if small else scattered_by_ring)(spec.op, shards)
@@ -148,6 +151,7 @@ cases = st.builds(
     calls=st.lists(calls, min_size=1, max_size=4),
     seed=st.integers(0, 2**32 - 1),
     small_bytes=st.sampled_from([0, 400, 1 << 20]),
+    bruck_bytes=st.sampled_from([0, 1000, 1 << 20]),
     segment_bytes=st.sampled_from([4, 40, 256, 1 << 16]),
     special=st.booleans(),
 )
@@ -162,7 +166,9 @@ def test_every_rank_gets_the_right_result(case: Case) -> None:
         [each[rank].call(spec, case.ranks) for each, spec in zip(buffers, case.calls, strict=True)]
         for rank in range(case.ranks)
     ]
-    outcomes = collectives.simulate([ranks], case.seed, case.small_bytes, case.segment_bytes)
+    outcomes = collectives.simulate(
+        [ranks], case.seed, case.small_bytes, case.segment_bytes, case.bruck_bytes
+    )
     assert outcomes == [(list(range(len(case.calls))), None)] * case.ranks
     for spec, each in zip(case.calls, buffers, strict=True):
         check(spec, case, each)
@@ -215,10 +221,10 @@ def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: in
 def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
     """The simulated transport refuses others: a repair channel has no connection with them."""
     given, out = np.ones(ranks, np.float32), np.empty(ranks, np.float32)
-    for collective, root, small_bytes in itertools.product(
+    for collective, root, (small_bytes, bruck_bytes) in itertools.product(
         (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST),
         (0, 1, ranks - 1),
-        (0, 1 << 20),
+        ((0, 0), (0, 1 << 20), (1 << 20, 0)),
     ):
         shard = 1 if collective in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER) else ranks
         whole_in = collective != Collective.ALL_GATHER
@@ -236,7 +242,9 @@ def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
             ]
             for _ in range(ranks)
         ]
-        assert collectives.simulate([calls], ranks, small_bytes, 1 << 16) == [([0], None)] * ranks
+        assert (
+            collectives.simulate([calls], ranks, small_bytes, 1 << 16, bruck_bytes) == [([0], None)] * ranks
+        )
 
 
 def test_roots_that_differ_are_found() -> None:
@@ -300,7 +308,7 @@ def test_rails_that_are_halted_and_restarted(seed: int) -> None:
         ]
         for sums in incarnations
     ]
-    outcomes = collectives.simulate(calls, seed, small_bytes=64, segment_bytes=256)
+    outcomes = collectives.simulate(calls, seed, small_bytes=64, segment_bytes=256, bruck_bytes=512)
     begun = sum(map(len, incarnations))
     last = set(range(begun - len(incarnations[-1]), begun))
     for rank, (done, failure) in enumerate(outcomes):

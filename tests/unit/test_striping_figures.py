@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from railweave._native.collectives import Collective, DType, ReduceOp, few_steps_limit
+from railweave._native.collectives import Collective, DType, Method, ReduceOp, choose_method
 from railweave.cli import build
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.striping import plot, regret, report, run
 from railweave.experiments.striping.run import Case, Found
+from railweave.hosts.limits import limit_bps
 
 MIB = 1 << 20
 M = 10**6
@@ -203,12 +204,16 @@ def test_an_oracle_knows_the_best_split() -> None:
     assert regret.Oracle(rails, world.hosts).best_s(only) == pytest.approx(rails[0].time_s(4, False))
 
 
-def test_few_steps_end_where_the_native_algorithms_do() -> None:
-    (rail,) = regret.World(("tcp",), hosts=4).rails()
-    limit = few_steps_limit(Collective.ALL_REDUCE, 4, regret.World(("tcp",)).rate_bps)
-    jump_s = rail.time_s(limit + 1, False) - rail.time_s(limit, False)
-    bytes_s = limit / (rail.rate * rail.used)
-    assert jump_s == pytest.approx(4 * rail.a_s - 0.5 * bytes_s, rel=0.1)  # 6 steps of a ring, not 2
+def test_rails_take_the_steps_of_the_native_algorithms() -> None:
+    world = regret.World(("tcp",), hosts=4)
+    (rail,) = world.rails()
+    rounds = {Method.RECURSIVE_DOUBLING: (2, 2.0), Method.BRUCK: (4, 1.5), Method.RING: (6, 1.5)}
+    for size in (4, 2 << 10, 1 << 20):
+        steps, volume = rounds.pop(choose_method(Collective.ALL_REDUCE, size, 4, world.rate_bps))
+        limit = rail.used * limit_bps("tcp", world.rate_bps, 4) / 8  # of a ring
+        expected_s = steps * rail.a_s + volume / 1.5 * size / limit
+        assert rail.time_s(size, False) == pytest.approx(expected_s, rel=0.01)
+    assert not rounds
 
 
 @pytest.mark.parametrize("workload", regret.WORKLOADS)
