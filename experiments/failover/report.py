@@ -106,7 +106,7 @@ def as_json(result: FailoverResult) -> dict[str, Any]:
         "dtype": options.dtype,
         "seed": options.seed,
         "outage_ms": options.outage_s * MS,
-        "switch": options.switch_target,
+        "switch": options.lab.switch_target,
     }
     return {
         "ok": result.ok,

@@ -48,7 +48,7 @@ def as_json(result: JobsResult) -> dict[str, Any]:
     return {
         "hosts": len(options.topology.hosts),
         "topology": options.topology.name,
-        "switch": options.switch_target,
+        "switch": options.lab.switch_target,
         "bytes": options.bytes,
         "window_s": result.window_s,
         "utilisation": {plane.name: result.utilisation(plane.name) for plane in options.topology.planes},

@@ -46,7 +46,7 @@ def write_files(result: ProgramResult) -> dict[str, Path]:
     """Write the Chrome trace and the picture, if a slice was carried; return what each file is."""
     if not result.collected.spans:
         return {}
-    out = result.options.out
+    out = result.options.lab.out
     rails = [rail.name for rail in result.collected.rails]
     picture, trace = out / "timeline.png", out / "trace.json"
     timeline.write_trace(result.collected.spans, rails, trace)

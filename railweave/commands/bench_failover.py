@@ -74,7 +74,7 @@ def failover(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = FailoverOptions(
             topology=chosen,
-            out=out,
+            lab=common.lab_of(chosen, out, switch),
             trials=trials,
             seed=seed,
             faults=common.names(only),
@@ -84,7 +84,6 @@ def failover(
             dtype=dtype,
             deadline_s=deadline,
             restarts=restarts,
-            switch_target=common.check_target(switch, chosen),
         )
         run.check(options)
         result = common.run(

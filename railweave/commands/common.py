@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from railweave.experiments.scenario import Scenario, Workload
+    from railweave.topologies.lab.options import LabOptions
 
 T = TypeVar("T")
 
@@ -241,6 +242,13 @@ def scenario_of(
     scenario = Scenario(name, (), work, topology, hosts, tuple(kinds), rates, switch=target, repetitions=1)
     check_target(target, scenario.network)
     return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
+
+
+def lab_of(topology: model.Topology, out: Path, target: str, loss: str = "0", **others: Any) -> LabOptions:
+    """Return how to bring a topology to life, with what the options say of switches and losses."""
+    from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
+
+    return LabOptions(out, check_target(target, topology), loss_of(loss, topology), **others)
 
 
 def loss_of(text: str, topology: model.Topology) -> dict[str, float]:

@@ -29,6 +29,7 @@ from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
 from railweave.experiments.training.reference import Reference
 from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 TWO = planes(2, ("ina", "tcp"))
@@ -80,7 +81,7 @@ def demo_result(out: Path) -> run.DemoResult:
     ina, tcp = account(TWO.planes, {0: sent, 1: sent}, interfaces)
     reference = Reference(np.zeros(1, np.float32), 0.97, 0.1, 1e-8, 2e-8, 8e-8)
     return run.DemoResult(
-        options=run.DemoOptions(TWO, TrainingOptions(steps=2), out),
+        options=run.DemoOptions(TWO, TrainingOptions(steps=2), LabOptions(out)),
         steps=recorder.steps,
         spans=recorder.spans,
         rails=[replace(ina, switch_results=77, expected_results=77), tcp],
