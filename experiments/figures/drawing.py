@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments import statistics
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_INCHES = (4.3, 3.1)
+CHARACTERS_PER_INCH = 15  # of a note
 INK, FAINT = "#1b1b1f", "#8a8a92"
 # Okabe and Ito's palette; a kind of rail keeps its colour in all figures.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -69,6 +72,13 @@ def sheet(columns: int, rows: int = 1, height: float = PANEL_INCHES[1]) -> tuple
     matplotlib.rcParams.update(STYLE)
     figure = Drawing((PANEL_INCHES[0] * columns, height * max(rows, 1)), layout="constrained")
     return figure, list(figure.subplots(max(rows, 1), columns, squeeze=False).flat)
+
+
+def save(figure: Figure, note: str, path: Path) -> None:
+    """Write a figure with a note below: PNG, SVG or PDF, by the file's suffix."""
+    per_line = round(figure.get_figwidth() * CHARACTERS_PER_INCH)
+    figure.supxlabel(textwrap.fill(note, per_line), fontsize=8, color=FAINT)
+    figure.savefig(path, dpi=150, facecolor="white")
 
 
 def svg(figure: Figure, name: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -100,8 +101,10 @@ def failover(
             console.print(text)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if plot is not None and result.curves:
-            from railweave.experiments.failover.plot import draw  # noqa: PLC0415 - a second to import
+            from railweave.experiments.failover.plot import draw  # noqa: PLC0415
+            from railweave.experiments.figures import drawing  # noqa: PLC0415
 
-            draw(result.curves, report.caption(result), plot)
+            curves = {", ".join(hit): asdict(curve) for hit, curve in result.curves.items()}
+            drawing.save(draw(curves), report.caption(result), plot)
         if not result.ok:
             raise OptionError("a trial did not end as expected, or an element was wrong: see above")

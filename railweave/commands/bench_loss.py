@@ -44,7 +44,7 @@ def loss(
 ) -> None:
     """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
     with common.one_line_errors():
-        from railweave.experiments.loss import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
@@ -72,7 +72,7 @@ def loss(
                 f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
                 f"{chosen[0].network.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
-            drawing.draw(points, note, plot)
+            drawing.save(curve.draw(points), note, plot)
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
