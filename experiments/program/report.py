@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import byte_table, rail_table
 from railweave.experiments.accounting import RULE
 from railweave.experiments.program.run import ProgramResult
+from railweave.experiments.tables import byte_table, rail_table
 
 
 def as_json(result: ProgramResult) -> dict[str, Any]:

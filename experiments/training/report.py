@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import byte_table, mark, rail_table
 from railweave.experiments.accounting import RULE
+from railweave.experiments.tables import byte_table, mark, rail_table
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
 from railweave.experiments.units import format_bytes

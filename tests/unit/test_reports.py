@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import rail_table
 from railweave.experiments.accounting import account, chunks_of
 from railweave.experiments.allreduce import report as bench_report
 from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
@@ -24,6 +23,7 @@ from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.records import Cpu, Record, Sample
 from railweave.experiments.scenario import Scenario, Workload
+from railweave.experiments.tables import rail_table
 from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
