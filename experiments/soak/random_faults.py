@@ -7,6 +7,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 from railweave.experiments.failover.kinds import KINDS
 from railweave.experiments.supervisor import alongside
@@ -14,6 +15,7 @@ from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
+from railweave.topologies.model import Plane
 
 INTERVAL_S = (1.0, 20.0)  # between two faults of a rail
 CONTROLLER_INTERVAL_S = (60.0, 240.0)
@@ -44,8 +46,9 @@ async def inject(lab: Lab, seed: int, record: Record, none_stuck: asyncio.Event)
                 await injection.repair()
                 record("repaired", rail=rail, fault=fault.name)
 
-    rails = [
-        again(plane.name, INTERVAL_S, lambda rng, plane=plane: rng.choice(KINDS).draw(plane, rng))  # type: ignore[misc]
-        for plane in lab.topology.planes
-    ]
+    rails = [again(plane.name, INTERVAL_S, partial(_any, plane)) for plane in lab.topology.planes]
     await alongside(again("", CONTROLLER_INTERVAL_S, lambda _: faults.controller_killed()), *rails)
+
+
+def _any(plane: Plane, rng: random.Random) -> Fault:
+    return rng.choice(KINDS).draw(plane, rng)

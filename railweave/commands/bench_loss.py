@@ -57,14 +57,14 @@ def loss(
         scenarios = [
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
-        to_stderr = str(json_file) == "-"
-        typer.echo(HEADER, err=to_stderr)
+        tell = common.teller(json_file)
+        tell(HEADER)
         points = common.run(
             curve.run(
                 scenarios,
                 out,
                 on_phase=common.phase,
-                on_point=lambda point: typer.echo(_line(point), err=to_stderr),
+                on_point=lambda point: tell(_line(point)),
             )
         )
         if plot is not None:

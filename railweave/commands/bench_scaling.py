@@ -48,14 +48,14 @@ def scaling(
             )
             for count in common.counts("--hosts", hosts)
         ]
-        to_stderr = str(json_file) == "-"
-        typer.echo(report.header(scenarios[0]).partition("\n")[2], err=to_stderr)
+        tell = common.teller(json_file)
+        tell(report.header(scenarios[0]).partition("\n")[2])
         sweeps = common.run(
             curve.run(
                 scenarios,
                 out,
                 on_phase=common.phase,
-                on_row=lambda row: typer.echo(f"{report.line(row)}  {row.ranks} hosts", err=to_stderr),
+                on_row=lambda row: tell(f"{report.line(row)}  {row.ranks} hosts"),
             )
         )
         if plot is not None:

@@ -11,7 +11,8 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -276,6 +277,11 @@ def console(json_file: Path | None) -> Console:
     if not chosen.is_terminal:
         chosen.width = PLAIN_WIDTH
     return chosen
+
+
+def teller(json_file: Path | None) -> Callable[[str], None]:
+    """Return what prints lines as they come: to stdout, or to stderr if JSON goes to stdout."""
+    return partial(typer.echo, err=str(json_file) == "-")
 
 
 def check_plot(path: Path | None) -> None:
