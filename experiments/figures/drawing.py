@@ -41,6 +41,7 @@ COLOURS = {
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 MARKERS = "osD^vP*X"
+LINES = ("-", "--", ":", "-.")
 STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -235,8 +236,10 @@ def level(panel: Axes, value: float, text: str) -> None:
 
 
 def line(panel: Axes, across: Sequence[float], up: Sequence[float], name: str) -> None:
-    """Draw a plain curve against time."""
-    panel.plot(across, up, color=colour(name), linewidth=1.3, label=name)
+    """Draw a plain curve against time; rails of one kind have one colour, and lines of their own."""
+    number = int(name[len(name.rstrip("0123456789")) :] or 0)
+    style = LINES[number % len(LINES)]
+    panel.plot(across, up, style, color=colour(name), linewidth=1.3, label=name)
     panel.set_ylim(bottom=0, auto=None)
     panel.margins(x=0)
     _legend(panel)
