@@ -38,8 +38,8 @@ class Signal:
         self.received = True
 
 
-def join_and(series: Callable[[Communicator, Signal], None], *, once: bool = False) -> None:
-    """Join and run a series of calls, again after every error unless `once`, until it returns.
+def join_and(series: Callable[[Communicator, Signal], None]) -> None:
+    """Join and run a series of calls, again after every error, until it returns.
 
     The series gets the signal to stop, which rank 0 shares with the others. Emits `joined`, `error`, `done`.
     """
@@ -55,8 +55,6 @@ def join_and(series: Callable[[Communicator, Signal], None], *, once: bool = Fal
         except InvalidOption:
             raise
         except RailweaveError as error:
-            if once:
-                raise
             _report(error)
             time.sleep(RETRY_S)
 

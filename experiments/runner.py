@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import re
@@ -24,13 +23,12 @@ from railweave.experiments import provenance
 from railweave.experiments.contenders import Contender, Implementation, Job
 from railweave.experiments.cpu import cpu_times, runnable
 from railweave.experiments.errors import OptionError
-from railweave.experiments.following import cancel
-from railweave.experiments.hosts import JobOptions, start_rank
+from railweave.experiments.hosts import JobOptions
 from railweave.experiments.joining import Outcome, bottleneck, joined
-from railweave.experiments.messages import read
 from railweave.experiments.program.fault_script import parse, play
 from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
 from railweave.experiments.scenario import Scenario
+from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -175,8 +173,7 @@ class Runner:
         try:
             async with implementation.on_lab(lab, job) as outcome.extra:
                 try:
-                    await self._start(lab, run, job, implementation)
-                    outcome.events = await self._follow(lab, run)
+                    outcome.events = await self._follow(lab, run, job, implementation)
                 finally:
                     await lab.stop_workers()
         finally:
@@ -204,41 +201,39 @@ class Runner:
             services=lab.processes(),
         )
 
-    async def _start(self, lab: Lab, run: Run, job: Job, implementation: Implementation) -> None:
+    async def _follow(
+        self, lab: Lab, run: Run, job: Job, implementation: Implementation
+    ) -> list[tuple[float, str]]:
+        """Run the ranks to their end; play the faults from the first timed call on, return them."""
         path = Path(job.out) / "job.json"
         path.write_text(json.dumps(plain(job)))
         options = JobOptions(
             run.name, (), run.contender.options.get("shares"), job.planes, timeout_s=self._timeout_s
         )
+        supervisor = Supervisor(lab)
+        happened: list[tuple[float, str]] = []
+        begun: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+        def take(_: int, message: dict[str, Any]) -> None:
+            if message["event"] == "begin" and not begun.done():
+                begun.set_result(message["at"])
+            elif message["event"] == "progress":
+                self._on_phase(_heard(run, message))
+
+        async def faults() -> None:
+            begin_s = await begun
+            late_s = time.monotonic() - begin_s
+            script = parse(self._scenario.faults, lab.topology)
+            await play(lab, script, lambda at_s, text: happened.append((late_s + at_s, text)))
+
         for rank in range(job.size):
             if command := implementation.command(path, rank):
-                await start_rank(lab, replace(options, command=command), rank)
-
-    async def _follow(self, lab: Lab, run: Run) -> list[tuple[float, str]]:
-        """Wait until the ranks have ended; play the faults from the first timed call on, return them."""
-        script = parse(self._scenario.faults, lab.topology)
-        happened: list[tuple[float, str]] = []
-        playing: asyncio.Task[None] | None = None
-        lines = lab.events()
+                await supervisor.start_rank(replace(options, command=command), rank, messages(take))
         try:
-            while True:
-                async with asyncio.timeout(self._silence_s):
-                    line = await anext(lines, None)
-                if playing is not None and playing.done():
-                    playing.result()
-                if line is None:
-                    return happened
-                message = read(line.text) or {}
-                if message.get("event") == "begin" and script and playing is None:
-                    note = functools.partial(_note, happened, time.monotonic() - message["at"])
-                    playing = asyncio.create_task(play(lab, script, note))
-                elif message.get("event") == "progress":
-                    self._on_phase(_heard(run, message))
+            await alongside(supervisor.read(self._silence_s), faults())
         except TimeoutError:
             raise _HungError(f"nothing was heard of it for {self._silence_s:.0f} s") from None
-        finally:
-            if playing is not None:
-                await cancel(playing)
+        return happened
 
     def _progress(self, run: Run) -> str:
         which = f"round {run.round + 1} of {self._scenario.repetitions}"
@@ -300,10 +295,6 @@ def _largest_call_s(scenario: Scenario) -> float:
 def _heard(run: Run, message: dict[str, Any]) -> str:
     what = "warm-up call" if message["warm_up"] else "call"
     return f"{run.contender.name}: {message['size_bytes']} bytes, {what} {message['calls']}"
-
-
-def _note(happened: list[tuple[float, str]], late_s: float, at_s: float, text: str) -> None:
-    happened.append((late_s + at_s, text))
 
 
 def _wires(lab: Lab, job: Job) -> dict[str, Counter[str]]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from railweave.experiments import tables
 from railweave.experiments.failover.kinds import KINDS, OF_TREES
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
@@ -31,19 +31,13 @@ def table(result: FailoverResult) -> Table:
     """Return a row per fault and rail."""
     options = result.options
     planes = ", ".join(plane.name for plane in options.topology.planes)
-    made = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"{len(options.topology.hosts)} hosts, rails {planes}: {options.collective} of "
-        f"{options.bytes >> 10} KiB of {options.dtype} back to back, {options.trials} trials each",
+    title = (
+        f"{len(options.topology.hosts)} hosts, rails {planes}: {options.collective} of "
+        f"{options.bytes >> 10} KiB of {options.dtype} back to back, {options.trials} trials each"
     )
-    made.add_column("fault")
-    made.add_column("rail")
-    for name in ("as expected", "usual", *SPREAD, "during", "after", "#err", "#wrong"):
-        made.add_column(name, justify="right", no_wrap=name in SPREAD)
-    for trials in _grouped(result.trials):
-        row = _row(trials)
-        made.add_row(
+    columns = ("fault", "rail", "as expected", "usual", *SPREAD, "during", "after", "#err", "#wrong")
+    rows = [
+        (
             row["fault"],
             row["rail"],
             f"{row['expected']}/{row['trials']}",
@@ -54,7 +48,9 @@ def table(result: FailoverResult) -> Table:
             str(row["errors"]),
             str(row["wrong"]),
         )
-    return made
+        for row in map(_row, _grouped(result.trials))
+    ]
+    return tables.table(columns, rows, left=2, title=title)
 
 
 def odd(result: FailoverResult) -> list[str]:
@@ -106,7 +102,7 @@ def as_json(result: FailoverResult) -> dict[str, Any]:
         "dtype": options.dtype,
         "seed": options.seed,
         "outage_ms": options.outage_s * MS,
-        "switch": options.switch_target,
+        "switch": options.lab.switch_target,
     }
     return {
         "ok": result.ok,

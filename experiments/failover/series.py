@@ -7,11 +7,14 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+from railweave.experiments.failover import worker
 from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
 from railweave.experiments.failover.kinds import OF_TREES, RANK_COMPUTES, Kind
-from railweave.experiments.failover.trace import Watch
+from railweave.experiments.failover.trace import RankTrace
 from railweave.experiments.failover.values import (
     EXCLUDED,
     HUNG,
@@ -19,98 +22,94 @@ from railweave.experiments.failover.values import (
     NOT_BACK,
     PEER_LOST,
     WENT_ON,
-    Case,
+    FailoverOptions,
     Trial,
 )
-from railweave.experiments.hosts import JobOptions, module_command, start_rank
+from railweave.experiments.hosts import JobOptions
+from railweave.experiments.program.worker import command_of
+from railweave.experiments.supervisor import Supervisor, alongside, messages
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
 
-WORKER = "railweave.experiments.failover.worker"
 JOB = "failover"
-START_S = 60.0
 JITTER_S = 0.4  # range of the random delay before a fault
 AGAIN_S = (0.0, 0.3)  # random time between a repair and the same fault again
 CLEAR_S = 0.3  # calls that end this long after a fault have begun after it
 
 
 class Series:
-    """One job in a lab."""
+    """One job in a lab, and the trials of one kind of fault on one rail."""
 
-    def __init__(self, lab: Lab, case: Case) -> None:
-        """Nothing happens before `start`."""
+    def __init__(self, lab: Lab, options: FailoverOptions, kind: Kind, rail: str) -> None:
+        """Nothing happens before `run`."""
         self._lab = lab
-        self._case = case
-        self._options = case.options
-        options = case.options
-        given = {
-            "collective": options.collective,
-            "bytes": options.bytes,
-            "dtype": options.dtype,
-            "compute": options.compute_s,
-        }
-        arguments = [part for name, value in given.items() for part in (f"--{name}", f"{value}")]
-        self._job = JobOptions(JOB, module_command(WORKER, *arguments), timeout_s=case.options.deadline_s)
+        self._options = options
+        self._kind = kind
+        self._rail = rail
+        arguments = (options.collective, options.bytes, options.dtype, options.compute_s)
+        command = command_of(worker.call, *arguments, endless=True)
+        self._job = JobOptions(JOB, command, timeout_s=options.deadline_s)
         self._children: dict[int, Child] = {}
-        self._watch = Watch(lab, len(lab.topology.hosts))
+        self._traces = [RankTrace() for _ in lab.topology.hosts]
+        self._supervisor = Supervisor(lab)
         self.curve: Curve | None = None  # of the first trial
 
-    async def start(self) -> None:
-        """Start all ranks."""
-        for rank in range(len(self._lab.topology.hosts)):
+    async def run(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
+        """Run the trials from number `first` on, until one leaves the job hung or a rail excluded.
+
+        LabError if a rank ends before they do.
+        """
+        for rank in range(len(self._traces)):
             await self._start_rank(rank)
-
-    async def read(self) -> None:
-        """Read the ranks' messages until all have ended with status 0; LabError if one does not."""
-        await self._watch.read()
-
-    async def _begun(self) -> None:
-        """Wait until all ranks reduce."""
-        if not await self._watch.until(lambda traces: all(trace.calls for trace in traces), START_S):
-            raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._case.folder}")
+        return await alongside(self._trials(first, on_trial), self._supervisor.read())
 
     async def _start_rank(self, rank: int) -> None:
-        self._children[rank] = await start_rank(self._lab, self._job, rank)
+        self._children[rank] = await self._supervisor.start_rank(self._job, rank, messages(self._take))
 
-    def stop(self) -> None:
-        """Signal the ranks to end after a common last call."""
-        self._children[0].signal(signal.SIGUSR1)
+    def _take(self, rank: int, message: dict[str, Any]) -> None:
+        self._traces[rank].take(message)
 
-    async def trials(self, on_trial: Callable[[Trial], None]) -> list[Trial]:
-        """Run the case's trials, one after the other, until one leaves the job hung or a rail excluded."""
+    async def _trials(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
         done: list[Trial] = []
-        await self._begun()
-        for number in range(self._case.first, self._options.trials):
-            rng = self._case.rng(number)
+        await self._supervisor.begun(lambda: all(trace.calls for trace in self._traces))
+        for number in range(first, self._options.trials):
+            name, rail = self._kind.name, self._rail
+            rng = random.Random(f"{self._options.seed}/{name}/{rail}/{number}")  # noqa: S311 - not secret
             await self._progress(time.monotonic() + BASELINE_S + rng.uniform(0, JITTER_S))
-            kind = self._case.kind
-            if kind:
-                trial = await self._fail_a_rail(kind, number, rng)
-            elif self._case.name == RANK_COMPUTES:
-                trial = await self._compute(number, rng)
-            else:
-                trial = await self._lose_a_rank(number, rng)
-            done.append(trial)
-            on_trial(trial)
+            wrong = self._wrong()
+            trial = await self._trial(Trial(name, rail, number), rng)
+            done.append(replace(trial, wrong=self._wrong() - wrong))
+            on_trial(done[-1])
             if trial.outcome in (HUNG, NOT_BACK):
                 break  # the next fault would not be the only one
+        if trial.outcome != HUNG:
+            await self._supervisor.stop(self._children[0], deadline_s=self._options.deadline_s)
         return done
+
+    async def _trial(self, trial: Trial, rng: random.Random) -> Trial:
+        if self._kind.words:
+            return await self._fail_a_rail(trial, rng)
+        rank = rng.randrange(len(self._children))
+        return await (self._compute if self._kind is RANK_COMPUTES else self._lose_a_rank)(trial, rank)
+
+    async def _until(self, holds: Callable[[RankTrace], object], more_s: float = 0.0) -> bool:
+        """Wait until something holds for all ranks; False if it does not in time."""
+        return await self._supervisor.until(
+            lambda: all(map(holds, self._traces)), self._options.deadline_s + more_s
+        )
 
     async def _progress(self, instant: float) -> bool:
         """Wait until all ranks have completed calls past an instant; False if one does not in time."""
-        deadline_s = instant - time.monotonic() + self._options.deadline_s
-        return await self._watch.until(
-            lambda traces: all(trace.progress > instant for trace in traces), deadline_s
-        )
+        return await self._until(lambda trace: trace.progress > instant, instant - time.monotonic())
 
-    async def _fail_a_rail(self, kind: Kind, number: int, rng: random.Random) -> Trial:
+    async def _fail_a_rail(self, trial: Trial, rng: random.Random) -> Trial:
         """Inject a fault into a rail, and repair it."""
-        rail, watch, begin = self._case.rail, self._watch, time.monotonic()
-        for trace in watch.logs:
+        kind, rail, begin = self._kind, self._rail, time.monotonic()
+        for trace in self._traces:
             trace.forget(begin - BASELINE_S)
-        wrong, failures = watch.wrong, watch.failures()
+        failures = self._failures()
         fault = kind.draw(self._lab.topology.plane(rail), rng)
         async with Injection(self._lab, fault) as injection:
             injected = await injection.inject()
@@ -128,29 +127,22 @@ class Series:
         if kind in OF_TREES:
             await self._all_switches_ready()
         went_on = went_on and await self._progress(repaired.end)
-        back = went_on and await watch.until(
-            lambda traces: all(trace.first_use(rail, repaired.end) for trace in traces),
-            self._options.deadline_s,
-        )
+        back = went_on and await self._until(lambda trace: trace.first_use(rail, repaired.end))
         end = time.monotonic() + (SETTLE_S + BASELINE_S if back else 0.0)
         went_on = went_on and await self._progress(end)
         window = Window(injected.begin, repair_begin, repaired.end, end)
         if self.curve is None:
-            self.curve = curve(watch.logs, window)
-        errors = self._errors(begin)
-        return Trial(
-            fault=kind.name,
-            rail=rail,
-            number=number,
+            self.curve = curve(self._traces, window)
+        return replace(
+            trial,
             where=f"{fault.name} {fault.where}",
             outcome=WENT_ON if back and went_on else NOT_BACK if went_on else HUNG,
             expected=back and went_on,
-            errors=errors,
-            wrong=watch.wrong - wrong,
+            errors=self._errors(begin),
             inject_s=injected.end - injected.begin,
-            figures=figures(watch.logs, rail, window),
-            failures=watch.failures().get(rail, 0) - failures.get(rail, 0),
-            others=tuple(name for name in _more(failures, watch.failures()) if name != rail),
+            figures=figures(self._traces, rail, window),
+            failures=self._failures().get(rail, 0) - failures.get(rail, 0),
+            others=self._failed_since(failures),
         )
 
     async def _all_switches_ready(self) -> None:
@@ -163,72 +155,64 @@ class Series:
             except LabError:
                 await asyncio.sleep(SETTLE_S)
 
-    def _errors(self, since: float) -> tuple[str, ...]:
-        return tuple(
-            f"rank {rank}: {error.kind}: {error.text}"
-            for rank, trace in enumerate(self._watch.logs)
-            for error in trace.errors
-            if error.at >= since
-        )
-
-    async def _compute(self, number: int, rng: random.Random) -> Trial:
+    async def _compute(self, trial: Trial, rank: int) -> Trial:
         """Make a rank compute for long: no rail may be excluded, and no error raised."""
-        rank = rng.randrange(len(self._children))
-        begin, wrong, failures = time.monotonic(), self._watch.wrong, self._watch.failures()
+        begin, failures, trace = time.monotonic(), self._failures(), self._traces[rank]
         self._children[rank].signal(signal.SIGUSR2)
-        patience_s = self._options.compute_s + self._options.deadline_s
-        computed = await self._watch.until(lambda traces: traces[rank].computed[0] > begin, patience_s)
+        computed = await self._until(lambda _: trace.computed[0] > begin, self._options.compute_s)
         went_on = computed and await self._progress(time.monotonic() + SETTLE_S)
-        since, until = self._watch.logs[rank].computed
-        others = _more(failures, self._watch.failures())
-        return Trial(
-            fault=self._case.name,
-            rail=self._case.rail,
-            number=number,
+        since, until = trace.computed
+        others = self._failed_since(failures)
+        return replace(
+            trial,
             where=f"rank {rank} for {until - since:.1f} s",
             outcome=HUNG if not went_on else EXCLUDED if others else KEPT,
             expected=went_on and not others,
             errors=self._errors(begin),
-            wrong=self._watch.wrong - wrong,
-            inject_s=0.0,
-            figures=None,
             others=others,
         )
 
-    async def _lose_a_rank(self, number: int, rng: random.Random) -> Trial:
+    async def _lose_a_rank(self, trial: Trial, rank: int) -> Trial:
         """Kill a rank; the others must name it, and continue when it has been restarted."""
-        rank = rng.randrange(len(self._children))
-        wrong, injected = self._watch.wrong, time.monotonic()
+        injected, lost = time.monotonic(), self._traces[rank]
         await self._lab.kill_worker(self._children[rank])
         inject_s = time.monotonic() - injected
-        others = [trace for other, trace in enumerate(self._watch.logs) if other != rank]
-        notified = await self._watch.until(
-            lambda _: all(trace.first_error(injected) for trace in others), self._options.deadline_s
-        )
+        notified = await self._until(lambda trace: trace is lost or trace.first_error(injected))
+        others = [trace for trace in self._traces if trace is not lost]
         firsts = [error for trace in others if (error := trace.first_error(injected))]
         restarted = time.monotonic()
         await self._start_rank(rank)
-        formed = await self._watch.until(
-            lambda traces: all(trace.joined > injected and trace.progress > trace.joined for trace in traces),
-            self._options.deadline_s,
-        )
+        formed = await self._until(lambda trace: trace.joined > injected and trace.progress > trace.joined)
         strange = [error for error in firsts if (error.kind, error.lost) != (PEER_LOST, rank)]
-        return Trial(
-            fault=self._case.name,
-            rail=self._case.rail,
-            number=number,
+        return replace(
+            trial,
             where=f"rank {rank}",
             outcome=HUNG if not (notified and formed) else "another error" if strange else PEER_LOST,
             expected=notified and formed and not strange,
             errors=tuple(f"{error.kind}: {error.text}" for error in strange),
-            wrong=self._watch.wrong - wrong,
             inject_s=inject_s,
-            figures=None,
             error_s=max(error.at for error in firsts) - injected if notified else None,
-            formed_s=max(trace.joined for trace in self._watch.logs) - restarted if formed else None,
+            formed_s=max(trace.joined for trace in self._traces) - restarted if formed else None,
         )
 
+    def _wrong(self) -> int:
+        """Return the wrong elements so far, of all ranks."""
+        return sum(trace.wrong for trace in self._traces)
 
-def _more(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the rails that have failed since."""
-    return tuple(rail for rail, failures in after.items() if failures > before.get(rail, 0))
+    def _errors(self, since: float) -> tuple[str, ...]:
+        return tuple(
+            f"rank {rank}: {error.kind}: {error.text}"
+            for rank, trace in enumerate(self._traces)
+            for error in trace.errors
+            if error.at >= since
+        )
+
+    def _failures(self) -> dict[str, int]:
+        """Return by rail how often the ranks have excluded it, as far as reported."""
+        rails = dict.fromkeys(rail for trace in self._traces for rail in trace.rails)
+        return {rail: max(trace.failures.get(rail, 0) for trace in self._traces) for rail in rails}
+
+    def _failed_since(self, before: dict[str, int]) -> tuple[str, ...]:
+        """Return the other rails that have failed since."""
+        more = (rail for rail, count in self._failures().items() if count > before.get(rail, 0))
+        return tuple(rail for rail in more if rail != self._rail)

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from railweave.experiments.failover.worker import MICRO
-from railweave.experiments.following import Following, RankError
-from railweave.topologies.lab.lab import Lab
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,16 @@ class Call:
     slices: tuple[Slice, ...]
 
 
+@dataclass(frozen=True)
+class RankError:
+    """An error that ended a rank's communicator; the time is CLOCK_MONOTONIC's."""
+
+    at: float
+    kind: str  # the exception's class
+    lost: int | None  # the rank that PeerLost names
+    text: str
+
+
 @dataclass
 class RankTrace:
     """What one rank has reported."""
@@ -48,7 +57,7 @@ class RankTrace:
         """The end of the last call."""
         return self.calls[-1].end if self.calls else 0.0
 
-    def take(self, message: dict[str, Any]) -> None:
+    def take(self, message: Mapping[str, Any]) -> None:
         """Enter a message of the rank."""
         match message["event"]:
             case "joined":
@@ -64,7 +73,8 @@ class RankTrace:
             case "unused":
                 self.unused = message["why"]
             case "error":
-                self.errors.append(RankError.of(message))
+                names = (field.name for field in fields(RankError))
+                self.errors.append(RankError(**{name: message[name] for name in names}))
 
     def forget(self, before: float) -> None:
         """Drop the calls that ended before."""
@@ -86,29 +96,7 @@ class RankTrace:
         return next(ends, None)
 
 
-class Watch(Following[RankTrace]):
-    """Reads what the ranks print."""
-
-    def __init__(self, lab: Lab, ranks: int) -> None:
-        """Begin with empty logs."""
-        super().__init__(lab, [RankTrace() for _ in range(ranks)])
-
-    def take(self, log: RankTrace, message: dict[str, Any]) -> None:
-        """Enter a rank's message."""
-        log.take(message)
-
-    def failures(self) -> dict[str, int]:
-        """Return by rail how often the ranks have excluded it, as far as reported."""
-        rails = dict.fromkeys(rail for log in self.logs for rail in log.rails)
-        return {rail: max(log.failures.get(rail, 0) for log in self.logs) for rail in rails}
-
-    @property
-    def wrong(self) -> int:
-        """Wrong elements so far, of all ranks."""
-        return sum(log.wrong for log in self.logs)
-
-
-def calls_of(message: dict[str, Any], rails: tuple[str, ...]) -> list[Call]:
+def calls_of(message: Mapping[str, Any], rails: tuple[str, ...]) -> list[Call]:
     """Read a worker's `calls`."""
     since = message["since"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that calls back to back and checks all: `python -m railweave.experiments.failover.worker`.
+"""A rank that calls back to back and checks all.
 
 Reports of every call when it began and ended, and which slices the rails carried, and at its end which rails
 were not used. SIGUSR2 makes the rank compute for a while between two calls, as a slow training step would.
@@ -7,17 +7,15 @@ were not used. SIGUSR2 makes the rank compute for a while between two calls, as 
 
 from __future__ import annotations
 
-import argparse
 import signal
-import sys
 import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.endless import Signal, join_and
-from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.endless import Signal
+from railweave.experiments.messages import emit
 from railweave.hosts.communicator import Communicator
 
 COLLECTIVES = ("all_reduce", "all_gather")
@@ -26,22 +24,13 @@ LARGEST = 1 << 18  # of an element: sums of a few hundred ranks are exact in flo
 MICRO = 1e6
 
 
-def work() -> None:
-    """Join and call until the signal to stop, unless `--once` again after every error."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collective", choices=COLLECTIVES, default="all_reduce")
-    parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--dtype", choices=("int32", "float32"), default="int32")
-    parser.add_argument("--compute", type=float, default=0.0, help="seconds")
-    parser.add_argument("--once", action="store_true", help="end at the first error")
-    given = parser.parse_args()
+def call(
+    comm: Communicator, stop: Signal, collective: str, size_bytes: int, dtype: str, compute_s: float
+) -> None:
+    """Call until the signal to stop; SIGUSR2 makes this rank compute for a while."""
     busy = Signal.listen(signal.SIGUSR2)
-
-    def series(comm: Communicator, stop: Signal) -> None:
-        Series(comm, given.collective, given.bytes // 4, given.dtype, given.compute).run(stop, busy)
-        emit("unused", rank=comm.rank, why={each.rail: each.detail for each in comm.why() if not each.calls})
-
-    join_and(series, once=given.once)
+    Series(comm, collective, size_bytes // 4, dtype, compute_s).run(stop, busy)
+    emit("unused", rank=comm.rank, why={each.rail: each.detail for each in comm.why() if not each.calls})
 
 
 class Series:
@@ -125,7 +114,3 @@ class Series:
 
 def _input(rank: int, count: int, dtype: str) -> NDArray[Any]:
     return np.random.default_rng(rank).integers(-LARGEST, LARGEST, count, np.int32).astype(dtype)
-
-
-if __name__ == "__main__":
-    sys.exit(run_worker(work))

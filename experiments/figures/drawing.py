@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments import statistics
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_INCHES = (4.3, 3.1)
+CHARACTERS_PER_INCH = 15  # of a note
 INK, FAINT = "#1b1b1f", "#8a8a92"
 # Okabe and Ito's palette; a kind of rail keeps its colour in all figures.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -38,6 +41,7 @@ COLOURS = {
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 MARKERS = "osD^vP*X"
+LINES = ("-", "--", ":", "-.")
 STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -69,6 +73,13 @@ def sheet(columns: int, rows: int = 1, height: float = PANEL_INCHES[1]) -> tuple
     matplotlib.rcParams.update(STYLE)
     figure = Drawing((PANEL_INCHES[0] * columns, height * max(rows, 1)), layout="constrained")
     return figure, list(figure.subplots(max(rows, 1), columns, squeeze=False).flat)
+
+
+def save(figure: Figure, note: str, path: Path) -> None:
+    """Write a figure with a note below: PNG, SVG or PDF, by the file's suffix."""
+    per_line = round(figure.get_figwidth() * CHARACTERS_PER_INCH)
+    figure.supxlabel(textwrap.fill(note, per_line), fontsize=8, color=FAINT)
+    figure.savefig(path, dpi=150, facecolor="white")
 
 
 def svg(figure: Figure, name: str) -> str:
@@ -225,8 +236,10 @@ def level(panel: Axes, value: float, text: str) -> None:
 
 
 def line(panel: Axes, across: Sequence[float], up: Sequence[float], name: str) -> None:
-    """Draw a plain curve against time."""
-    panel.plot(across, up, color=colour(name), linewidth=1.3, label=name)
+    """Draw a plain curve against time; rails of one kind have one colour, and lines of their own."""
+    number = int(name[len(name.rstrip("0123456789")) :] or 0)
+    style = LINES[number % len(LINES)]
+    panel.plot(across, up, style, color=colour(name), linewidth=1.3, label=name)
     panel.set_ylim(bottom=0, auto=None)
     panel.margins(x=0)
     _legend(panel)

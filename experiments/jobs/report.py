@@ -8,28 +8,21 @@ from typing import Any
 
 from rich.table import Table
 
-from railweave.experiments.jobs.run import JobRow, JobsResult
+from railweave.experiments import tables
+from railweave.experiments.jobs.run import JobsResult
 
 
 def table(result: JobsResult) -> Table:
     """Return a row per job: throughput and share of every rail, and why a rail is not used."""
     rails = [plane.name for plane in result.options.topology.planes]
-    made = Table(
-        title=f"{len(result.rows)} concurrent jobs, measured over {result.window_s:.1f} s in which all ran"
-    )
-    made.add_column("job")
-    for rail in rails:
-        made.add_column(f"{rail} (Mbit/s)", justify="right")
-        made.add_column("share", justify="right")
-    made.add_column("calls", justify="right")
-    made.add_column("#wrong", justify="right")
-    made.add_column("not used")
+    per_rail = [title for rail in rails for title in (f"{rail} (Mbit/s)", "share")]
+    rows = []
     for row in result.rows:
-        cells = [row.job]
-        for rail in rails:
-            cells += [f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}"]
-        made.add_row(*cells, str(row.calls), str(row.wrong), _not_used(row))
-    return made
+        got = [text for rail in rails for text in (f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}")]
+        not_used = "; ".join(f"{rail}: {reason}" for rail, reason in row.why.items())
+        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used))
+    title = f"{len(result.rows)} concurrent jobs, measured over {result.window_s:.1f} s in which all ran"
+    return tables.table(("job", *per_rail, "calls", "#wrong", "not used"), rows, title=title)
 
 
 def utilisations(result: JobsResult) -> list[str]:
@@ -48,14 +41,10 @@ def as_json(result: JobsResult) -> dict[str, Any]:
     return {
         "hosts": len(options.topology.hosts),
         "topology": options.topology.name,
-        "switch": options.switch_target,
+        "switch": options.lab.switch_target,
         "bytes": options.bytes,
         "window_s": result.window_s,
         "utilisation": {plane.name: result.utilisation(plane.name) for plane in options.topology.planes},
         "rows": [asdict(row) for row in result.rows],
         "ok": result.ok,
     }
-
-
-def _not_used(row: JobRow) -> str:
-    return "; ".join(f"{rail}: {reason}" for rail, reason in row.why.items())

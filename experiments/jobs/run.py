@@ -4,25 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from railweave.experiments.allreduce.run import sum_of_limits
 from railweave.experiments.errors import OptionError
+from railweave.experiments.failover import worker
 from railweave.experiments.failover.figures import throughput
 from railweave.experiments.failover.trace import RankTrace
-from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
-from railweave.experiments.messages import read
+from railweave.experiments.hosts import JobOptions, require_peers
+from railweave.experiments.program.worker import command_of
+from railweave.experiments.supervisor import Supervisor, alongside, messages
+from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Topology
 
-WORKER = "railweave.experiments.failover.worker"
 SETTLE_S = 1.0  # at both ends of the window: jobs start and end within it
+END_S = 60.0  # until all have ended
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,10 @@ class JobsOptions:
     """One experiment."""
 
     topology: Topology
-    out: Path
+    lab: LabOptions
     jobs: int = 2
     bytes: int = 1 << 20  # of each tensor
     seconds: float = 10.0  # from when all jobs have completed a call
-    switch_target: str = "embedded"
-    loss: Mapping[str, float] = field(default_factory=dict)  # by plane
-    controller: Sequence[str] = ()  # further arguments of the controller: --slots, quotas
 
 
 @dataclass(frozen=True)
@@ -87,33 +85,35 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
     if options.bytes < 8 or options.bytes % 4:
         raise OptionError(f"--size {options.bytes}: expected a multiple of 4 bytes, at least 8")
     require_peers(options.topology)
-    on_phase(f"making a network of {len(options.topology.hosts)} hosts")
-    lab_options = LabOptions(
-        options.out, options.switch_target, options.loss, controller=tuple(options.controller)
-    )
-    ranks = range(len(options.topology.hosts))
-    runs = [JobRun(f"job{number + 1}", [RankTrace() for _ in ranks]) for number in range(options.jobs)]
-    async with Lab(options.topology, lab_options) as lab:
-        on_phase(f"{options.jobs} jobs of {len(options.topology.hosts)} ranks, {options.seconds:g} s")
-        job_of: dict[Child, JobRun] = {}
-        leaders: list[Child] = []
+    hosts = len(options.topology.hosts)
+    on_phase(f"making a network of {hosts} hosts")
+    runs = [JobRun(f"job{number + 1}", [RankTrace() for _ in range(hosts)]) for number in range(options.jobs)]
+    command = command_of(worker.call, "all_reduce", options.bytes, "int32", 0.0, endless=True)
+    async with Lab(options.topology, options.lab) as lab:
+        on_phase(f"{options.jobs} jobs of {hosts} ranks, {options.seconds:g} s")
+        supervisor = Supervisor(lab)
+        leaders = []
         for job in runs:
-            command = module_command(WORKER, "--once", "--bytes", str(options.bytes))
-            children = await start_job(lab, JobOptions(job.name, command, name=job.name))
-            job_of |= dict.fromkeys(children, job)
-            leaders.append(next(iter(children)))
-        async for line in lab.events():
-            if (message := read(line.text)) is not None:
-                rank = job_of[line.child].ranks[message["rank"]]
-                rank.take(message)
-                if message["rank"]:
-                    rank.calls.clear()
-            if leaders and all(job.ranks[0].calls for job in runs):
-                for leader in leaders:
-                    asyncio.get_running_loop().call_later(options.seconds, leader.signal, signal.SIGUSR1)
-                leaders.clear()
+            started = JobOptions(job.name, command, name=job.name)
+            leaders += (await supervisor.start(started, messages(partial(_take, job))))[:1]
+
+        async def measure() -> None:
+            await supervisor.begun(lambda: all(job.ranks[0].calls for job in runs))
+            await asyncio.sleep(options.seconds)
+            await supervisor.stop(*leaders, deadline_s=END_S)
+
+        await alongside(measure(), supervisor.read())
         on_phase("taking the network down")
     return result_of(options, runs)
+
+
+def _take(job: JobRun, rank: int, message: Mapping[str, Any]) -> None:
+    trace = job.ranks[rank]
+    trace.take(message)
+    if trace.errors:
+        raise LabError(f"rank {rank} of {job.name}: {trace.errors[0].kind}: {trace.errors[0].text}")
+    if rank:  # all have the same slices
+        trace.calls.clear()
 
 
 def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from railweave.experiments.following import cancel
 from railweave.experiments.hosts import module_command
 from railweave.experiments.live.feed import Feed
 from railweave.experiments.live.server import Refusal, Server
 from railweave.experiments.live.state import LiveState, Sample, links_of
+from railweave.experiments.supervisor import cancel
 from railweave.hosts.report_file import latest_of
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.faults import link_cut

@@ -7,13 +7,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.allreduce.run import Sweep, with_contenders
 from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import drawing
 from railweave.experiments.problem import LANES
 from railweave.experiments.scenario import Scenario, Workload
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -108,3 +112,16 @@ def chunks_of(size_bytes: int) -> int:
 def as_json(points: Sequence[Point]) -> dict[str, Any]:
     """Return the curve for machines."""
     return {"rows": [asdict(point) for point in points], "ok": all(point.wrong == 0 for point in points)}
+
+
+def draw(points: Sequence[Point]) -> Figure:
+    """Draw the time of the same sums against loss, a line per topology."""
+    figure, (panel,) = drawing.sheet(1)
+    for topology in dict.fromkeys(point.topology for point in points):
+        of = [point for point in points if point.topology == topology]
+        panel.plot([100 * p.loss for p in of], [p.time_s for p in of], marker="o", label=topology)
+    panel.set_xlabel("packets lost on every link, each way (%)")
+    panel.set_ylabel(f"time of {points[0].chunks:,} chunks (s)")
+    panel.set_ylim(bottom=0)
+    panel.legend()
+    return figure

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.following import cancel
+from railweave.experiments.supervisor import cancel
 from railweave.experiments.units import parse_rate
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab import faults

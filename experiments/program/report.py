@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import byte_table, rail_table
 from railweave.experiments.accounting import RULE
 from railweave.experiments.program.run import ProgramResult
+from railweave.experiments.tables import byte_table, rail_table
 
 
 def as_json(result: ProgramResult) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def write_files(result: ProgramResult) -> dict[str, Path]:
     """Write the Chrome trace and the picture, if a slice was carried; return what each file is."""
     if not result.collected.spans:
         return {}
-    out = result.options.out
+    out = result.options.lab.out
     rails = [rail.name for rail in result.collected.rails]
     picture, trace = out / "timeline.png", out / "trace.json"
     timeline.write_trace(result.collected.spans, rails, trace)

@@ -13,30 +13,25 @@ The lab lives in an event loop in a thread of its own; nothing here is to be cal
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from railweave.experiments.errors import OptionError
-from railweave.experiments.following import cancel
-from railweave.experiments.hosts import JobOptions, module_command, start_job
+from railweave.experiments.hosts import JobOptions
 from railweave.experiments.messages import read
 from railweave.experiments.program.collect import Collected, Interfaces, collect
 from railweave.experiments.program.fault_script import fault_of
+from railweave.experiments.program.worker import command_of
+from railweave.experiments.supervisor import Supervisor, cancel
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
-
-WORKER = "railweave.experiments.program.worker"
 
 T = TypeVar("T")
 Worker = Callable[..., Any] | Sequence[str]
@@ -160,7 +155,7 @@ class Testbed:
         name = f"job{self._jobs}"
         options = JobOptions(
             name,
-            worker_command(worker, arguments),
+            command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)],
             shares=shares,
             planes=rails,
             environment=environment or {},
@@ -198,17 +193,20 @@ class Testbed:
         for path in reports.values():
             path.unlink(missing_ok=True)
         before = self._interfaces()
-        ranks = await start_job(self._lab, options)
         values: list[Any] = [None] * size
         output: list[list[str]] = [[] for _ in range(size)]
+
+        def on_line(rank: int, text: str) -> None:
+            message = read(text)
+            if message is not None and message["event"] == "returned":
+                values[rank] = message["value"]
+            else:
+                output[rank].append(text)
+
+        supervisor = Supervisor(self._lab)
+        await supervisor.start(options, on_line)
         try:
-            async for line in self._lab.events():
-                rank = ranks[line.child]
-                message = read(line.text)
-                if message is not None and message["event"] == "returned":
-                    values[rank] = message["value"]
-                else:
-                    output[rank].append(line.text)
+            await supervisor.read()
         finally:
             await self._lab.stop_workers()  # of a job that has failed
         during = _difference(self._interfaces(), before)
@@ -229,17 +227,6 @@ class Testbed:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-
-
-def worker_command(worker: Worker, arguments: Sequence[Any]) -> list[str]:
-    """Return the command of a worker; OptionError for a function that other processes cannot find."""
-    if not callable(worker):
-        return [*worker, *map(str, arguments)]
-    file = inspect.getsourcefile(worker)
-    name = worker.__qualname__
-    if file is None or not Path(file).exists() or "." in name:
-        raise OptionError(f"worker {name!r} must stand at the top level of a file, which every host imports")
-    return module_command(WORKER, str(Path(file).resolve()), name, json.dumps(arguments))
 
 
 def _difference(after: Interfaces, before: Interfaces) -> Interfaces:

@@ -1,34 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a job of `railweave.lab`: `python -m railweave.experiments.program.worker FILE NAME ARGUMENTS`.
+"""A rank that is a function: `python -m railweave.experiments.program.worker WHERE NAME ARGUMENTS [endless]`.
 
-Imports the file, calls the function of that name with the communicator and the arguments, a JSON array, and
-prints what it returns.
+Imports the file or module WHERE, calls the function of that name with the communicator and the arguments, a
+JSON array, and prints what it returns. With `endless` it calls again after every error, and
+gives the signal to stop behind the communicator.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import railweave
+from railweave.experiments.endless import join_and
+from railweave.experiments.errors import OptionError
+from railweave.experiments.hosts import module_command
 from railweave.experiments.messages import emit, run_worker
+
+WORKER = "railweave.experiments.program.worker"
+ENDLESS = "endless"
+
+
+def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = False) -> list[str]:
+    """Return the command of a rank; OptionError for a function that other processes cannot find."""
+    file = inspect.getsourcefile(function)
+    name = function.__qualname__
+    if file is None or not Path(file).exists() or "." in name:
+        raise OptionError(f"worker {name!r} must stand at the top level of a file, which every host imports")
+    ours = function.__module__.startswith("railweave.")
+    words = (function.__module__ if ours else str(Path(file).resolve()), name, json.dumps(arguments))
+    return module_command(WORKER, *words, *([ENDLESS] if endless else []))
 
 
 def work() -> None:
     """Call the function."""
-    file, name, arguments = sys.argv[1:]
-    sys.path.insert(0, str(Path(file).parent))
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    where, name, text, *endless = sys.argv[1:]
+    module = _of_file(Path(where)) if where.startswith("/") else importlib.import_module(where)
+    function, arguments = getattr(module, name), json.loads(text)
+    if endless:
+        join_and(lambda comm, stop: function(comm, stop, *arguments))
+        return
+    with railweave.init() as comm:
+        value = function(comm, *arguments)
+    emit("returned", rank=comm.rank, value=value)
+
+
+def _of_file(file: Path) -> ModuleType:
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise railweave.InvalidOption(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    with railweave.init() as comm:
-        value = getattr(module, name)(comm, *json.loads(arguments))
-    emit("returned", rank=comm.rank, value=value)
+    return module
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,27 +37,18 @@ def missing() -> str:
 
 def run(cpu: int, call: Callable[[], T]) -> T:
     """Call in a thread that is alone in such a network and runs on this CPU. Nothing is left of it."""
-    results: list[T] = []
-    failures: list[BaseException] = []
 
-    def enter() -> None:
-        try:
-            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), "cannot make a network namespace")
-            for command in SET_UP:
-                subprocess.run(command, check=True)
-            STEERING.write_text(mask(cpu))
-            os.sched_setaffinity(0, {cpu})
-            results.append(call())
-        except BaseException as error:
-            failures.append(error)
+    def enter() -> T:
+        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "cannot make a network namespace")
+        for command in SET_UP:
+            subprocess.run(command, check=True)
+        STEERING.write_text(mask(cpu))
+        os.sched_setaffinity(0, {cpu})
+        return call()
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(enter).result()
 
 
 def mask(cpu: int) -> str:

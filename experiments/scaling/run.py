@@ -4,38 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.allreduce.run import Row, Sweep
 from railweave.experiments.allreduce.run import run as run_sweep
+from railweave.experiments.figures import drawing
+from railweave.experiments.measures import size_text
 from railweave.experiments.scenario import Scenario
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-@dataclass(frozen=True)
-class ScalingResult:
-    """The sweeps, by number of hosts."""
 
-    sweeps: Sequence[Sweep]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no element was wrong."""
-        return all(sweep.ok for sweep in self.sweeps)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The versions of all software that was measured."""
-        return {name: version for sweep in self.sweeps for name, version in sweep.versions.items()}
-
-    def curves(self) -> dict[tuple[str, int], list[Row]]:
-        """Return the rows of each (contender, size in bytes), by hosts."""
-        curves: dict[tuple[str, int], list[Row]] = {}
-        for sweep in self.sweeps:
-            for row in (row for rows in sweep.rows.values() for row in rows):
-                curves.setdefault((row.contender, row.bytes), []).append(row)
-        return curves
+def curves(sweeps: Sequence[Sweep]) -> dict[tuple[str, int], list[Row]]:
+    """Return the rows of each (contender, size in bytes), by hosts."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for sweep in sweeps:
+        for row in (row for rows in sweep.rows.values() for row in rows):
+            found.setdefault((row.contender, row.bytes), []).append(row)
+    return found
 
 
 async def run(
@@ -43,18 +31,18 @@ async def run(
     out: Path,
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
-) -> ScalingResult:
+) -> list[Sweep]:
     """Run one sweep after the other; raises LabError and OptionError."""
-    return ScalingResult([await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios])
+    return [await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios]
 
 
-def as_json(result: ScalingResult) -> dict[str, Any]:
+def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
     """Return the curves for machines; times in microseconds."""
     return {
         "rows": [
             {
                 "contender": contender,
-                "version": result.sweeps[0].version(contender) or None,
+                "version": sweeps[0].version(contender) or None,
                 "bytes": size,
                 "points": [
                     {
@@ -67,7 +55,27 @@ def as_json(result: ScalingResult) -> dict[str, Any]:
                     for row in rows
                 ],
             }
-            for (contender, size), rows in result.curves().items()
+            for (contender, size), rows in curves(sweeps).items()
         ],
-        "ok": result.ok,
+        "ok": all(sweep.ok for sweep in sweeps),
     }
+
+
+def draw(sweeps: Sequence[Sweep]) -> Figure:
+    """Draw the median time against hosts, a bar to the 99th percentile; a panel per size."""
+    found = curves(sweeps)
+    sizes = sorted({size for _, size in found})
+    figure, panels = drawing.sheet(len(sizes))
+    for panel, size in zip(panels, sizes, strict=True):
+        for contender, rows in ((who, rows) for (who, of), rows in found.items() if of == size):
+            medians = [row.median_s * 1e3 for row in rows]
+            tails = [(row.p99_s - row.median_s) * 1e3 for row in rows]
+            bars, colour = [[0.0] * len(tails), tails], drawing.colour(contender)
+            hosts = [row.ranks for row in rows]
+            panel.errorbar(hosts, medians, bars, marker="o", capsize=3, label=contender, color=colour)
+        drawing.decades(panel)
+        drawing.ticks(panel, [len(sweep.scenario.network.hosts) for sweep in sweeps], "hosts", "linear")
+        panel.set_title(size_text(size))
+        panel.set_ylabel("time (ms)")
+        panel.legend()
+    return figure

@@ -7,20 +7,22 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 from railweave.experiments.failover.kinds import KINDS
-from railweave.topologies.errors import LabError
+from railweave.experiments.supervisor import alongside
+from railweave.topologies.lab import faults
+from railweave.topologies.lab.faults import Fault
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane
 
 INTERVAL_S = (1.0, 20.0)  # between two faults of a rail
+CONTROLLER_INTERVAL_S = (60.0, 240.0)
 # The logarithm is uniform. All rails may be down at once, so this is far below a call's deadline.
 OUTAGE_S = (0.03, 3.0)
-CONTROLLER_INTERVAL_S = (60.0, 240.0)
-CONTROLLER_OUTAGE_S = (0.0, 2.0)
 
+Draw = Callable[[random.Random], Fault]
 Record = Callable[..., None]
 
 
@@ -30,52 +32,23 @@ async def inject(lab: Lab, seed: int, record: Record, none_stuck: asyncio.Event)
     No fault begins unless `none_stuck` is set: a call that every fault delays further could not be told from
     one that hangs.
     """
-    try:
-        async with asyncio.TaskGroup() as group:
-            for plane in lab.topology.planes:
-                group.create_task(_rail(lab, plane, _rng(seed, plane.name), record, none_stuck))
-            group.create_task(_controller(lab, _rng(seed, CONTROLLER_NODE), record, none_stuck))
-    except* LabError as failed:
-        first = failed
-    else:
-        return
-    raise LabError(f"the faults have ended: {_flat(first)}")
+
+    async def again(rail: str, interval_s: tuple[float, float], draw: Draw) -> None:
+        rng = random.Random(f"{seed}/{rail}")  # noqa: S311 - repeatable, not secret
+        while True:
+            await asyncio.sleep(rng.uniform(*interval_s))
+            await none_stuck.wait()
+            fault, outage_s = draw(rng), math.exp(rng.uniform(*map(math.log, OUTAGE_S)))
+            async with Injection(lab, fault) as injection:
+                record("fault", rail=rail, fault=fault.name, where=fault.where, outage_s=round(outage_s, 3))
+                await injection.inject()
+                await asyncio.sleep(outage_s)
+                await injection.repair()
+                record("repaired", rail=rail, fault=fault.name)
+
+    rails = [again(plane.name, INTERVAL_S, partial(_any, plane)) for plane in lab.topology.planes]
+    await alongside(again("", CONTROLLER_INTERVAL_S, lambda _: faults.controller_killed()), *rails)
 
 
-def _flat(group: BaseExceptionGroup[LabError]) -> str:
-    return "; ".join(_flat(e) if isinstance(e, BaseExceptionGroup) else str(e) for e in group.exceptions)
-
-
-def _rng(seed: int, name: str) -> random.Random:
-    return random.Random(f"{seed}/{name}")  # noqa: S311 - repeatable, not secret
-
-
-async def _rail(
-    lab: Lab, plane: Plane, rng: random.Random, record: Record, none_stuck: asyncio.Event
-) -> None:
-    while True:
-        await asyncio.sleep(rng.uniform(*INTERVAL_S))
-        await none_stuck.wait()
-        kind = rng.choice(KINDS)
-        fault = kind.draw(plane, rng)
-        outage_s = math.exp(rng.uniform(*map(math.log, OUTAGE_S)))
-        async with Injection(lab, fault) as injection:
-            record("fault", rail=plane.name, fault=fault.name, where=fault.where, outage_s=round(outage_s, 3))
-            await injection.inject()
-            await asyncio.sleep(outage_s)
-            await injection.repair()
-            record("repaired", rail=plane.name, fault=fault.name)
-
-
-async def _controller(lab: Lab, rng: random.Random, record: Record, none_stuck: asyncio.Event) -> None:
-    while True:
-        await asyncio.sleep(rng.uniform(*CONTROLLER_INTERVAL_S))
-        await none_stuck.wait()
-        outage_s = rng.uniform(*CONTROLLER_OUTAGE_S)
-        record(
-            "fault", rail="", fault="controller killed", where=CONTROLLER_NODE, outage_s=round(outage_s, 3)
-        )
-        await lab.kill(CONTROLLER_NODE)
-        await asyncio.sleep(outage_s)
-        await lab.revive(CONTROLLER_NODE)
-        record("repaired", rail="", fault="controller killed")
+def _any(plane: Plane, rng: random.Random) -> Fault:
+    return rng.choice(KINDS).draw(plane, rng)

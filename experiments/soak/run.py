@@ -6,28 +6,26 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from railweave.experiments.following import Following, RankError, cancel
-from railweave.experiments.hosts import JobOptions, module_command, require_peers, start_job
+from railweave.experiments.hosts import JobOptions, require_peers
+from railweave.experiments.program.worker import command_of
+from railweave.experiments.soak import worker
 from railweave.experiments.soak.bound import LEAST_S, Timeline, limit_s
 from railweave.experiments.soak.problem import LARGEST, Problem
 from railweave.experiments.soak.random_faults import inject
 from railweave.experiments.soak.tally import Tally
-from railweave.topologies.errors import LabError
+from railweave.experiments.supervisor import START_S, Supervisor, alongside, messages
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
-WORKER = "railweave.experiments.soak.worker"
 JOB = "soak"
 RECORD = "soak.jsonl"
-START_S = 60.0
 SAMPLE_S = 10.0
 MINUTE_S = 60.0
 MIB = 1 << 20
@@ -38,24 +36,22 @@ class SoakOptions:
     """One soak."""
 
     topology: Topology
-    out: Path
+    lab: LabOptions
     minutes: float
     seed: int = 1
     largest: int = LARGEST  # elements of a tensor
     deadline_s: float = 60.0  # of a call
     faults: bool = True
-    switch_target: str = "embedded"
 
 
-class Recorder(Following[list[RankError]]):
+class Recorder:
     """Enters the ranks' messages into the tally and the record."""
 
-    def __init__(self, lab: Lab, ranks: int, tally: Tally, write: Callable[..., None]) -> None:
-        """Begin with empty logs."""
-        super().__init__(lab, [[] for _ in range(ranks)])
+    def __init__(self, topology: Topology, tally: Tally, write: Callable[..., None]) -> None:
+        """Begin with nothing."""
         self._tally = tally
         self._write = write
-        self._topology = lab.topology
+        self._topology = topology
         self._long: dict[tuple[int, int], list[tuple[float, float]]] = {}  # (since, at) of each rank
         self._problems: dict[tuple[int, int], Problem] = {}
         self._slices: dict[tuple[int, int], list[Any]] = {}  # rank 0's, meanwhile
@@ -64,9 +60,8 @@ class Recorder(Following[list[RankError]]):
         self.none_stuck = asyncio.Event()  # set while no call is stuck
         self.none_stuck.set()
 
-    def take(self, log: list[RankError], message: dict[str, Any]) -> None:
-        """Enter one message."""
-        rank = message["rank"]
+    def take(self, rank: int, message: dict[str, Any]) -> None:
+        """Enter one message of a rank."""
         match message["event"]:
             case "tick":
                 self._tally.tick(rank, message)
@@ -81,7 +76,6 @@ class Recorder(Following[list[RankError]]):
                 if rank == 0:
                     self._slices[key] = message["slices"]
             case "error":
-                log.append(RankError.of(message))
                 self._unstuck(rank)
                 self._tally.errors.append(f"rank {rank}: {message['kind']}: {message['text']}")
                 self._write("error", rank=rank, error=message["kind"], text=message["text"])
@@ -100,13 +94,14 @@ class Recorder(Following[list[RankError]]):
         """Hold each long call against its bound, and enter those beyond it; unshaped links give none."""
         if not all(plane.rate_bps for plane in self._topology.planes):
             return
+        ranks = len(self._topology.hosts)
         for key, spans in self._long.items():
             since, until = max(begun for begun, _ in spans), max(at for _, at in spans)
             # A rank that has not reported it made it late, so that it was not long.
-            if len(spans) < len(self.logs) or until - since <= LEAST_S:
+            if len(spans) < ranks or until - since <= LEAST_S:
                 continue
             problem = self._problems[key]
-            limit = limit_s(problem, len(self.logs), self._topology.planes, self.timeline, since)
+            limit = limit_s(problem, ranks, self._topology.planes, self.timeline, since)
             if limit == math.inf:  # no rail came up again before the end
                 continue
             took, at = until - since, since - self._tally.begin
@@ -128,12 +123,12 @@ async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None
     LabError names what ended it early; when cancelled, it removes the lab.
     """
     require_peers(options.topology)
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / RECORD).open("w", buffering=1) as file:
+    options.lab.out.mkdir(parents=True, exist_ok=True)
+    with (options.lab.out / RECORD).open("w", buffering=1) as file:
         write = _writer(file)
         on_phase(f"making a network of {len(options.topology.hosts)} hosts; record: {file.name}")
         try:
-            async with Lab(options.topology, LabOptions(options.out, options.switch_target)) as lab:
+            async with Lab(options.topology, options.lab) as lab:
                 await _soak(lab, options, tally, write, on_phase)
         finally:
             write("summary", **tally.summary())
@@ -142,35 +137,26 @@ async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None
 async def _soak(
     lab: Lab, options: SoakOptions, tally: Tally, write: Callable[..., None], on_phase: Callable[[str], None]
 ) -> None:
-    command = module_command(WORKER, "--seed", str(options.seed), "--largest", str(options.largest))
-    children = list(await start_job(lab, JobOptions(JOB, command, timeout_s=options.deadline_s)))
-    recorder = Recorder(lab, len(children), tally, write)
-    reading = asyncio.create_task(recorder.read())
+    recorder, supervisor = Recorder(lab.topology, tally, write), Supervisor(lab)
+    command = command_of(worker.call, options.seed, options.largest, endless=True)
+    job = JobOptions(JOB, command, timeout_s=options.deadline_s)
+    leader, *_ = await supervisor.start(job, messages(recorder.take))
     tally.begin = time.monotonic()
     write("begin")  # `since` of long calls counts from here
-    others = [
-        asyncio.create_task(_sample(lab, tally, write)),
-        asyncio.create_task(_minutes(tally, on_phase)),
-    ]
-    try:
-        if not await recorder.until(lambda _: len(tally.ranks) == len(children), START_S):
-            raise LabError(f"not all ranks made progress within {START_S:g} s; see {options.out}")
+
+    async def calls() -> None:
+        await supervisor.begun(lambda: len(tally.ranks) == len(lab.topology.hosts))
         on_phase("all ranks call")
-        if options.faults:
-            record = _fault_recorder(recorder.timeline, tally, write)
-            others.append(asyncio.create_task(inject(lab, options.seed, record, recorder.none_stuck)))
         left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
-        done, _ = await asyncio.wait({reading, *others}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            await task  # raises its error
-        if done:
-            raise LabError("the ranks ended early")
-        await cancel(*others)  # faults are repaired
-        children[0].signal(signal.SIGUSR1)
+        record = _fault_recorder(recorder.timeline, tally, write)
+        faults = [inject(lab, options.seed, record, recorder.none_stuck)] if options.faults else []
+        await alongside(supervisor.until(lambda: False, left_s), *faults)
         on_phase("stopping")
-        await asyncio.wait_for(reading, options.deadline_s + START_S)
+        await supervisor.stop(leader, deadline_s=options.deadline_s + START_S)
+
+    try:
+        await alongside(calls(), supervisor.read(), _sample(lab, tally, write), _minutes(tally, on_phase))
     finally:
-        await cancel(reading, *others)
         recorder.judge()
 
 

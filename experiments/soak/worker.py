@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a soak: `python -m railweave.experiments.soak.worker`.
+"""One rank of a soak.
 
 Makes the calls that follow from the seed, several at once or one after the other, and checks every element.
 An error ends the communicator, not the process.
@@ -7,11 +7,10 @@ An error ends the communicator, not the process.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import itertools
 import math
 import resource
-import sys
 import threading
 import time
 from collections import deque
@@ -22,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from railweave.experiments.endless import Signal, join_and
-from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.endless import Signal
+from railweave.experiments.messages import emit
 from railweave.experiments.soak import problem as problems
 from railweave.experiments.soak.bound import LEAST_S
 from railweave.experiments.soak.problem import Array, Problem
@@ -39,20 +38,13 @@ STUCK_S = 15.0  # longer than the largest call takes on one slow rail
 MIB = 1 << 20
 
 
-def work() -> None:
-    """Join and call, again after every error, until the signal to stop."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--largest", type=int, required=True, help="elements")
-    given = parser.parse_args()
-    joins = 0
+_joins = itertools.count(1)
 
-    def series(comm: Communicator, stop: Signal) -> None:
-        nonlocal joins
-        joins = int(comm.all_reduce(np.array([joins + 1]), op="max")[0])  # a rank may have missed some
-        Series(comm, given.seed * 1000 + joins, given.largest).run(stop)
 
-    join_and(series)
+def call(comm: Communicator, stop: Signal, seed: int, largest: int) -> None:
+    """Make the calls of one communicator, until the signal to stop; other ones after every error."""
+    joins = int(comm.all_reduce(np.array([next(_joins)]), op="max")[0])  # a rank may have missed some
+    Series(comm, seed * 1000 + joins, largest).run(stop)
 
 
 @dataclass
@@ -237,7 +229,3 @@ def watched(look: Callable[[], None], every_s: float) -> Iterator[None]:
 def _rss_mib() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / MIB
-
-
-if __name__ == "__main__":
-    sys.exit(run_worker(work))

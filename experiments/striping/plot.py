@@ -25,16 +25,12 @@ def draw(found: Sequence[Found], path: Path) -> list[Path]:
         of_part = [each for each in found if each.case.part == part]
         if of_part:
             written.append(path.with_name(f"{path.stem}-{part}{path.suffix}"))
-            panels(of_part).savefig(written[-1], dpi=150, facecolor="white")
+            figure, note = panels(of_part)
+            drawing.save(figure, f"{note}; {NOTE}", written[-1])
     return written
 
 
-def _note(figure: Figure, text: str) -> Figure:
-    figure.supxlabel(f"{text}; {NOTE}", fontsize=8, color=drawing.FAINT)
-    return figure
-
-
-def _sizes(found: Sequence[Found]) -> Figure:
+def _sizes(found: Sequence[Found]) -> tuple[Figure, str]:
     """Draw the time of each rail alone and of all together."""
     figure, panels = drawing.sheet(len(found))
     for panel, each in zip(panels, found, strict=True):
@@ -46,10 +42,10 @@ def _sizes(found: Sequence[Found]) -> Figure:
             textcoords="offset points", ha="right",
         )  # fmt: skip
     runs = len(found[0].seconds(found[0].together, found[0].sizes[0]))
-    return _note(figure, f"median of {runs} runs per size after warm-up")
+    return figure, f"median of {runs} runs per size after warm-up"
 
 
-def _thresholds(found: Sequence[Found]) -> Figure:
+def _thresholds(found: Sequence[Found]) -> tuple[Figure, str]:
     """Draw the second rail's share against size: a panel per pair of rails, a line per number of hosts."""
     pairs = list(dict.fromkeys(each.case.kinds for each in found))
     figure, panels = drawing.sheet(len(pairs))
@@ -59,10 +55,10 @@ def _thresholds(found: Sequence[Found]) -> Figure:
             drawing.shares(panel, each.runs, each.case.name, each.together, second, label)
         panel.set_ylabel(f"share of {pair[1]} (%)")
         panel.set_title("+".join(pair))
-    return _note(figure, "share of the second rail, median over rounds")
+    return figure, "share of the second rail, median over rounds"
 
 
-def _convergence(found: Sequence[Found]) -> Figure:
+def _convergence(found: Sequence[Found]) -> tuple[Figure, str]:
     """Draw the last rail's share from call to call, with the calls after which its rate was changed."""
     figure, panels = drawing.sheet(len(found))
     for panel, each in zip(panels, found, strict=True):
@@ -78,4 +74,4 @@ def _convergence(found: Sequence[Found]) -> Figure:
         panel.set_xlabel(f"allreduce of {size_text(of['bytes'])}, from a cold start")
         panel.set_ylabel(f"share of {of['rail']} (%)")
         panel.set_title(each.case.name)
-    return _note(figure, "dashed: where the rate of that rail was changed")
+    return figure, "dashed: where the rate of that rail was changed"

@@ -9,8 +9,8 @@ import ctypes
 import os
 import socket
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -171,21 +171,12 @@ def _socket(address: str, port: int) -> socket.socket:
 
 def _in_namespace(pid: int, call: Callable[[], _T]) -> _T:
     """Call in a thread that has entered the network namespace of a process; sockets made there stay there."""
-    results: list[_T] = []
-    failures: list[BaseException] = []
 
-    def enter() -> None:
-        try:
-            with Path(f"/proc/{pid}/ns/net").open() as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
-                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            results.append(call())
-        except BaseException as error:
-            failures.append(error)
+    def enter() -> _T:
+        with Path(f"/proc/{pid}/ns/net").open() as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return call()
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(enter).result()

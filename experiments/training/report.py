@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import byte_table, mark, rail_table
 from railweave.experiments.accounting import RULE
+from railweave.experiments.tables import byte_table, mark, rail_table
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult
 from railweave.experiments.units import format_bytes
@@ -22,7 +22,7 @@ def as_json(result: DemoResult) -> dict[str, Any]:
     return {
         "ok": result.ok,
         "hosts": len(result.options.topology.hosts),
-        "switch": result.options.switch_target,
+        "switch": result.options.lab.switch_target,
         "steps": len(result.steps),
         "accuracy": result.accuracy,
         "max_abs_diff": result.max_abs_diff,
@@ -52,7 +52,7 @@ def as_json(result: DemoResult) -> dict[str, Any]:
 
 def write_files(result: DemoResult) -> dict[str, Path]:
     """Write the Chrome trace and the picture; return what each file is."""
-    out = result.options.out
+    out = result.options.lab.out
     files = {"timeline": out / "timeline.png", "Chrome trace (open in Perfetto)": out / "trace.json"}
     *_, trace = files.values()
     rails = [rail.name for rail in result.rails]

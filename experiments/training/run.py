@@ -7,22 +7,24 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from railweave.experiments.accounting import RailAccount, chunks_of
 from railweave.experiments.errors import OptionError
-from railweave.experiments.hosts import module_command, require_peers
+from railweave.experiments.hosts import require_peers
 from railweave.experiments.messages import read
 from railweave.experiments.problem import LANES
 from railweave.experiments.program.run import ProgramOptions, ProgramResult
 from railweave.experiments.program.run import run as run_program
+from railweave.experiments.program.worker import command_of
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
+from railweave.experiments.training.worker import train
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
 RESULT_DECISION = "result"
@@ -34,10 +36,8 @@ class DemoOptions:
 
     topology: Topology
     training: TrainingOptions
-    out: Path
-    switch_target: str = "embedded"
+    lab: LabOptions
     shares: Mapping[str, float] | None = None
-    loss: Mapping[str, float] = field(default_factory=dict)  # by plane
     live: int | None = None  # port of the live page, 0 for a free one; None: no page
 
 
@@ -201,20 +201,14 @@ async def run(
     """
     check(options)
     recorder = Recorder(len(options.topology.hosts), on_step)
-    command = module_command(
-        "railweave.experiments.training.worker",
-        *("--steps", str(options.training.steps)),
-        *("--seed", str(options.training.seed)),
-        *("--out", str(options.out)),
-    )
+    training = options.training
+    command = command_of(train, training.steps, training.seed, str(options.lab.out))
     program = ProgramOptions(
         options.topology,
         command,
-        options.out,
+        options.lab,
         options.shares,
         join_s=0,
-        switch_target=options.switch_target,
-        loss=options.loss,
         live=options.live,
         title="railweave demo",
     )
@@ -237,7 +231,7 @@ async def _train_alone(options: DemoOptions) -> Reference:
 
 
 def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
-    parameters = np.load(options.out / "parameters.npy")
+    parameters = np.load(options.lab.out / "parameters.npy")
     results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in ran.switch_counters.items()}
     return DemoResult(
         options=options,

@@ -157,18 +157,18 @@ def _sweep(collective: str, given: Sweep) -> None:
             baselines=common.names(given.baseline),
             control=given.control,
         )
-        to_stderr = str(given.json_file) == "-"
-        typer.echo(report.header(scenario), err=to_stderr)
+        tell = common.teller(given.json_file)
+        tell(report.header(scenario))
         sweep = common.run(
             run.run(
                 scenario,
                 given.out,
                 on_phase=common.phase,
-                on_row=lambda row: typer.echo(report.line(row), err=to_stderr),
+                on_row=lambda row: tell(report.line(row)),
             )
         )
         for text in (*report.comparisons(sweep), *report.bottlenecks(sweep)):
-            typer.echo(f"# {text}", err=to_stderr)
+            tell(f"# {text}")
         common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
         if not sweep.ok:
             raise OptionError(common.WRONG)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +75,7 @@ def failover(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = FailoverOptions(
             topology=chosen,
-            out=out,
+            lab=common.lab_of(chosen, out, switch),
             trials=trials,
             seed=seed,
             faults=common.names(only),
@@ -84,7 +85,6 @@ def failover(
             dtype=dtype,
             deadline_s=deadline,
             restarts=restarts,
-            switch_target=common.check_target(switch, chosen),
         )
         run.check(options)
         result = common.run(
@@ -101,8 +101,10 @@ def failover(
             console.print(text)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if plot is not None and result.curves:
-            from railweave.experiments.failover.plot import draw  # noqa: PLC0415 - a second to import
+            from railweave.experiments.failover.plot import draw  # noqa: PLC0415
+            from railweave.experiments.figures import drawing  # noqa: PLC0415
 
-            draw(result.curves, report.caption(result), plot)
+            curves = {", ".join(hit): asdict(curve) for hit, curve in result.curves.items()}
+            drawing.save(draw(curves), report.caption(result), plot)
         if not result.ok:
             raise OptionError("a trial did not end as expected, or an element was wrong: see above")

@@ -44,13 +44,12 @@ def jobs(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = run.JobsOptions(
             topology=chosen,
-            out=out,
+            lab=common.lab_of(
+                chosen, out, switch, loss, controller=["--slots", str(slots)] if slots is not None else []
+            ),
             jobs=count,
             bytes=units.parse_size(size),
             seconds=seconds,
-            switch_target=common.check_target(switch, chosen),
-            loss=common.loss_of(loss, chosen),
-            controller=["--slots", str(slots)] if slots is not None else [],
         )
         result = common.run(run.run(options, on_phase=common.phase))
         console = common.console(json_file)

@@ -44,7 +44,7 @@ def loss(
 ) -> None:
     """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
     with common.one_line_errors():
-        from railweave.experiments.loss import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         common.check_plot(plot)
@@ -57,14 +57,14 @@ def loss(
         scenarios = [
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
-        to_stderr = str(json_file) == "-"
-        typer.echo(HEADER, err=to_stderr)
+        tell = common.teller(json_file)
+        tell(HEADER)
         points = common.run(
             curve.run(
                 scenarios,
                 out,
                 on_phase=common.phase,
-                on_point=lambda point: typer.echo(_line(point), err=to_stderr),
+                on_point=lambda point: tell(_line(point)),
             )
         )
         if plot is not None:
@@ -72,7 +72,7 @@ def loss(
                 f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
                 f"{chosen[0].network.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
-            drawing.draw(points, note, plot)
+            drawing.save(curve.draw(points), note, plot)
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:

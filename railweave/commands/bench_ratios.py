@@ -26,24 +26,20 @@ def ratios(
     Ratios, since times depend on the machine. Ends with an error if one has become worse than its tolerance.
     """
     with common.one_line_errors():
-        from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-
         from railweave.experiments import ratios as work  # noqa: PLC0415
+        from railweave.experiments import tables  # noqa: PLC0415
 
         shutil.rmtree(out, ignore_errors=True)  # of another commit
         found = common.run(work.run(out, common.phase))
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for name in ("ratio", "baseline", "now", "interval", "moved"):
-            table.add_column(name, justify="left" if name in ("ratio", "moved") else "right")
+        rows = []
         for each in found:
             now = each.measured
             numbers = (f"{now.value:.3g}", f"{now.low:.3g} to {now.high:.3g}") if now else ("-", "-")
             change = f" {now.value / each.ratio.value - 1:+.0%}" if now else ""
             baseline = f"{each.ratio.value:.3g} ± {each.ratio.tolerance:.0%}"
-            table.add_row(each.ratio.text, baseline, *numbers, each.verdict + change)
+            rows.append((each.ratio.text, baseline, *numbers, each.verdict + change))
         console = common.console(None)
-        console.print(table)
+        console.print(tables.table(("ratio", "baseline", "now", "interval", "moved"), rows))
         for missing in dict.fromkeys(each.missing for each in found if each.missing):
             console.print(f"not measured: {missing}", soft_wrap=True)
         if update:

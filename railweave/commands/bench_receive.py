@@ -50,16 +50,12 @@ def receive(
 
 
 def _show(console: Console, result: ReceiveSpeed) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
+    from railweave.experiments import tables  # noqa: PLC0415
     from railweave.experiments.receive.run import LINKS_GBPS  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False)
     titles = ("from", "kind", "MTU", "payload", "ns/packet", "at 64 B", "busy", "packets/s", "Gbit/s")
-    for column, title in enumerate((*titles, *(f"{link}G" for link in LINKS_GBPS))):
-        table.add_column(title, justify="left" if column < 2 else "right")
-    for row in result.rows:
-        table.add_row(
+    rows = [
+        (
             row.way,
             row.kind,
             str(row.mtu),
@@ -71,6 +67,9 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
             f"{row.gbps:.1f}",
             *(str(row.cores(link)) for link in LINKS_GBPS),
         )
-    console.print(table)
+        for row in result.rows
+    ]
+    columns = (*titles, *(f"{link}G" for link in LINKS_GBPS))
+    console.print(tables.table(columns, rows, left=2, box=None))
     for note in result.notes():
         console.print(note)

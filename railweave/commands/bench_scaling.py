@@ -35,7 +35,7 @@ def scaling(
     """Measure the time of a small allreduce against the number of hosts, each in a network of its own."""
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
-        from railweave.experiments.scaling import plot as drawing  # noqa: PLC0415
+        from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.scaling import run as curve  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
@@ -48,20 +48,22 @@ def scaling(
             )
             for count in common.counts("--hosts", hosts)
         ]
-        to_stderr = str(json_file) == "-"
-        typer.echo(report.header(scenarios[0]).partition("\n")[2], err=to_stderr)
-        result = common.run(
+        tell = common.teller(json_file)
+        tell(report.header(scenarios[0]).partition("\n")[2])
+        sweeps = common.run(
             curve.run(
                 scenarios,
                 out,
                 on_phase=common.phase,
-                on_row=lambda row: typer.echo(f"{report.line(row)}  {row.ranks} hosts", err=to_stderr),
+                on_row=lambda row: tell(f"{report.line(row)}  {row.ranks} hosts"),
             )
         )
         if plot is not None:
             rates = report.rates_text(scenarios[0])
             note = f"{rates}; emulated hosts on one machine; median, bar to p99 of {iters} calls"
-            drawing.draw(result, note, plot)
-        common.write_result(curve.as_json(result), json_file, versions=result.versions)
-        if not result.ok:
+            drawing.save(curve.draw(sweeps), note, plot)
+        result = curve.as_json(sweeps)
+        versions = {name: version for sweep in sweeps for name, version in sweep.versions.items()}
+        common.write_result(result, json_file, versions=versions)
+        if not result["ok"]:
             raise OptionError(common.WRONG)

@@ -52,13 +52,12 @@ def soak(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = SoakOptions(
             topology=chosen,
-            out=out,
+            lab=common.lab_of(chosen, out, switch),
             minutes=minutes,
             seed=seed,
             largest=largest,
             deadline_s=deadline,
             faults=faults,
-            switch_target=common.check_target(switch, chosen),
         )
         tally = Tally()
         try:

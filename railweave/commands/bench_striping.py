@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
-
-if TYPE_CHECKING:
-    from railweave.experiments.striping.run import Found
 
 EPILOG = (
     "Examples: railweave bench striping --parts sizes --plot striping.png · "
@@ -57,25 +54,20 @@ def striping(
             units.parse_sizes(sizes),
             iters,
         )
-        to_stderr = str(json_file) == "-"
-
-        def tell(found: Found) -> None:
-            typer.echo("\n".join(report.lines(found)), err=to_stderr)
-
-        found = common.run(run.run(cases, out, common.phase, tell))
+        tell = common.teller(json_file)
+        found = common.run(
+            run.run(cases, out, common.phase, lambda found: tell("\n".join(report.lines(found))))
+        )
         regrets = []
         for each in regret.run() if "regret" in chosen else ():
             regrets.append(each)
-            typer.echo(str(each), err=to_stderr)
+            tell(str(each))
         for claim in [*report.claims(found), *report.regret_claims(regrets)]:
             verdict = "yes" if claim.ok else "NO"
-            typer.echo(
-                f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}",
-                err=to_stderr,
-            )
+            tell(f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}")
         if plot is not None:
             for path in drawing.draw(found, plot):
-                typer.echo(f"drawn: {path}", err=to_stderr)
+                tell(f"drawn: {path}")
         result = report.as_json(found, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:

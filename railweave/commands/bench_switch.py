@@ -55,19 +55,15 @@ def switch(
 
 
 def _show(console: Console, result: SwitchSpeed) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from railweave.experiments import tables  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False)
-    for column, title in enumerate(("target", "lanes", "workers", "ns/packet", "packets/s", "Mbit/s in",
-                                    "window", "per frame", "sent again")):  # fmt: skip
-        table.add_column(title, justify="left" if column == 0 else "right")
-    lanes, workers = str(result.options.lanes), str(result.options.workers)
-    table.add_row("engine alone", lanes, workers, f"{result.engine.median_ns:.0f}", *["-"] * 5)
-    for speed in result.speeds:
-        table.add_row(
+    titles = ("target", "lanes", "workers", "ns/packet", "packets/s", "Mbit/s in", "window", "per frame")
+    shape = (str(result.options.lanes), str(result.options.workers))
+    rows = [("engine alone", *shape, f"{result.engine.median_ns:.0f}", *["-"] * 5)]
+    rows += [
+        (
             speed.target,
-            lanes,
-            workers,
+            *shape,
             "-",
             f"{speed.pps:,.0f}",
             f"{result.bits_per_packet * speed.pps / 1e6:,.0f}",
@@ -75,6 +71,8 @@ def _show(console: Console, result: SwitchSpeed) -> None:
             str(speed.load.segments),
             str(speed.repeated),
         )
-    console.print(table)
+        for speed in result.speeds
+    ]
+    console.print(tables.table((*titles, "sent again"), rows, box=None))
     for note in result.notes():
         console.print(note)

@@ -11,7 +11,8 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from railweave.experiments.scenario import Scenario, Workload
+    from railweave.topologies.lab.options import LabOptions
 
 T = TypeVar("T")
 
@@ -243,6 +245,13 @@ def scenario_of(
     return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
 
 
+def lab_of(topology: model.Topology, out: Path, target: str, loss: str = "0", **others: Any) -> LabOptions:
+    """Return how to bring a topology to life, with what the options say of switches and losses."""
+    from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
+
+    return LabOptions(out, check_target(target, topology), loss_of(loss, topology), **others)
+
+
 def loss_of(text: str, topology: model.Topology) -> dict[str, float]:
     """Return the probabilities of loss by plane."""
     return units.parse_loss(text, [(plane.name, plane.kind) for plane in topology.planes])
@@ -268,6 +277,11 @@ def console(json_file: Path | None) -> Console:
     if not chosen.is_terminal:
         chosen.width = PLAIN_WIDTH
     return chosen
+
+
+def teller(json_file: Path | None) -> Callable[[str], None]:
+    """Return what prints lines as they come: to stdout, or to stderr if JSON goes to stdout."""
+    return partial(typer.echo, err=str(json_file) == "-")
 
 
 def check_plot(path: Path | None) -> None:

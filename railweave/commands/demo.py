@@ -50,10 +50,8 @@ def demo(
         options = run.DemoOptions(
             topology=chosen,
             training=TrainingOptions(steps=steps, seed=seed),
-            out=out,
-            switch_target=common.check_target(switch, chosen),
+            lab=common.lab_of(chosen, out, switch, loss),
             shares=units.parse_shares(shares, names),
-            loss=common.loss_of(loss, chosen),
             live=live,
         )
         console = common.console(json_file)

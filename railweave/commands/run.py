@@ -77,14 +77,10 @@ def run(
         options = ProgramOptions(
             topology=chosen,
             command=command or [],
-            out=out,
+            lab=common.lab_of(chosen, out, switch, loss, impair=impair, seed=seed),
             shares=units.parse_shares(shares, [plane.name for plane in chosen.planes]),
             faults=parse(fault, chosen),
             join_s=join,
-            switch_target=common.check_target(switch, chosen),
-            loss=common.loss_of(loss, chosen),
-            impair=impair,
-            seed=seed,
             shell=shell,
             live=live,
         )

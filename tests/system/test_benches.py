@@ -109,7 +109,7 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_pa
 
 
 def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
-    faults = ["leaf killed", "spine killed", "controller restarts", RANK_KILLED]
+    faults = ["leaf killed", "spine killed", "controller restarts", RANK_KILLED.name]
     result = result_of(
         *(start, tmp_path, "bench", "failover", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
         *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--trials", "1", "--size", "64K"),
@@ -118,7 +118,7 @@ def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_p
     assert [row["fault"] for row in result["rows"]] == faults
     for row in result["rows"]:
         assert row["wrong"] == 0
-        assert row["outcomes"] == {PEER_LOST if row["fault"] == RANK_KILLED else WENT_ON: 1}
+        assert row["outcomes"] == {PEER_LOST if row["fault"] == RANK_KILLED.name else WENT_ON: 1}
         assert row["errors"] == 0
     assert result["rows"][-1]["formed_max_ms"] > 0
 

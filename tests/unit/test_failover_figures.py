@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from railweave.experiments.errors import OptionError
@@ -87,7 +89,7 @@ def test_calls_are_read_as_workers_tell_them() -> None:
 
 
 def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
-    rng = run.Case(_options(), "x", "ina", None, 0).rng(0)
+    rng = random.Random(0)
     for plane in planes(2, ["ina", "tcp", "rdma"]).planes:
         drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.KINDS}
         assert all(fault.inject or fault.process for fault in drawn.values())
@@ -95,21 +97,20 @@ def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
 
 
 def _options(**given: object) -> FailoverOptions:
-    return FailoverOptions(**{"topology": planes(2, ["ina", "tcp"]), "out": None, **given})  # type: ignore[arg-type]
+    return FailoverOptions(**{"topology": planes(2, ["ina", "tcp"]), "lab": None, **given})  # type: ignore[arg-type]
 
 
 def test_the_same_seed_draws_the_same_faults() -> None:
     (plane,) = planes(8, ["tcp"]).planes
-    case = run.Case(_options(), "loss one way", "tcp", kinds.chosen(["loss one way"], [plane])[0][0], 0)
-    assert case.kind is not None
-    first, again, other = (case.kind.draw(plane, case.rng(number)) for number in (1, 1, 2))
+    ((kind, _),) = kinds.chosen(["loss one way"], [plane])
+    first, again, other = (kind.draw(plane, random.Random(number)) for number in (1, 1, 2))
     assert first == again
     assert first != other
 
 
 def test_what_cannot_be_is_refused() -> None:
-    cut, *_ = run.check(_options(faults=["rate cut", "rank killed"], rails=["tcp"]))
-    assert [(cut[0].name, cut[1].name)] == [("rate cut", "tcp")]
+    asked = run.check(_options(faults=["rank killed", "rate cut"], rails=["tcp"]))
+    assert [(kind.name, rail) for kind, rail in asked] == [("rate cut", "tcp"), ("rank killed", "-")]
     with pytest.raises(OptionError, match=r"unknown fault 'rain'; there are host link down, .*rank killed"):
         run.check(_options(faults=["rain"]))
     with pytest.raises(OptionError, match="no rail 'rdma' to fail; rails are ina, tcp"):
@@ -125,18 +126,19 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_faults_of_trees_hit_trees_and_are_tried_where_there_are_trunks() -> None:
-    rng = run.Case(_options(), "x", "ina", None, 0).rng(0)
+    rng = random.Random(0)
     tree = named("leaf-spine:racks=2,hosts=2,spines=2", rails=("ina",), rates=(0,))
-    places = {kind.name: kind.draw(plane, rng).where for kind, plane in run.check(_options(topology=tree))}
-    assert list(places) == [kind.name for kind in (*kinds.KINDS, *kinds.OF_TREES)]
+    found = [kind for kind, _ in run.check(_options(topology=tree))]
+    assert found == [*kinds.KINDS, *kinds.OF_TREES, *kinds.OF_RANKS]
+    places = {kind.name: kind.draw(tree.planes[0], rng).where for kind in found if kind.words}
     leaves, spines = ({switch.name for switch in level} for level in tree.planes[0].levels())
     assert places["leaf killed"] in leaves
     assert places["spine killed"] in spines
     assert set(places["uplink cut"].split(" - ")) <= leaves | spines
     flat = run.check(_options())
-    assert {kind.name for kind, _ in flat} == {kind.name for kind in kinds.KINDS}
+    assert {kind for kind, _ in flat} == {*kinds.KINDS, *kinds.OF_RANKS}
     asked = run.check(_options(faults=["leaf killed", "controller restarts"]))
-    assert [(kind.name, plane.name) for kind, plane in asked] == [
+    assert [(kind.name, rail) for kind, rail in asked] == [
         ("leaf killed", "ina"),
         ("controller restarts", "ina"),
     ]

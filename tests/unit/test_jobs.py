@@ -12,9 +12,10 @@ from railweave.experiments.failover.figures import throughput
 from railweave.experiments.failover.trace import Call, RankTrace, Slice
 from railweave.experiments.jobs.report import as_json, utilisations
 from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, result_of
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
-OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), Path("out"))
+OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), LabOptions(Path("out")))
 
 
 def job(name: str, start: float, end: float, bytes_per_s: int) -> JobRun:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from railweave.experiments.loss import plot
-from railweave.experiments.loss.run import NetworkConditions, Point, as_json, chunks_of, workload
+from railweave.experiments.figures import drawing
+from railweave.experiments.loss.run import NetworkConditions, Point, as_json, chunks_of, draw, workload
 
 POINT = Point("planes, 8 hosts", 8, 0.01, 0.01, 0.01, 4096, 1.5, 0.9, 0, 321)
 
@@ -29,5 +29,5 @@ def test_a_wrong_element_anywhere_is_not_ok() -> None:
 
 def test_the_curve_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "loss.svg"
-    plot.draw([replace(POINT, loss=0), POINT], "links of 100 Mbit/s", path)
+    drawing.save(draw([replace(POINT, loss=0), POINT]), "links of 100 Mbit/s", path)
     assert "<svg" in path.read_text()

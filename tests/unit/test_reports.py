@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.account_tables import rail_table
 from railweave.experiments.accounting import account, chunks_of
 from railweave.experiments.allreduce import report as bench_report
 from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
@@ -24,11 +23,13 @@ from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.records import Cpu, Record, Sample
 from railweave.experiments.scenario import Scenario, Workload
+from railweave.experiments.tables import rail_table
 from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
 from railweave.experiments.training.reference import Reference
 from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 TWO = planes(2, ("ina", "tcp"))
@@ -80,7 +81,7 @@ def demo_result(out: Path) -> run.DemoResult:
     ina, tcp = account(TWO.planes, {0: sent, 1: sent}, interfaces)
     reference = Reference(np.zeros(1, np.float32), 0.97, 0.1, 1e-8, 2e-8, 8e-8)
     return run.DemoResult(
-        options=run.DemoOptions(TWO, TrainingOptions(steps=2), out),
+        options=run.DemoOptions(TWO, TrainingOptions(steps=2), LabOptions(out)),
         steps=recorder.steps,
         spans=recorder.spans,
         rails=[replace(ina, switch_results=77, expected_results=77), tcp],

@@ -16,10 +16,10 @@ from railweave.experiments.failover.values import FailoverOptions
 from railweave.experiments.loss.run import as_json as loss_json
 from railweave.experiments.receive.run import ReceiveSpeed
 from railweave.experiments.receive.run import as_json as receive_json
-from railweave.experiments.scaling.run import ScalingResult
 from railweave.experiments.scaling.run import as_json as scaling_json
 from railweave.experiments.soak.tally import Tally
 from railweave.experiments.striping.report import as_json as striping_json
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 HEAD = {"ok", "command", "versions", "seed"}
@@ -36,12 +36,12 @@ def test_a_result_says_how_it_came_about(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_every_benchmark_has_ok_and_rows() -> None:
-    failover = FailoverResult(FailoverOptions(planes(2, ("tcp",)), Path("out")), [], {})
+    failover = FailoverResult(FailoverOptions(planes(2, ("tcp",)), LabOptions(Path("out"))), [], {})
     for told in (
         failover_json(failover),
         loss_json([]),
         receive_json(ReceiveSpeed([])),
-        scaling_json(ScalingResult([])),
+        scaling_json([]),
         striping_json([]),
         Tally().summary(),
     ):

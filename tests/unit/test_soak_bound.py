@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from railweave.experiments.soak.problem import Problem
 from railweave.experiments.soak.run import Recorder
 from railweave.experiments.soak.tally import Tally
 from railweave.hosts.limits import limit_bps
-from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 RANKS = 4
@@ -96,12 +93,13 @@ def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
     ],
 )
 def test_calls_are_judged_by_the_ranks_messages(
-    tmp_path: Path, rate: int, ranks: int, took_s: float, judged: int, late: int
+    rate: int, ranks: int, took_s: float, judged: int, late: int
 ) -> None:
     tally = Tally()
-    lab = Lab(planes(RANKS, ("ina", "tcp"), rate), LabOptions(tmp_path))
     written: list[dict[str, Any]] = []
-    recorder = Recorder(lab, RANKS, tally, lambda _, **values: written.append(values))
+    recorder = Recorder(
+        planes(RANKS, ("ina", "tcp"), rate), tally, lambda _, **values: written.append(values)
+    )
     problem = Problem(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
     for rank in range(ranks):
         since = 10.0 - rank  # the last one to make the call counts
@@ -113,7 +111,7 @@ def test_calls_are_judged_by_the_ranks_messages(
             "problem": asdict(problem),
             "slices": slices,
         }
-        recorder.take(recorder.logs[rank], {"event": "long", "rank": rank, **message})
+        recorder.take(rank, {"event": "long", "rank": rank, **message})
     recorder.judge()
     assert (tally.judged, len(tally.late)) == (judged, late)
     assert [line["slices"] for line in written] == [[["tcp", 0.0, took_s, SIZE, False]]] * judged

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from railweave.topologies.errors import LabError, WorkerFailed
@@ -228,6 +229,11 @@ class Lab:
     def _nodes(self) -> Namespaces:
         assert self._namespaces is not None  # noqa: S101 - within `async with`
         return self._namespaces
+
+    @property
+    def out(self) -> Path:
+        """The folder of its logs."""
+        return self._options.out
 
     @property
     def controller(self) -> str:

@@ -12,6 +12,7 @@ from railweave.experiments.failover import run as failover
 from railweave.experiments.failover.values import FailoverOptions
 from railweave.experiments.figures import Experiment, OnPhase, key_of, run_by
 from railweave.experiments.records import Record
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 FAULTS = ("host link down", "loss both ways", "switch killed")
@@ -37,7 +38,7 @@ async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Re
     """Return a record per trial."""
     topology = planes(options["hosts"], RAILS, options["rate_bps"])
     asked = FailoverOptions(
-        topology, out, options["trials"], faults=(options["fault"],), rails=(options["rail"],)
+        topology, LabOptions(out), options["trials"], faults=(options["fault"],), rails=(options["rail"],)
     )
     found = await failover.run(asked, on_phase)
     curve = found.curves.get((options["fault"], options["rail"]))

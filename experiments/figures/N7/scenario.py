@@ -13,6 +13,7 @@ from railweave.experiments.records import Record
 from railweave.experiments.scenario import Scenario, Workload
 from railweave.experiments.training import run as training
 from railweave.experiments.training.model import TrainingOptions
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 SCALE = 128  # tensors and links are 1/128: 100 Mbit/s stand for 12.8 Gbit/s, and a step takes as long
@@ -55,7 +56,7 @@ def _training(kinds: tuple[str, ...], steps: int) -> Experiment:
 async def _train(name: str, options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
     topology = planes(options["hosts"], options["rails"], options["rate_bps"])
     wanted = TrainingOptions(steps=options["steps"])
-    found = await training.run(training.DemoOptions(topology, wanted, out), on_phase)
+    found = await training.run(training.DemoOptions(topology, wanted, LabOptions(out)), on_phase)
     result = {
         "samples_per_s": wanted.batch * wanted.steps / found.seconds,
         "accuracy": found.accuracy,

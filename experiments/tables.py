@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts of rails as tables."""
+"""Tables for the terminal: any, and the accounts of rails."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from rich import box
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
 from railweave.experiments.units import format_rate
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, **style: Any) -> Table:
+    """Return a table; what stands in its first `left` columns is words, the rest is numbers."""
+    made = Table(pad_edge=False, **{"box": SIMPLE_HEAD, **style})
+    for place, name in enumerate(columns):
+        made.add_column(name, justify="left" if place < left else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
 def rail_table(rails: Sequence[RailAccount]) -> Table:
     """Return a row per rail: shares, goodput, and the counts that must agree; what was multicast, if any."""
     multicast = any(rail.multicast_bytes for rail in rails)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("rail")
     extra = ("multicast", "fetched") if multicast else ()
     columns = ("share", "goodput", "agent sent", "interface sent", "resent", *extra, "P4 results", "agree")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for rail in rails:
-        table.add_row(
+    rows = [
+        (
             rail.name,
             f"{rail.share:.1%}",
             format_rate(rail.goodput_bps),
@@ -33,19 +40,16 @@ def rail_table(rails: Sequence[RailAccount]) -> Table:
             _results(rail),
             mark(rail.bytes_agree and rail.results_agree),
         )
-    return table
+        for rail in rails
+    ]
+    return table(("rail", *columns), rows)
 
 
 def byte_table(rails: Sequence[RailAccount]) -> Table:
     """Return what the interfaces have sent, by class, in MB."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("MB sent")
-    for column in (*BYTE_CLASSES, "unexplained"):
-        table.add_column(column, justify="right")
-    for rail in rails:
-        counts = [*rail.sent.values(), rail.unexplained_bytes]
-        table.add_row(rail.name, *(f"{count / 1e6:.3f}" for count in counts))
-    return table
+    counts = {rail.name: [*rail.sent.values(), rail.unexplained_bytes] for rail in rails}
+    rows = [(name, *(f"{count / 1e6:.3f}" for count in of)) for name, of in counts.items()]
+    return table(("MB sent", *BYTE_CLASSES, "unexplained"), rows)
 
 
 def _megabytes(count: int) -> str:
