@@ -339,14 +339,15 @@ class DealtSockets {
     for (std::span<const Bytes> rest = datagrams; !rest.empty();) rest = rest.subspan(sender_.send(rest));
   }
 
-  /// Whatever lies ready for a worker; how many datagrams.
+  /// Whatever lies ready for a worker; how many datagrams. What the kernel has dealt wrongly is missed.
   std::size_t take(std::size_t worker, std::span<const std::unique_ptr<Reception>> groups) {
     std::size_t taken = 0;
     for (std::size_t before = ~std::size_t{0}; taken != before;) {
       before = taken;
       const Time now = EventLoop::now();
       sockets_[worker].receive([&](Bytes datagram) {
-        groups[ina::decode(datagram.data()).group - kFirstGroup]->take(datagram, now);
+        const std::size_t group = ina::decode(datagram.data()).group - kFirstGroup;
+        if (group % sockets_.size() == worker) groups[group]->take(datagram, now);
         ++taken;
       });
     }

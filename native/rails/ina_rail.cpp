@@ -37,8 +37,8 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
   ReadyHandler& handler = *this;
   const std::size_t parts = std::clamp<std::size_t>(workers.cpus.size(), 1, groups.size());
   try {
+    while (sockets_.size() < parts) sockets_.push_back(sockets_[0].another());
     for (std::size_t part = 0; part < parts; ++part) {
-      if (part > 0) sockets_.push_back(sockets_[0].another());
       std::vector<InaGroup> dealt;
       for (std::size_t tree = part; tree < groups.size(); tree += parts) dealt.push_back(groups[tree]);
       if (parts == 1) {

@@ -325,6 +325,34 @@ def test_a_rail_may_be_halted_from_inside_its_report(switch: LoopbackSwitch) -> 
     world.finish(again)
 
 
+def test_what_was_done_before_a_halt_is_not_reported_after_it(switch: LoopbackSwitch) -> None:
+    """A trial of a rail has the same number each time."""
+    rails = worker_rails(switch).rails
+    count = 4 * LANES
+    out = [np.zeros(count, np.int32) for _ in range(RANKS)]
+    for rank in range(RANKS):
+        rails.start(rank, 1, 0, np.ones(count, np.int32), out[rank])
+    latest = time.monotonic() + DEADLINE_S
+    while not all((each == RANKS).all() for each in out):  # the workers are done; the loop has not looked
+        assert time.monotonic() < latest
+        os.sched_yield()
+    for rank in range(RANKS):
+        rails.stats(rank)  # between two of their turns
+        rails.halt(rank)
+    bases = [max(each) for each in zip(*map(rails.next_chunks, range(RANKS)), strict=True)]
+    for rank in range(RANKS):
+        rails.restart(rank, 1, bases)
+    rails.start(0, 1, 1, np.ones(count, np.int32), out[0])
+    for _ in range(100):
+        rails.turn(0.0)
+    assert rails.done(0) == []
+    for rank in range(1, RANKS):
+        rails.start(rank, 1, 1, np.ones(count, np.int32), out[rank])
+    while not all(rails.done(rank) for rank in range(RANKS)):
+        assert time.monotonic() < latest
+        rails.turn(1.0)
+
+
 def test_a_cpu_that_cannot_be_had_leaves_the_rail_as_it_was(switch: LoopbackSwitch) -> None:
     rails = Rails(RANKS)
     rails.open_ina(0, "127.0.0.1")
