@@ -27,7 +27,11 @@ void InaWorker::later(Task task) {
 
 void InaWorker::run(const Task& task) {
   shared_loop_.run([&] {
-    loop_.run_posted();  // what was asked for before
+    try {
+      loop_.run_posted();  // what was asked for before
+    } catch (const std::exception& error) {
+      turn_failed(error);
+    }
     task(trees_, EventLoop::now());
   });
 }

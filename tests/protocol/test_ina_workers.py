@@ -23,7 +23,8 @@ from protocol.rail_world import TOKEN, World
 from protocol.test_progress_cpus import allowed, on_cpu_s
 from protocol.test_rail_restarts import halted_and_restarted
 
-from railweave._native.agent import Failure, FailureKind
+from railweave._native.agent import Call, Failure, FailureKind
+from railweave._native.collectives import DType, ReduceOp
 from railweave._native.rails import Rails
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailweaveError
@@ -438,3 +439,22 @@ def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
         assert comm._agent.rail_states()[0].incarnation >= 3
 
     job.run(work, "ina=ina@lo,tcp=tcp@lo", shares={"ina": 1, "tcp": 1}, progress_cpus=CPUS)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_what_goes_wrong_on_a_worker_ends_the_communicator(job: StaticJob, looks: bool) -> None:
+    """Whether its own thread comes upon it, or one that meets it between two turns."""
+
+    def work(comm: Communicator) -> str:
+        values = np.ones(4 * LANES, np.int32)
+        point = op, _ = comm._agent.plan_point(DEADLINE_S)
+        product = Call(DType.INT32, ReduceOp.PROD, values.size)
+        assert comm._agent.submit(point, product, values, np.empty_like(values), [(0, 0, values.size)])
+        if looks:
+            comm.stats()
+        assert comm._agent.wait(op, DEADLINE_S)
+        failure = comm._agent.failure_of(op)
+        assert failure is not None
+        return failure.message
+
+    assert any("switches reduce" in each for each in job.run(work, "ina=ina@lo", progress_cpus=CPUS))
