@@ -446,12 +446,13 @@ def test_what_goes_wrong_on_a_worker_ends_the_communicator(job: StaticJob, looks
     """Whether its own thread comes upon it, or one that meets it between two turns."""
 
     def work(comm: Communicator) -> str:
+        job.meet()  # all have joined
         values = np.ones(4 * LANES, np.int32)
         point = op, _ = comm._agent.plan_point(DEADLINE_S)
         product = Call(DType.INT32, ReduceOp.PROD, values.size)
         assert comm._agent.submit(point, product, values, np.empty_like(values), [(0, 0, values.size)])
         if looks:
-            comm.stats()
+            comm._agent.stats()
         assert comm._agent.wait(op, DEADLINE_S)
         failure = comm._agent.failure_of(op)
         assert failure is not None
