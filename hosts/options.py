@@ -87,8 +87,9 @@ class Options:
     # far as links and switches take it.
     multicast_roots: int = 0
     costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
-    # CPUs for a thread that sends and receives. Whoever waits for a call then sleeps until it is done, and
-    # that thread spins for `spin_us`, whatever the call's size. None: whoever waits does the work.
+    # CPUs for a thread that sends and receives, and one more for each tree of an ina rail where there are
+    # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
+    # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
     progress_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -155,7 +156,7 @@ def parse_shares(text: str) -> dict[str, float]:
 def parse_cpus(cpus: str | Sequence[int]) -> tuple[int, ...]:
     """Read CPUs given one by one, or as `taskset` and cpusets list them: 2-3,6."""
     if not isinstance(cpus, str):
-        return tuple(cpus)
+        return tuple(dict.fromkeys(cpus))
     found: set[int] = set()
     for part in filter(None, (part.strip() for part in cpus.split(","))):
         match = _CPUS.fullmatch(part)

@@ -85,7 +85,7 @@ def init(
     rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
     its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
     that waits looks for its end before it sleeps. With `progress_cpus` or RAILWEAVE_PROGRESS_CPUS (2-3,6)
-    a thread on these CPUs alone sends and receives, and spins for `spin_us`; callers sleep until their calls
+    threads on these CPUs alone send and receive, and spin for `spin_us`; callers sleep until their calls
     are done. In an allgather, `multicast_roots` or RAILWEAVE_MULTICAST_ROOTS ranks multicast at once (0:
     all), followed by the others one by one.
     Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.

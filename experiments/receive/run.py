@@ -33,6 +33,11 @@ NOTES = (
     "and says that it scales to links of 1.6 Tbit/s.",
 )
 
+PAIR_NOTE = (
+    "one worker has two trees, two have one each: processor time per packet, of the one that takes longer,",
+    "out of memory or out of queues that are full, where IP and UDP are done.",
+)
+
 Reading = Mapping[str, int]  # packets, and nanoseconds on the clock and of the processor
 
 
@@ -64,16 +69,37 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """What two workers bring, with a group each, against one that has both."""
+
+    way: str
+    kind: str
+    mtu: int
+    one_ns: float  # per packet of either group, until all are taken: the median of the repeats
+    two_ns: float
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast two are."""
+        return self.one_ns / self.two_ns
+
+
+@dataclass(frozen=True)
 class ReceiveSpeed:
     """What was measured."""
 
     rows: Sequence[Row]
+    pairs: Sequence[Pair] = ()
     missing: str = ""  # why nothing came through the kernel
 
     def notes(self) -> list[str]:
         """What the figures mean, and under which conditions they were taken."""
         load_average = os.getloadavg()[0]
-        lines = [*NOTES, f"{os.cpu_count()} processors, load average {load_average:.1f}"]
+        lines = [
+            *NOTES,
+            *(PAIR_NOTE if self.pairs else ()),
+            f"{os.cpu_count()} processors, load average {load_average:.1f}",
+        ]
         return [*lines, f"not measured through the kernel: {self.missing}"] if self.missing else lines
 
 
@@ -91,7 +117,31 @@ def run(mtus: Sequence[int], seconds: float, on_phase: Callable[[str], None]) ->
             read = partial(_read, way, kind, seconds=seconds, send_on=cpus[0])
             measure = partial(_measure, way, kind, mtus, read)
             rows += measure() if way == MEMORY else own_network.run(cpus[-1], measure)
-    return ReceiveSpeed(rows, missing)
+    pairs = []
+    if len(cpus) > 1:
+        on_phase("with two workers")
+        ways = WAYS[:1] if missing else WAYS
+        pairs = [_pair(way, kind, mtu, seconds, cpus[-2:]) for way in ways for kind in KINDS for mtu in mtus]
+    return ReceiveSpeed(rows, pairs, missing)
+
+
+def _pair(way: str, kind: str, mtu: int, seconds: float, cpus: Sequence[int]) -> Pair:
+    """One worker and two in turns, so that whatever else the machine does is the same for both."""
+    ns: tuple[list[float], list[float]] = ([], [])
+    super_packets = None if way == MEMORY else way == SUPER_PACKETS
+    payload = payload_of(kind, mtu)
+    for _ in range(REPEATS):
+        for workers, taken in enumerate(ns, 1):
+            reading = _checked(
+                load.receive_by_workers,
+                kind,
+                payload,
+                seconds / REPEATS / 2,
+                super_packets,
+                cpus[-workers:],
+            )
+            taken.append(reading["cpu"] / reading["packets"])
+    return Pair(way, kind, mtu, *map(statistics.median, ns))
 
 
 def payload_of(kind: str, mtu: int) -> int:
@@ -113,12 +163,16 @@ def _measure(way: str, kind: str, mtus: Sequence[int], read: Callable[[int], Rea
 
 
 def _read(way: str, kind: str, payload: int, *, seconds: float, send_on: int) -> Reading:
+    if way == MEMORY:
+        return _checked(load.receive_from_memory, kind, payload, seconds / REPEATS)
+    return _checked(load.receive_from_kernel, kind, payload, seconds / REPEATS, way == SUPER_PACKETS, send_on)
+
+
+def _checked(receive: Callable[..., Reading], kind: str, payload: int, *rest: Any) -> Reading:
     try:
-        if way == MEMORY:
-            return load.receive_from_memory(kind, payload, seconds / REPEATS)
-        return load.receive_from_kernel(kind, payload, seconds / REPEATS, way == SUPER_PACKETS, send_on)
+        return receive(kind, payload, *rest)
     except RuntimeError as error:
-        raise WrongBytes(f"{kind} packets with {payload} bytes, {way}: {error}") from None
+        raise WrongBytes(f"{kind} packets with {payload} bytes: {error}") from None
 
 
 def _ns(way: str, reading: Reading) -> float:
@@ -144,6 +198,17 @@ def as_json(result: ReceiveSpeed) -> dict[str, Any]:
                 "cores": {str(link): row.cores(link) for link in LINKS_GBPS},
             }
             for row in result.rows
+        ],
+        "pairs": [
+            {
+                "way": pair.way,
+                "kind": pair.kind,
+                "mtu": pair.mtu,
+                "one_ns": round(pair.one_ns, 1),
+                "two_ns": round(pair.two_ns, 1),
+                "gain": round(pair.gain, 2),
+            }
+            for pair in result.pairs
         ],
         "missing": result.missing or None,
         "processors": os.cpu_count(),

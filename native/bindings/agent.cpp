@@ -151,7 +151,7 @@ class PythonAgent {
     const Ina& ina = ina_.at(rail);
     std::vector<InaGroup> groups;
     for (const Place& place : places) groups.push_back(group_at(ina, place));
-    agent_.on_loop([&] { ina.trees->attach(groups, members, roots); });
+    agent_.on_loop([&] { ina.trees->attach(groups, members, roots, workers_); });
   }
 
   // Returns the ranks of this rank's member.
@@ -185,7 +185,15 @@ class PythonAgent {
                            most_kept_bytes);
   }
 
-  void set_spin(double seconds) { agent_.set_spin(nanoseconds(seconds)); }
+  void set_spin(double seconds) {
+    workers_.spin = nanoseconds(seconds);
+    agent_.set_spin(workers_.spin);
+  }
+
+  void progress_on(const std::vector<int>& cpus) {
+    agent_.progress_on(cpus);
+    workers_.cpus = cpus;
+  }
 
   PlanPoint plan_point(std::optional<double> timeout_s) {
     PlanPoint point{};
@@ -286,6 +294,7 @@ class PythonAgent {
   std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
   std::map<std::size_t, RdmaTransport*> rdma_;
   std::map<std::size_t, Ina> ina_;
+  InaWorkers workers_;  // of rails that are attached later
   Agent agent_;
 };
 
@@ -344,9 +353,10 @@ void bind_agent(nb::module_& m) {
       .def(
           "set_spin", &PythonAgent::set_spin, "seconds"_a,
           "How long whoever waits for a small call looks for its end before it sleeps; before the first call")
-      .def("progress_on", of_agent(&Agent::progress_on), "cpus"_a, Release(),
+      .def("progress_on", &PythonAgent::progress_on, "cpus"_a, Release(),
            "From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and "
-           "spins as set; whoever waits sleeps. ValueError for CPUs that this process may not use")
+           "spins as set; whoever waits sleeps. With several CPUs the trees of an ina rail that is attached "
+           "later get threads beside it, one CPU each. ValueError for CPUs that this process may not use")
       .def("open_control", of_agent(&Agent::open_control), "rail"_a, Release(),
            "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
            "(repair)")

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // railweave._native.load: what `railweave bench switch` and `railweave bench receive` run.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "bindings/values.hpp"
 #include "load/generator.hpp"
@@ -40,9 +43,10 @@ nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, s
   return RAILWEAVE_DICT(outcome, right, wrong, again, strangers, repeated, seconds);
 }
 
-std::unique_ptr<Reception> reception_of(std::string_view kind, std::size_t payload_bytes) {
-  if (kind == "spread") return std::make_unique<SpreadReception>(payload_bytes);
-  if (kind == "result") return std::make_unique<ResultReception>(payload_bytes);
+std::unique_ptr<Reception> reception_of(std::string_view kind, std::size_t payload_bytes,
+                                        std::uint16_t group = 1) {
+  if (kind == "spread") return std::make_unique<SpreadReception>(payload_bytes, group);
+  if (kind == "result") return std::make_unique<ResultReception>(payload_bytes, group);
   throw nb::value_error("kind must be spread or result");
 }
 
@@ -67,6 +71,19 @@ nb::dict receive_from_kernel(std::string_view kind, std::size_t payload_bytes, d
   return RAILWEAVE_DICT(reading, packets, clock, cpu);
 }
 
+nb::dict receive_by_workers(std::string_view kind, std::size_t payload_bytes, double seconds,
+                            std::optional<bool> super_packets, const std::vector<int>& cpus) {
+  if (cpus.empty()) throw nb::value_error("at least one CPU receives");
+  std::vector<std::unique_ptr<Reception>> groups;
+  for (std::uint16_t group : {1, 2}) groups.push_back(reception_of(kind, payload_bytes, group));
+  Reading reading;
+  {
+    const nb::gil_scoped_release release;
+    reading = receive_by_workers(groups, nanoseconds(seconds), super_packets, cpus);
+  }
+  return RAILWEAVE_DICT(reading, packets, clock, cpu);
+}
+
 }  // namespace
 
 void bind_load(nb::module_& module) {
@@ -86,6 +103,13 @@ void bind_load(nb::module_& module) {
         "payload_bytes"_a, "seconds"_a, "super_packets"_a, "send_on"_a,
         "The same through sockets of 127.0.0.1, with a sender on CPU `send_on`. RuntimeError also if a "
         "datagram is lost");
+  m.def(
+      "receive_by_workers",
+      nb::overload_cast<std::string_view, std::size_t, double, std::optional<bool>, const std::vector<int>&>(
+          &receive_by_workers),
+      "kind"_a, "payload_bytes"_a, "seconds"_a, "super_packets"_a, "cpus"_a,
+      "Have datagrams of two groups received by a thread on each of these CPUs, from memory (super_packets "
+      "None) or out of the queues of sockets that share a port; as above, of the thread that takes longest");
 }
 
 }  // namespace railweave::load

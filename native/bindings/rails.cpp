@@ -90,7 +90,7 @@ class RankRails final {
   }
 
   void attach(std::size_t rank, const std::vector<std::tuple<std::uint16_t, std::string>>& trees,
-              std::uint32_t slots, std::uint32_t lanes) {
+              std::uint32_t slots, std::uint32_t lanes, std::vector<int> cpus) {
     std::vector<InaGroup> groups;
     for (const auto& [group, address] : trees)
       groups.push_back({.group = group,
@@ -100,7 +100,7 @@ class RankRails final {
                         .lanes = lanes,
                         .rank = static_cast<int>(rank),
                         .world_size = world_size_});
-    hosts_.at(rank).ina->attach(groups);
+    hosts_.at(rank).ina->attach(groups, {}, 0, {.cpus = std::move(cpus)});
   }
 
   void introduce(std::size_t rank, std::uint64_t token, const std::vector<SocketAddress>& members) {
@@ -290,7 +290,9 @@ void bind_rails(nb::module_& m) {
       .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "", "rate_bps"_a = 0,
            "Open an in-network rail with its control; the control's port")
       .def("attach", &RankRails::attach, "rank"_a, "trees"_a, "slots"_a, "lanes"_a,
-           "The trees of an in-network rail: (group, virtual address). Children are numbered by rank")
+           "cpus"_a = std::vector<int>{},
+           "The trees of an in-network rail: (group, virtual address), and the CPUs of its workers. Children "
+           "are numbered by rank")
       .def("introduce", &RankRails::introduce, "rank"_a, "token"_a, "members"_a,
            "Say who takes part, without connections: `restart` makes them")
       .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "token"_a, "members"_a)

@@ -3,7 +3,7 @@
 // loader picks. Sanitizers cannot instrument the resolver, so they get the baseline alone.
 #pragma once
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define RAILWEAVE_SIMD __attribute__((target_clones("avx2", "default")))
 #else
 #define RAILWEAVE_SIMD

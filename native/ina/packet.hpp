@@ -45,6 +45,8 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
+inline constexpr std::uint32_t kGroupAt = 2;  // where a header has its group
+
 constexpr std::size_t packet_bytes(std::size_t lanes) { return kHeaderBytes + lanes * kLaneBytes; }
 
 /// Writes kHeaderBytes to `to`.

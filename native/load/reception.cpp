@@ -7,6 +7,8 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <deque>
+#include <latch>
 #include <semaphore>
 #include <span>
 #include <stdexcept>
@@ -52,10 +54,10 @@ std::uint32_t batch_of(std::size_t payload_bytes) {
   return static_cast<std::uint32_t>(std::bit_floor(std::min<std::size_t>(fit, ina::kSlots / 2)));
 }
 
-ina::EndpointOptions endpoint_options(std::size_t payload_bytes) {
+ina::EndpointOptions endpoint_options(std::size_t payload_bytes, std::uint16_t group) {
   if (payload_bytes % ina::kLaneBytes != 0) throw std::invalid_argument("a RESULT has lanes of 4 bytes");
   const std::uint32_t slots = batch_of(payload_bytes);
-  return {.group = 1,
+  return {.group = group,
           .child = 0,
           .slots = slots,
           .lanes = static_cast<std::uint32_t>(payload_bytes / ina::kLaneBytes),
@@ -77,9 +79,10 @@ Reception::Reception(std::size_t payload_bytes)
 
 // ---------------------------------------------------------------- SPREAD
 
-SpreadReception::SpreadReception(std::size_t payload_bytes) : Reception(payload_bytes) {
+SpreadReception::SpreadReception(std::size_t payload_bytes, std::uint16_t group)
+    : Reception(payload_bytes), group_(group) {
   std::vector<std::byte> ignored(wanted_.size());
-  spread::Spreader root({.group = 1, .child = 0, .rank = 0, .world_size = 2});
+  spread::Spreader root({.group = group, .child = 0, .rank = 0, .world_size = 2});
   Time now = 0;
   root.start(
       1,
@@ -94,7 +97,7 @@ SpreadReception::SpreadReception(std::size_t payload_bytes) : Reception(payload_
 
 Bytes SpreadReception::next_batch(Time now) {
   std::ranges::fill(output_, kUnset);
-  spreader_.emplace(spread::SpreaderOptions{.group = 1, .child = 1, .rank = 1, .world_size = 2});
+  spreader_.emplace(spread::SpreaderOptions{.group = group_, .child = 1, .rank = 1, .world_size = 2});
   spreader_->start(
       1, slice_of(Collective::kBroadcast, DType::kUInt8, wanted_.size(), 1, 2, nullptr, output_.data()),
       payload_, 0, now);
@@ -105,8 +108,8 @@ bool SpreadReception::placed() { return spreader_->poll() && output_ == wanted_;
 
 // ---------------------------------------------------------------- RESULT
 
-ResultReception::ResultReception(std::size_t payload_bytes)
-    : Reception(payload_bytes), endpoint_(endpoint_options(payload_bytes)) {}
+ResultReception::ResultReception(std::size_t payload_bytes, std::uint16_t group)
+    : Reception(payload_bytes), endpoint_(endpoint_options(payload_bytes, group)) {}
 
 Bytes ResultReception::next_batch(Time now) {
   std::ranges::fill(output_, kUnset);
@@ -137,6 +140,20 @@ bool ResultReception::placed() { return endpoint_.poll() && endpoint_.idle() && 
 
 namespace {
 
+void check_placed(Reception& reception) {
+  if (!reception.placed())
+    throw std::runtime_error("a received byte is not in its place, or not what was sent");
+}
+
+void take_all(Reception& reception, Bytes rest) {
+  const std::size_t size = reception.datagram_bytes();
+  while (!rest.empty()) {
+    const Time now = EventLoop::now();
+    for (std::size_t i = 0; i < kPerReading && !rest.empty(); ++i, rest = rest.subspan(size))
+      reception.take(rest.first(size), now);
+  }
+}
+
 /// Has batches taken for so long, and adds up what that takes.
 template <typename Take>
 Reading measure(Reception& reception, Duration duration, const Take& take) {
@@ -148,8 +165,7 @@ Reading measure(Reception& reception, Duration duration, const Take& take) {
     reading.cpu += thread_time() - cpu_begin;
     reading.clock += EventLoop::now() - begin;
     reading.packets += batch.size() / reception.datagram_bytes();
-    if (!reception.placed())
-      throw std::runtime_error("a received byte is not in its place, or not what was sent");
+    check_placed(reception);
   }
   return reading;
 }
@@ -157,14 +173,7 @@ Reading measure(Reception& reception, Duration duration, const Take& take) {
 }  // namespace
 
 Reading receive_from_memory(Reception& reception, Duration duration) {
-  const std::size_t size = reception.datagram_bytes();
-  return measure(reception, duration, [&](Bytes rest) {
-    while (!rest.empty()) {
-      const Time now = EventLoop::now();
-      for (std::size_t i = 0; i < kPerReading && !rest.empty(); ++i, rest = rest.subspan(size))
-        reception.take(rest.first(size), now);
-    }
-  });
+  return measure(reception, duration, [&](Bytes batch) { take_all(reception, batch); });
 }
 
 namespace {
@@ -295,6 +304,108 @@ Reading receive_from_kernel(Reception& reception, Duration duration, bool super_
     }
     feeder.finish();
   });
+}
+
+// ---------------------------------------------------------------- by several workers
+
+namespace {
+
+constexpr std::uint16_t kFirstGroup = 1;
+const LocalInterface kLoopback{.address = "127.0.0.1", .interface = ""};
+
+/// Sockets on one port, one per worker, and one that fills them.
+class DealtSockets {
+ public:
+  DealtSockets(std::size_t workers, std::size_t groups, std::size_t bytes, bool super_packets)
+      : sender_(kLoopback, 0) {
+    sockets_.emplace_back(kLoopback, 0);
+    while (sockets_.size() < workers) sockets_.push_back(sockets_[0].another());
+    for (DatagramSocket& socket : sockets_) {
+      socket.set_remotes({{kLoopback.address, sender_.port()}});
+      socket.set_buffers(kKernelOverhead * bytes);
+    }
+    std::vector<std::pair<std::uint16_t, std::uint32_t>> dealt;
+    for (std::size_t group = 0; group < groups; ++group)
+      dealt.emplace_back(kFirstGroup + group, group % workers);
+    if (workers > 1) sockets_[0].deal(ina::kGroupAt, dealt);
+    sender_.set_remotes({{kLoopback.address, sockets_[0].port()}});
+    if (super_packets) sender_.set_super_packets(~std::size_t{0});
+  }
+
+  void fill(Bytes batch, std::size_t datagram_bytes) {
+    std::vector<Bytes> datagrams;
+    for (; !batch.empty(); batch = batch.subspan(datagram_bytes))
+      datagrams.push_back(batch.first(datagram_bytes));
+    for (std::span<const Bytes> rest = datagrams; !rest.empty();) rest = rest.subspan(sender_.send(rest));
+  }
+
+  /// Whatever lies ready for a worker; how many datagrams. What the kernel has dealt wrongly is missed.
+  std::size_t take(std::size_t worker, std::span<const std::unique_ptr<Reception>> groups) {
+    std::size_t taken = 0;
+    for (std::size_t before = ~std::size_t{0}; taken != before;) {
+      before = taken;
+      const Time now = EventLoop::now();
+      sockets_[worker].receive([&](Bytes datagram) {
+        const std::size_t group = ina::decode(datagram.data()).group - kFirstGroup;
+        if (group % sockets_.size() == worker) groups[group]->take(datagram, now);
+        ++taken;
+      });
+    }
+    return taken;
+  }
+
+ private:
+  DatagramSocket sender_;
+  std::deque<DatagramSocket> sockets_;
+};
+
+}  // namespace
+
+Reading receive_by_workers(std::span<const std::unique_ptr<Reception>> groups, Duration duration,
+                           std::optional<bool> super_packets, const std::vector<int>& cpus) {
+  const std::size_t workers = cpus.size();
+  const std::size_t size = groups[0]->datagram_bytes();
+  std::optional<DealtSockets> sockets;
+  if (super_packets)
+    sockets.emplace(workers, groups.size(), groups.size() * batch_of(size) * size, *super_packets);
+  Reading reading;
+  for (const Time end = EventLoop::now() + duration; EventLoop::now() < end;) {
+    std::vector<Bytes> batches;
+    for (const auto& group : groups) batches.push_back(group->next_batch(EventLoop::now()));
+    for (const Bytes batch : batches)
+      if (sockets) sockets->fill(batch, size);
+    std::vector<Reading> each(workers);
+    {
+      std::latch go(1);
+      std::vector<std::jthread> threads;
+      for (std::size_t worker = 0; worker < workers; ++worker) {
+        threads.emplace_back([&, worker] {
+          go.wait();
+          const Time begin = EventLoop::now(), cpu_begin = thread_time();
+          if (sockets) each[worker].packets = sockets->take(worker, groups);
+          for (std::size_t group = worker; !sockets && group < groups.size(); group += workers) {
+            take_all(*groups[group], batches[group]);
+            each[worker].packets += batches[group].size() / size;
+          }
+          each[worker].cpu = thread_time() - cpu_begin;
+          each[worker].clock = EventLoop::now() - begin;
+        });
+      }
+      try {
+        for (std::size_t worker = 0; worker < workers; ++worker)
+          run_on(threads[worker].native_handle(), {cpus[worker]});
+      } catch (...) {
+        go.count_down();
+        throw;
+      }
+      go.count_down();
+    }
+    for (const auto& group : groups) check_placed(*group);
+    for (const Reading& one : each) reading.packets += one.packets;
+    reading.cpu += std::ranges::max(each, {}, &Reading::cpu).cpu;
+    reading.clock += std::ranges::max(each, {}, &Reading::clock).clock;
+  }
+  return reading;
 }
 
 }  // namespace railweave::load

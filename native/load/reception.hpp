@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -44,13 +45,14 @@ class Reception {
 /// that no packet has.
 class SpreadReception final : public Reception {
  public:
-  explicit SpreadReception(std::size_t payload_bytes);
+  explicit SpreadReception(std::size_t payload_bytes, std::uint16_t group = 1);
 
   Bytes next_batch(Time now) override;
   void take(Bytes datagram, Time now) override { spreader_->receive(datagram, now); }
   bool placed() override;
 
  private:
+  std::uint16_t group_;
   std::optional<spread::Spreader> spreader_;
 };
 
@@ -58,7 +60,7 @@ class SpreadReception final : public Reception {
 /// for a payload that no packet has.
 class ResultReception final : public Reception {
  public:
-  explicit ResultReception(std::size_t payload_bytes);
+  explicit ResultReception(std::size_t payload_bytes, std::uint16_t group = 1);
 
   Bytes next_batch(Time now) override;
   void take(Bytes datagram, Time now) override { endpoint_.receive(datagram, now); }
@@ -82,5 +84,10 @@ Reading receive_from_memory(Reception& reception, Duration duration);
 /// The same through two UDP sockets of 127.0.0.1; another thread sends, on this CPU. `super_packets`: whether
 /// they pass the kernel as such. std::runtime_error also if a datagram is lost.
 Reading receive_from_kernel(Reception& reception, Duration duration, bool super_packets, int send_on);
+/// Batches of all groups, numbered from 1, are taken by a thread on each of these CPUs at once, which has
+/// every so manieth group: from memory, or from a socket of its own on one port, where all lies ready. The
+/// longest that one takes counts. std::runtime_error as above.
+Reading receive_by_workers(std::span<const std::unique_ptr<Reception>> groups, Duration duration,
+                           std::optional<bool> super_packets, const std::vector<int>& cpus);
 
 }  // namespace railweave::load

@@ -50,7 +50,8 @@ class EventLoop {
   void remove_timed(Timed& timed);  // safe inside `expire`
 
   void post(std::function<void()> task);
-  void wake();  // makes a sleeping `run_once` return
+  void run_posted();  // now, what waits
+  void wake();        // makes a sleeping `run_once` return
   void stop();
 
   void run();  // until stop()
@@ -70,7 +71,6 @@ class EventLoop {
   void control(int operation, int fd, std::uint32_t events);
   void dispatch(const epoll_event& event, Time now);
   void expire_due(Time now);
-  void run_posted();
   Time next_deadline() const;
   int sleep(epoll_event* events, int capacity, Time until, Duration spin);
 

@@ -61,7 +61,7 @@ void SharedLoop::guarded(const Step& step) {
   }
 }
 
-SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client)
+SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client, const char* name)
     : loop_(loop), client_(client), mutex_(mutex) {
   sigset_t all;
   sigset_t before;
@@ -69,7 +69,7 @@ SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client)
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
   background_ = std::thread([this] { work_in_background(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(background_.native_handle(), "railweave-loop");
+  pthread_setname_np(background_.native_handle(), name);
 }
 
 SharedLoop::~SharedLoop() {

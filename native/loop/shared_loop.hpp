@@ -32,8 +32,8 @@ class SharedLoop {
   };
   using Condition = std::function<bool()>;  // asked with the lock
 
-  /// `loop` is this one's alone to drive from now on.
-  SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client);
+  /// `loop` is this one's alone to drive from now on. The thread is called `name`.
+  SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client, const char* name = "railweave-loop");
   ~SharedLoop();
   SharedLoop(const SharedLoop&) = delete;
   SharedLoop& operator=(const SharedLoop&) = delete;

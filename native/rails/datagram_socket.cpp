@@ -2,6 +2,7 @@
 #include "rails/datagram_socket.hpp"
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
@@ -63,6 +64,10 @@ void bind_address(int fd, const std::string& address, std::uint16_t port) {
   raise("cannot bind to " + address + ":" + std::to_string(port));
 }
 
+void share_port(int fd) {
+  if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) < 0) raise("SO_REUSEPORT");
+}
+
 /// As the route says; the largest possible where the kernel does not know.
 int path_mtu(const sockaddr_in& remote) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -77,8 +82,12 @@ int path_mtu(const sockaddr_in& remote) {
 }  // namespace
 
 DatagramSocket::DatagramSocket(LocalInterface local, std::uint16_t port)
+    : DatagramSocket(std::move(local), port, /*shared=*/false) {}
+
+DatagramSocket::DatagramSocket(LocalInterface local, std::uint16_t port, bool shared)
     : local_(std::move(local)),
       port_(port),
+      shared_(shared),
       interface_(interface_index(local_.interface)),
       socket_(open()),
       arena_(kReceiveMessages * kReceiveBytes) {
@@ -89,9 +98,33 @@ Descriptor DatagramSocket::open() const {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise("cannot open a UDP socket");
   if (!local_.interface.empty()) bind_interface(socket.get(), local_.interface);
+  if (shared_) share_port(socket.get());
   bind_address(socket.get(), local_.address, port_);
   if (set_option(socket.get(), SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
   return socket;
+}
+
+// Not before the port is bound: one that may be shared is what the kernel picks for others that ask for any.
+DatagramSocket DatagramSocket::another() {
+  share_port(fd());
+  shared_ = true;
+  DatagramSocket made(local_, port_, /*shared=*/true);
+  made.super_bytes_ = super_bytes_;
+  made.lower_effort_ = lower_effort_;
+  return made;
+}
+
+void DatagramSocket::deal(std::uint32_t offset,
+                          const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const {
+  // The kernel numbers sockets in the order in which they were bound; a load beyond the end returns 0.
+  std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offset)};
+  for (const auto& [value, socket] : sockets) {
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, socket));
+  }
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
+  if (set_option(fd(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program) < 0) raise("SO_ATTACH_REUSEPORT_CBPF");
 }
 
 Descriptor DatagramSocket::reopen() {
@@ -108,11 +141,12 @@ void DatagramSocket::set_remotes(const std::vector<SocketAddress>& remotes) {
   for (const SocketAddress& remote : remotes) parsed.push_back(ipv4(remote.address, remote.port));
   remotes_ = std::move(parsed);
   connected_ = false;
-  if (remotes_.size() == 1) connect_to_one();
+  if (connects()) connect_to_one();
 }
 
 /// One remote is left to the kernel, which then needs no look at routes per datagram and filters strangers.
-/// It refuses while the interface is down.
+/// It refuses while the interface is down. Sockets that share a port are not dealt what they are connected
+/// to.
 void DatagramSocket::connect_to_one() {
   const auto* remote = reinterpret_cast<const sockaddr*>(remotes_.data());
   connected_ = ::connect(fd(), remote, sizeof(sockaddr_in)) == 0;
@@ -208,8 +242,8 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t 
 
 std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote) {
   std::size_t gone = 0;
-  if (!connected_ && remotes_.size() == 1) connect_to_one();
-  if (!connected_ && remotes_.size() == 1) {
+  if (!connected_ && connects()) connect_to_one();
+  if (!connected_ && connects()) {
     counts_.dropped += datagrams.size();
     return datagrams.size();
   }
@@ -221,7 +255,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
       if (!batch.add(datagrams.subspan(at, count))) break;
       at += count;
     }
-    if (remotes_.size() > 1) batch.address(remotes_.at(remote));
+    if (!connected_) batch.address(remotes_.at(remote));
     const int sent = sendmmsg(fd(), batch.messages.data(), static_cast<unsigned>(batch.size), 0);
     for (int i = 0; i < sent; ++i) {
       gone += batch.datagrams[i];

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -37,6 +38,13 @@ class DatagramSocket {
 
   int fd() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }
+  /// One more socket on the same port, alike: they share what arrives. Throws as the constructor.
+  DatagramSocket another();
+  bool shared() const { return shared_; }
+  /// Of the sockets that share the port, numbered as they were made, the one that is given with a value gets
+  /// the datagrams that have this value at `offset`; the first gets all others. Of a super-packet its first
+  /// datagram counts. After `reopen` of all of them again. Throws std::runtime_error.
+  void deal(std::uint32_t offset, const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const;
   /// Whether another interface has come under the name of the one that the socket is bound to, or none: then
   /// nothing passes until `reopen`.
   bool outdated() const { return interface_index(local_.interface) != interface_; }
@@ -68,14 +76,17 @@ class DatagramSocket {
   struct SendBatch;
   struct ReceiveBatch;
 
+  DatagramSocket(LocalInterface local, std::uint16_t port, bool shared);
   Descriptor open() const;
   void apply_options() const;
   static std::size_t group(std::span<const Bytes> datagrams, std::size_t most_bytes);
   bool is_remote(const sockaddr_in& sender) const;
+  bool connects() const { return remotes_.size() == 1 && !shared_; }
   void connect_to_one();
 
   const LocalInterface local_;
   std::uint16_t port_;
+  bool shared_;         // the port
   unsigned interface_;  // its index
   Descriptor socket_;
   std::size_t super_bytes_ = 0;

@@ -44,7 +44,7 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
 void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Time now) {
   mismatch_ = failure;
   show_until_ = now + timing::kShowTime;
-  rail_->abort();
+  rail_->halt(now);
   control_->begin(own, now);
   for (const int peer : neighbours(control_->rank(), control_->world_size())) {
     if (ended_) return;

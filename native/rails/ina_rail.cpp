@@ -6,26 +6,10 @@
 #include <utility>
 #include <variant>
 
-#include "rails/socket.hpp"
-
 namespace railweave {
 namespace {
 
-constexpr std::size_t kBatch = 128;                   // datagrams between two looks at the socket
-constexpr int kBatchesPerTurn = 16;                   // then the other rails of the loop get theirs
 constexpr Duration kMaxOccupancy = kMillisecond / 2;  // of a shaped link by one super-packet
-constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo frame
-constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
-
-/// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
-/// window would only idle. The group's slots still bound the queue.
-ina::WindowOptions window_for(const InaRailOptions& options, std::size_t packet_bytes) {
-  ina::WindowOptions window = options.window;
-  if (options.rate_bps == 0) return window;
-  const double bits = 8.0 * static_cast<double>(packet_bytes + kUdpHeaders);
-  window.packet_time = static_cast<Duration>(bits * kSecond / static_cast<double>(options.rate_bps));
-  return window;
-}
 
 std::size_t super_packet_bytes(std::uint64_t rate_bps) {
   if (rate_bps == 0) return ~std::size_t{0};
@@ -35,321 +19,188 @@ std::size_t super_packet_bytes(std::uint64_t rate_bps) {
 }  // namespace
 
 InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener)
-    : loop_(loop),
-      options_(options),
-      listener_(listener),
-      socket_({.address = options.address, .interface = options.interface}, 0) {
-  socket_.set_super_packets(super_packet_bytes(options.rate_bps));
-}
-
-InaRail::~InaRail() {
-  if (!trees_.empty()) loop_.unwatch(socket_.fd());
+    : loop_(loop), options_(options), listener_(listener) {
+  sockets_.emplace_back(LocalInterface{.address = options.address, .interface = options.interface}, 0);
+  sockets_[0].set_super_packets(super_packet_bytes(options.rate_bps));
 }
 
 void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
-                     int roots) {
-  if (!trees_.empty()) throw std::invalid_argument("the rail is attached already");
+                     int roots, const InaWorkers& workers) {
+  if (!places_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
-  std::deque<Tree> trees;
-  std::size_t slots = 0;
-  for (const InaGroup& group : groups) {
+  for (const InaGroup& group : groups)
     if (group.lanes != groups[0].lanes) throw std::invalid_argument("the rail's trees differ in lanes");
-    trees.emplace_back(ina::EndpointOptions{.group = group.group,
-                                            .child = group.child,
-                                            .slots = group.slots,
-                                            .lanes = group.lanes,
-                                            .world_size = group.world_size,
-                                            .window = window_for(options_, ina::packet_bytes(group.lanes))},
-                       spread::SpreaderOptions{.group = group.group,
-                                               .child = group.child,
-                                               .rank = group.rank,
-                                               .world_size = group.world_size,
-                                               .rate_bps = options_.rate_bps / groups.size(),
-                                               .roots = roots != 0 ? roots : group.world_size});
-    trees.back().virtual_address = group.virtual_address;
-    trees.back().unsent.reserve(kBatch);
-    trees.back().unsent_spread.reserve(kBatch);
-    slots += group.slots;
-  }
-  trees_ = std::move(trees);
-  members_ = members;
-  lanes_ = groups[0].lanes;
-  const std::size_t packet = ina::packet_bytes(lanes_);
+  const InaTreesOptions options{.rate_bps = options_.rate_bps,
+                                .spread_rate_bps = options_.rate_bps / groups.size(),
+                                .roots = roots,
+                                .window = options_.window};
+  ReadyHandler& handler = *this;
+  const std::size_t parts = std::clamp<std::size_t>(workers.cpus.size(), 1, groups.size());
   try {
-    connect();
-    const auto largest = socket_.largest_datagram();
-    if (largest && packet > *largest)
-      throw std::runtime_error("packets of " + std::to_string(packet + kIpUdpHeaders) +
-                               " bytes exceed the MTU of " + std::to_string(*largest + kIpUdpHeaders) +
-                               "; raise it, or let the group use fewer lanes");
-    socket_.set_buffers(std::max(2 * slots * packet, kBatch * kMostSpreadDatagram) * kKernelOverhead);
-    loop_.watch(socket_.fd(), EPOLLIN, *this);
+    while (sockets_.size() < parts) sockets_.push_back(sockets_[0].another());
+    for (std::size_t part = 0; part < parts; ++part) {
+      std::vector<InaGroup> dealt;
+      for (std::size_t tree = part; tree < groups.size(); tree += parts) dealt.push_back(groups[tree]);
+      if (parts == 1) {
+        own_ = std::make_unique<InaTrees>(loop_, handler, sockets_[0], options, dealt, members);
+      } else {
+        workers_.push_back(std::make_unique<InaWorker>(workers.cpus[part], workers.spin, sockets_[part],
+                                                       options, dealt, members, loop_,
+                                                       [this] { report(EventLoop::now()); }));
+      }
+    }
+    for (const InaGroup& group : groups) places_.push_back({group.group});
+    deal();
   } catch (...) {
-    trees_.clear();
+    places_.clear();
+    workers_.clear();
+    own_.reset();
+    while (sockets_.size() > 1) sockets_.pop_back();
     throw;
   }
+  lanes_ = groups[0].lanes;
 }
 
-void InaRail::connect() {
-  std::vector<SocketAddress> remotes;
-  for (const Tree& tree : trees_) remotes.push_back({tree.virtual_address, ina::kUdpPort});
-  remotes.insert(remotes.end(), members_.begin(), members_.end());
-  socket_.set_remotes(remotes);
-  if (members_.empty()) return;
-  // Where no route tells, what a contribution has: all links of a plane carry that.
-  const std::size_t contribution = ina::packet_bytes(lanes_);
-  const std::size_t datagram = socket_.largest_datagram().value_or(contribution);
-  const std::size_t payload = std::clamp(datagram, contribution, kMostSpreadDatagram) - ina::kHeaderBytes;
-  for (Tree& tree : trees_) tree.endpoint.set_spread_bytes(static_cast<std::uint32_t>(payload));
+void InaRail::run(std::size_t part, Time now, const InaWorker::Task& task) const {
+  if (own_) return task(*own_, now);
+  workers_[part]->run(task);
+}
+
+/// Each worker's socket gets what names a group of its trees.
+void InaRail::deal() const {
+  if (own_) return;
+  std::vector<std::pair<std::uint16_t, std::uint32_t>> sockets;
+  for (std::size_t tree = 0; tree < places_.size(); ++tree) {
+    sockets.emplace_back(places_[tree].group, part_of(tree));
+    if (places_[tree].left) sockets.emplace_back(*places_[tree].left, part_of(tree));
+  }
+  sockets_[0].deal(ina::kGroupAt, sockets);
 }
 
 std::size_t InaRail::tree_of(std::uint16_t group) const {
-  for (std::size_t i = 0; i < trees_.size(); ++i)
-    if (trees_[i].endpoint.group() == group) return i;
-  throw std::invalid_argument("this rail has no tree of group " + std::to_string(group));
+  const auto place = std::ranges::find(places_, group, &Place::group);
+  if (place == places_.end())
+    throw std::invalid_argument("this rail has no tree of group " + std::to_string(group));
+  return static_cast<std::size_t>(place - places_.begin());
 }
 
 std::uint64_t InaRail::pause(std::uint16_t group, Time now) {
-  Tree& tree = trees_[tree_of(group)];
-  tree.unsent.clear();
-  tree.unsent_spread.clear();
-  tree.spreader.pause();
-  return tree.endpoint.pause(now);
+  const std::size_t tree = tree_of(group);
+  std::uint64_t position = 0;
+  run(part_of(tree), now, [&](InaTrees& trees, Time at) { position = trees.pause(within(tree), at); });
+  return position;
 }
 
 void InaRail::resume(std::uint16_t old_group, const InaGroup& group, std::uint64_t resume_from, Time now) {
-  Tree& tree = trees_[tree_of(old_group)];
-  const std::string address = std::exchange(tree.virtual_address, group.virtual_address);
-  try {
-    connect();
-    tree.endpoint.resume(
-        {.group = group.group, .child = group.child, .slots = group.slots, .lanes = group.lanes}, resume_from,
-        now);
-    tree.spreader.resume(group.group, group.child, now);
-  } catch (...) {
-    tree.virtual_address = address;
-    throw;
-  }
-  serve(now);
+  const std::size_t tree = tree_of(old_group);
+  run(part_of(tree), now,
+      [&](InaTrees& trees, Time at) { trees.resume(within(tree), group, resume_from, at); });
+  places_[tree] = {.group = group.group, .left = old_group};
+  deal();
+  report(now);
 }
 
 void InaRail::start(const Slice& slice, Time now) {
-  if (trees_.empty())
+  if (places_.empty())
     throw std::logic_error("an in-network rail must be attached to a group before slices start");
   if (halted_) return;
   if (slices_.empty()) busy_since_ = now;
-  const std::size_t step = ina::tree_elements(slice, lanes_, trees_.size());
+  const std::size_t step = ina::tree_elements(slice, lanes_, places_.size());
   slices_.push_back({.slice = slice, .trees_left = (slice.count + step - 1) / step});
-  for (std::size_t i = 0, at = 0; at < slice.count; ++i, at += step) {
+  for (std::size_t tree = 0, at = 0; at < slice.count; ++tree, at += step) {
     Slice part = slice;
     part.input += at * item_size(slice.call.dtype);
     part.output += at * item_size(slice.call.dtype);
     part.count = std::min(step, slice.count - at);
-    trees_[i].endpoint.start(part);
+    if (own_) {
+      own_->start(tree, part);
+    } else {
+      workers_[part_of(tree)]->later([tree = within(tree), part](InaTrees& trees, Time at) {
+        trees.start(tree, part);
+        trees.flush(at);
+      });
+    }
   }
-  flush(now);
-}
-
-Time InaRail::deadline() const {
-  Time first = kNever;
-  for (const Tree& tree : trees_)
-    first = std::min({first, tree.endpoint.deadline(), tree.spreader.deadline()});
-  return first;
+  if (own_) own_->flush(now);
 }
 
 void InaRail::expire(Time now) {
-  for (Tree& tree : trees_) {
-    tree.endpoint.expire(now);
-    tree.spreader.expire(now);
-  }
-  serve(now);
+  if (own_) own_->expire(now);
+  report(now);
 }
 
 void InaRail::abort() {
-  for (Tree& tree : trees_) {
-    tree.endpoint.abort();
-    tree.spreader.halt();
-    tree.unsent.clear();
-    tree.unsent_spread.clear();
+  if (own_) own_->abort();
+  for (const auto& worker : workers_) {
+    worker->run([](InaTrees& trees, Time) { trees.abort(); });
+    worker->stop();
   }
   slices_.clear();
 }
 
 void InaRail::halt(Time now) {
   if (!slices_.empty()) stats_.busy += now - busy_since_;
-  for (Tree& tree : trees_) {
-    tree.endpoint.halt();
-    tree.spreader.halt();
-    tree.unsent.clear();
-    tree.unsent_spread.clear();
+  if (own_) own_->halt();
+  for (const auto& worker : workers_) {
+    worker->run([](InaTrees& trees, Time) { trees.halt(); });
+    worker->forget();
   }
   slices_.clear();
   halted_ = true;
 }
 
 void InaRail::restart(const Restart& restart, Time now) {
-  if (restart.bases.size() != trees_.size())
+  if (restart.bases.size() != places_.size())
     throw std::invalid_argument(std::to_string(restart.bases.size()) + " bases for " +
-                                std::to_string(trees_.size()) + " trees");
+                                std::to_string(places_.size()) + " trees");
   const std::vector<std::uint64_t> own = next_chunks();
   for (std::size_t i = 0; i < own.size(); ++i)
     if (restart.bases[i] < own[i])
       throw std::invalid_argument(
           "tree " + std::to_string(i) + " restarts at the greatest next chunk of all ranks; " +
           std::to_string(restart.bases[i]) + " is below this rank's own, " + std::to_string(own[i]));
-  if (socket_.outdated()) follow_interface();
-  for (std::size_t i = 0; i < own.size(); ++i) trees_[i].endpoint.restart(restart.bases[i], now);
+  for (std::size_t part = 0; part < parts(); ++part)
+    run(part, now, [](InaTrees& trees, Time) { trees.follow_interface(); });
+  deal();
+  for (std::size_t part = 0; part < parts(); ++part) {
+    std::vector<std::uint64_t> bases;
+    for (std::size_t tree = part; tree < own.size(); tree += parts()) bases.push_back(restart.bases[tree]);
+    run(part, now, [&](InaTrees& trees, Time at) { trees.restart(bases, at); });
+  }
   halted_ = false;
 }
 
-void InaRail::follow_interface() {
-  const Descriptor old = socket_.reopen();
-  loop_.unwatch(old.get());
-  loop_.watch(socket_.fd(), EPOLLIN, *this);
-  blocked_ = false;
-  connect();
-}
-
 std::vector<std::uint64_t> InaRail::next_chunks() const {
-  std::vector<std::uint64_t> next;
-  for (const Tree& tree : trees_) next.push_back(tree.endpoint.next_chunk());
+  std::vector<std::uint64_t> next(places_.size());
+  for (std::size_t tree = 0; tree < next.size(); ++tree)
+    run(part_of(tree), 0, [&](InaTrees& trees, Time) { next[tree] = trees.next_chunk(within(tree)); });
   return next;
 }
 
 void InaRail::on_ready(std::uint32_t events, Time now) {
-  if (events & EPOLLOUT) {
-    blocked_ = false;
-    loop_.rewatch(socket_.fd(), EPOLLIN, *this);
-  }
-  for (int i = 0; i < kBatchesPerTurn; ++i) {
-    const bool more = socket_.receive([&](Bytes datagram) { receive(datagram, now); });
-    flush(now);
-    if (!more) break;
-    now = EventLoop::now();
-  }
-  serve(now);
-}
-
-void InaRail::serve(Time now) {
-  flush(now);
+  own_->on_ready(events, now);
   report(now);
 }
 
-/// To the tree whose group it names; strangers' to the first, which counts them.
-void InaRail::receive(Bytes datagram, Time now) {
-  std::size_t to = 0;
-  if (trees_.size() > 1 && datagram.size() >= ina::kHeaderBytes) {
-    const std::uint16_t group = ina::decode(datagram.data()).group;
-    while (to + 1 < trees_.size() && !trees_[to].endpoint.knows(group)) ++to;
-  }
-  const bool spread = datagram.size() >= ina::kHeaderBytes &&
-                      ina::decode(datagram.data()).kind >= static_cast<std::uint8_t>(ina::Kind::kSpread);
-  if (!spread) {
-    trees_[to].endpoint.receive(datagram, now);
-    return start_spreads(trees_[to], now);
-  }
-  if (!halted_) trees_[to].spreader.receive(datagram, now);
-}
-
-/// At once: what others spread may be next in the socket.
-void InaRail::start_spreads(Tree& tree, Time now) {
-  while (const auto told = tree.endpoint.poll_ready()) {
-    const auto& [task, slice, ready, begun] = *told;
-    if (begun) {
-      tree.spreader.forget(task, ready.unfinished);
-    } else {
-      tree.spreader.start(task, slice, ready.chunk_bytes, ready.unfinished, now);
-    }
-  }
-}
-
-void InaRail::flush(Time now) {
-  for (bool more = true; more && !blocked_;) {
-    more = false;
-    for (std::size_t i = 0; i < trees_.size() && !blocked_; ++i) {
-      Tree& tree = trees_[i];
-      while (tree.unsent.size() < kBatch) {
-        const Bytes datagram = tree.endpoint.transmit(now);
-        if (datagram.empty()) break;
-        tree.unsent.push_back(datagram);
-      }
-      more = more || tree.unsent.size() == kBatch;
-      push_unsent(i);
-      if (blocked_) return;
-      more = fill_spread(tree, now) || more;
-      push_spread(i);
-    }
-  }
-}
-
-/// How many are gone. Stops everything until EPOLLOUT if the socket is full.
-std::size_t InaRail::push(std::span<const Bytes> datagrams, std::size_t remote) {
-  const std::size_t gone = socket_.send(datagrams, remote);
-  std::ranges::for_each(datagrams.first(gone), [this](Bytes datagram) { count(datagram); });
-  if (gone < datagrams.size()) {
-    blocked_ = true;
-    loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, *this);
-  }
-  return gone;
-}
-
-void InaRail::push_unsent(std::size_t i) {
-  std::vector<Bytes>& unsent = trees_[i].unsent;
-  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(push(unsent, i)));
-}
-
-/// True if there may be more.
-bool InaRail::fill_spread(Tree& tree, Time now) {
-  const Duration round_trip = std::max<Duration>(tree.endpoint.window().smoothed_rtt(), 1);
-  tree.spreader.set_reducing(tree.endpoint.in_flight() > 0 ? round_trip : 0);
-  while (tree.unsent_spread.size() < kBatch) {
-    const spread::Packet packet = tree.spreader.transmit(now);
-    if (packet.bytes.empty()) return false;
-    tree.unsent_spread.push_back(packet);
-  }
-  return true;
-}
-
-/// Runs to one destination leave together.
-void InaRail::push_spread(std::size_t i) {
-  std::vector<spread::Packet>& unsent = trees_[i].unsent_spread;
-  while (!unsent.empty() && !blocked_) {
-    const int to = unsent.front().to;
-    std::vector<Bytes> run;
-    for (const spread::Packet& packet : unsent) {
-      if (packet.to != to) break;
-      run.push_back(packet.bytes);
-    }
-    const std::size_t gone =
-        push(run, to == spread::Packet::kTree ? i : trees_.size() + static_cast<std::size_t>(to));
-    unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(gone));
-  }
-}
-
-void InaRail::count(Bytes datagram) {
-  const ina::Header header = ina::decode(datagram.data());
-  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kProbe) ||
-      header.kind == static_cast<std::uint8_t>(ina::Kind::kFetch)) {
-    stats_.sent.control += datagram.size() + kUdpHeaders;
-  } else if (header.flags & ina::flag::kRetransmission) {
-    stats_.sent.resends += datagram.size() + kUdpHeaders;
-  } else {
-    stats_.sent.payload += datagram.size() - ina::kHeaderBytes;
-  }
+/// Of what the kernel has dealt to another part than its tree's. What no tree knows, the first counts.
+void InaRail::pass_on(Stray stray) {
+  const std::uint16_t group = ina::decode(stray.datagram.data()).group;
+  const auto of = std::ranges::find_if(
+      places_, [&](const Place& place) { return place.group == group || place.left == group; });
+  const std::size_t tree = of == places_.end() ? 0 : static_cast<std::size_t>(of - places_.begin());
+  workers_[part_of(tree)]->later(
+      [datagram = std::move(stray.datagram)](InaTrees& trees, Time at) { trees.take(datagram, at); });
 }
 
 void InaRail::report(Time now) {
-  for (Tree& tree : trees_) {
-    while (const auto done = tree.spreader.poll()) tree.endpoint.spread_done(done->slice_id);
-    while (auto event = tree.endpoint.poll()) {
+  for (std::size_t part = 0; part < parts(); ++part) {
+    while (auto event = own_ ? own_->poll() : workers_[part]->poll()) {
       if (const auto* failure = std::get_if<Failure>(&*event)) {
-        tree.mismatches += failure->kind == FailureKind::kMismatch;
         listener_.rail_failed(*failure, now);
-      } else if (const auto* stalled = std::get_if<ina::Stalled>(&*event)) {
-        const Stall stall{.group = tree.endpoint.group(),
-                          .first_switch_ok = stalled->first_switch_ok,
-                          .root_ok = stalled->root_ok};
-        listener_.stalled(stall, now);
+      } else if (const auto* stall = std::get_if<Stall>(&*event)) {
+        listener_.stalled(*stall, now);
+      } else if (auto* stray = std::get_if<Stray>(&*event)) {
+        pass_on(std::move(*stray));
       } else {
         part_done(std::get<ina::SliceDone>(*event).id, now);
       }
@@ -375,64 +226,22 @@ void InaRail::part_done(std::uint64_t id, Time now) {
 
 RailStats InaRail::stats() const {
   RailStats stats = stats_;
-  const DatagramCounts& counts = socket_.counts();
-  stats.bytes_sent = counts.bytes_sent;
-  stats.bytes_received = counts.bytes_received;
-  stats.packets_sent = counts.datagrams_sent;
-  stats.packets_received = counts.datagrams_received;
-  stats.malformed = counts.strangers;
-  stats.send_drops = counts.dropped;
-  stats.segmentation_refused = counts.segmentation_refused;
-  for (const Tree& tree : trees_) {
-    stats.retransmissions += tree.endpoint.stats().retransmissions;
-    stats.duplicates += tree.endpoint.stats().duplicates;
-    stats.malformed += tree.endpoint.stats().refused_in_all() + tree.spreader.stats().refused_in_all();
-    stats.duplicates += tree.spreader.stats().duplicates;
-    stats.multicast_bytes += tree.spreader.stats().sent_bytes;
-    stats.fetched_bytes += tree.spreader.stats().fetched_bytes;
-  }
+  for (std::size_t part = 0; part < parts(); ++part)
+    run(part, 0, [&](InaTrees& trees, Time) { trees.add_to(stats); });
   if (!slices_.empty()) stats.busy += EventLoop::now() - busy_since_;
   return stats;
 }
 
 std::uint64_t InaRail::progress() const {
-  std::uint64_t steps = 0;
-  for (const Tree& tree : trees_) {
-    const spread::SpreaderStats& spread = tree.spreader.stats();
-    steps += tree.endpoint.stats().results + spread.received + spread.sent;
-  }
+  std::uint64_t steps = own_ ? own_->progress() : 0;
+  for (const auto& worker : workers_) steps += worker->progress();
   return steps;
 }
 
 std::vector<GroupStats> InaRail::groups() const {
-  std::vector<GroupStats> all;
-  for (const Tree& tree : trees_) {
-    const ina::EndpointStats& counts = tree.endpoint.stats();
-    const spread::SpreaderStats& spread = tree.spreader.stats();
-    all.push_back({.group = tree.endpoint.group(),
-                   .slots = tree.endpoint.slots(),
-                   .in_flight = tree.endpoint.in_flight(),
-                   .window = tree.endpoint.window().size(),
-                   .rtt = tree.endpoint.window().smoothed_rtt(),
-                   .contributions = counts.contributions,
-                   .results = counts.results,
-                   .retransmissions = counts.retransmissions,
-                   .early_retransmissions = counts.early_retransmissions,
-                   .timeouts = counts.timeouts,
-                   .stale = counts.stale + spread.stale,
-                   .duplicates = counts.duplicates + spread.duplicates,
-                   .mismatches = tree.mismatches,
-                   .refused = counts.refused_in_all() + spread.refused_in_all(),
-                   .probes_sent = counts.probes_sent,
-                   .probes_answered = counts.probes_answered,
-                   .nonfinite_chunks = counts.nonfinite_chunks,
-                   .moves = counts.moves,
-                   .error_bound = counts.error_bound,
-                   .multicasts = spread.tasks,
-                   .multicast_bytes = spread.sent_bytes,
-                   .fetched_bytes = spread.fetched_bytes,
-                   .answered_bytes = spread.answered_bytes});
-  }
+  std::vector<GroupStats> all(places_.size());
+  for (std::size_t tree = 0; tree < all.size(); ++tree)
+    run(part_of(tree), 0, [&](InaTrees& trees, Time) { all[tree] = trees.group_stats(within(tree)); });
   return all;
 }
 

@@ -338,7 +338,7 @@ class Agent:
 
     def progress_on(self, cpus: Sequence[int]) -> None:
         """
-        From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and spins as set; whoever waits sleeps. ValueError for CPUs that this process may not use
+        From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and spins as set; whoever waits sleeps. With several CPUs the trees of an ina rail that is attached later get threads beside it, one CPU each. ValueError for CPUs that this process may not use
         """
 
     def open_control(self, rail: int) -> int:

@@ -17,3 +17,8 @@ def receive_from_kernel(kind: str, payload_bytes: int, seconds: float, super_pac
     """
     The same through sockets of 127.0.0.1, with a sender on CPU `send_on`. RuntimeError also if a datagram is lost
     """
+
+def receive_by_workers(kind: str, payload_bytes: int, seconds: float, super_packets: bool | None, cpus: Sequence[int]) -> dict:
+    """
+    Have datagrams of two groups received by a thread on each of these CPUs, from memory (super_packets None) or out of the queues of sockets that share a port; as above, of the thread that takes longest
+    """

@@ -22,9 +22,9 @@ class Rails:
     def open_ina(self, rank: int, address: str, interface: str = '', rate_bps: int = 0) -> int:
         """Open an in-network rail with its control; the control's port"""
 
-    def attach(self, rank: int, trees: Sequence[tuple[int, str]], slots: int, lanes: int) -> None:
+    def attach(self, rank: int, trees: Sequence[tuple[int, str]], slots: int, lanes: int, cpus: Sequence[int] = []) -> None:
         """
-        The trees of an in-network rail: (group, virtual address). Children are numbered by rank
+        The trees of an in-network rail: (group, virtual address), and the CPUs of its workers. Children are numbered by rank
         """
 
     def introduce(self, rank: int, token: int, members: Sequence[tuple[str, int]]) -> None:

@@ -12,6 +12,7 @@ from railweave.experiments.errors import OptionError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from railweave.experiments.receive.run import ReceiveSpeed
 
@@ -30,7 +31,8 @@ def receive(
 
     SPREAD packets (multicast data) and RESULT packets (sums of float32), as large as the MTU allows: from
     memory, so without a kernel; through sockets as super-packets, which the kernel handles as one; and packet
-    by packet. Another core sends. States how many such cores links of 100, 400 and 1,600 Gbit/s need.
+    by packet. Another core sends. States how many such cores links of 100, 400 and 1,600 Gbit/s need, and
+    what two workers bring that have a tree each.
     Every byte received is compared; exits with 1 if one is wrong. The kernel's part needs root.
     """
     with common.one_line_errors():
@@ -71,5 +73,25 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
     ]
     columns = (*titles, *(f"{link}G" for link in LINKS_GBPS))
     console.print(tables.table(columns, rows, left=2, box=None))
+    if result.pairs:
+        console.print(_pairs(result))
     for note in result.notes():
         console.print(note)
+
+
+def _pairs(result: ReceiveSpeed) -> Table:
+    from railweave.experiments import tables  # noqa: PLC0415
+
+    rows = [
+        (
+            pair.way,
+            pair.kind,
+            str(pair.mtu),
+            f"{pair.one_ns:.0f} ns",
+            f"{pair.two_ns:.0f} ns",
+            f"{pair.gain:.2f}",
+        )
+        for pair in result.pairs
+    ]
+    columns = ("from", "kind", "MTU", "one worker", "two workers", "gain")
+    return tables.table(columns, rows, left=2, box=None)

@@ -75,7 +75,10 @@ class StaticJob:
             self.offers,
             self.refusals,
             on_event,
-            {group.rail: (replace(group, child=rank),) for group in self.ina},
+            {
+                rail: tuple(replace(group, child=rank) for group in self.ina if group.rail == rail)
+                for rail in {group.rail for group in self.ina}
+            },
         )
         return self.memberships[rank]
 

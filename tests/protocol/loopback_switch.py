@@ -57,8 +57,10 @@ class LoopbackSwitch:
         with self.lock:
             while self._next() is not None:
                 pass
+            known = enumerate(groups or (GROUP,))
             self.model = SwitchModel(
-                LANES, [Membership(group, self.hosts, SLOTS) for group in groups or (GROUP,)]
+                LANES,
+                [Membership(group, self.hosts, SLOTS, base=2 * SLOTS * place) for place, group in known],
             )
 
     def _next(self) -> tuple[bytes, tuple[str, int]] | None:

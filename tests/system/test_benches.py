@@ -197,6 +197,11 @@ def test_receiving_is_measured_on_every_way(tmp_path: Path) -> None:
         (way, *shape) for way in ways for shape in shapes
     ]
     assert all(row["pps"] > 0 for row in result["rows"])
+    mtus = (1500, 9000) if len(os.sched_getaffinity(0)) > 1 else ()
+    assert [(pair["way"], pair["kind"], pair["mtu"]) for pair in result["pairs"]] == [
+        (way, kind, mtu) for way in ways for kind in ("spread", "result") for mtu in mtus
+    ]
+    assert all(pair["one_ns"] > 0 < pair["two_ns"] for pair in result["pairs"])
 
 
 def test_the_receiving_cpu_does_the_kernels_part_as_well() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -138,10 +139,17 @@ def place() -> Iterator[Place]:
         yield made
 
 
-def test_an_in_network_rail_follows_its_interface(place: Place) -> None:
-    """Its socket to the switch and the listener of its control; the switch knows it by its old port."""
+@pytest.mark.parametrize("trees", [1, 2])
+def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> None:
+    """Its sockets to the switch and the listener of its control; the switch knows it by its old port.
+
+    Two trees have a worker each, where there are CPUs for that.
+    """
+    groups = [GROUP + tree for tree in range(trees)]
+    cpus = sorted(os.sched_getaffinity(0))[:trees]
     with inside(place.switch):
         switch = LoopbackSwitch(SWITCH_ADDRESS, hosts=2)
+    switch.restart(*groups)
     try:
         world = World(2, cast(Rails, Apart(place)), counts=(1, 100, 10_000))
         members = [
@@ -149,7 +157,7 @@ def test_an_in_network_rail_follows_its_interface(place: Place) -> None:
             for rank in range(2)
         ]
         for rank in range(2):
-            world.rails.attach(rank, [(GROUP, SWITCH_ADDRESS)], SLOTS, LANES)
+            world.rails.attach(rank, [(group, SWITCH_ADDRESS) for group in groups], SLOTS, LANES, cpus)
             world.rails.connect_tcp(rank, TOKEN, members)
         world.run(world.all_ready)
         slices = world.new_slices()

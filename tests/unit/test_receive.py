@@ -69,3 +69,18 @@ def test_a_set_of_one_cpu_is_words_of_32_bits() -> None:
     assert [own_network.mask(cpu) for cpu in (0, 3, 31, 32, 65)] == [
         *("1", "8", "80000000", "1,00000000", "2,00000000,00000000")
     ]
+
+
+@pytest.mark.parametrize("kind", ["spread", "result"])
+def test_workers_receive_what_their_groups_get(kind: str) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    for workers in (cpus[:1], cpus):
+        reading = load.receive_by_workers(kind, 1456, 0.001, None, workers)
+        assert reading["packets"] > 0
+        assert reading["packets"] % (2 * 8192) == 0
+        assert reading["cpu"] > 0
+    with pytest.raises(ValueError, match="CPU 1023 is not one of those"):
+        load.receive_by_workers(kind, 1456, 0.001, None, [*cpus, 1023])
+    with pytest.raises(ValueError, match="at least one CPU"):
+        load.receive_by_workers(kind, 1456, 0.001, None, [])
+    assert sorted(os.sched_getaffinity(0))[:2] == cpus

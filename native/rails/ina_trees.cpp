@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rails/ina_trees.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace railweave {
+namespace {
+
+constexpr std::size_t kBatch = 128;  // datagrams between two looks at the socket
+constexpr int kBatchesPerTurn = 16;  // then the other rails of the loop get theirs
+constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo frame
+constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
+constexpr std::size_t kMostStrays = 256;    // more are lost, as on the way
+
+/// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
+/// window would only idle. The group's slots still bound the queue.
+ina::WindowOptions window_for(const InaTreesOptions& options, std::size_t packet_bytes) {
+  ina::WindowOptions window = options.window;
+  if (options.rate_bps == 0) return window;
+  const double bits = 8.0 * static_cast<double>(packet_bytes + kUdpHeaders);
+  window.packet_time = static_cast<Duration>(bits * kSecond / static_cast<double>(options.rate_bps));
+  return window;
+}
+
+}  // namespace
+
+InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socket,
+                   const InaTreesOptions& options, const std::vector<InaGroup>& groups,
+                   const std::vector<SocketAddress>& members)
+    : loop_(loop), handler_(handler), socket_(socket), members_(members), lanes_(groups.at(0).lanes) {
+  std::size_t slots = 0;
+  for (const InaGroup& group : groups) {
+    trees_.emplace_back(
+        ina::EndpointOptions{.group = group.group,
+                             .child = group.child,
+                             .slots = group.slots,
+                             .lanes = group.lanes,
+                             .world_size = group.world_size,
+                             .window = window_for(options, ina::packet_bytes(group.lanes))},
+        spread::SpreaderOptions{.group = group.group,
+                                .child = group.child,
+                                .rank = group.rank,
+                                .world_size = group.world_size,
+                                .rate_bps = options.spread_rate_bps,
+                                .roots = options.roots != 0 ? options.roots : group.world_size});
+    trees_.back().virtual_address = group.virtual_address;
+    trees_.back().unsent.reserve(kBatch);
+    trees_.back().unsent_spread.reserve(kBatch);
+    slots += group.slots;
+  }
+  connect();
+  const std::size_t packet = ina::packet_bytes(lanes_);
+  const auto largest = socket_.largest_datagram();
+  if (largest && packet > *largest)
+    throw std::runtime_error("packets of " + std::to_string(packet + kIpUdpHeaders) +
+                             " bytes exceed the MTU of " + std::to_string(*largest + kIpUdpHeaders) +
+                             "; raise it, or let the group use fewer lanes");
+  socket_.set_buffers(std::max(2 * slots * packet, kBatch * kMostSpreadDatagram) * kKernelOverhead);
+  loop_.watch(socket_.fd(), EPOLLIN, handler_);
+}
+
+InaTrees::~InaTrees() { loop_.unwatch(socket_.fd()); }
+
+void InaTrees::connect() {
+  std::vector<SocketAddress> remotes;
+  for (const Tree& tree : trees_) remotes.push_back({tree.virtual_address, ina::kUdpPort});
+  remotes.insert(remotes.end(), members_.begin(), members_.end());
+  socket_.set_remotes(remotes);
+  if (members_.empty()) return;
+  // Where no route tells, what a contribution has: all links of a plane carry that.
+  const std::size_t contribution = ina::packet_bytes(lanes_);
+  const std::size_t datagram = socket_.largest_datagram().value_or(contribution);
+  const std::size_t payload = std::clamp(datagram, contribution, kMostSpreadDatagram) - ina::kHeaderBytes;
+  for (Tree& tree : trees_) tree.endpoint.set_spread_bytes(static_cast<std::uint32_t>(payload));
+}
+
+// ---------------------------------------------------------------- moves and ends
+
+std::uint64_t InaTrees::pause(std::size_t index, Time now) {
+  Tree& tree = trees_[index];
+  tree.unsent.clear();
+  tree.unsent_spread.clear();
+  tree.spreader.pause();
+  return tree.endpoint.pause(now);
+}
+
+void InaTrees::resume(std::size_t index, const InaGroup& group, std::uint64_t resume_from, Time now) {
+  Tree& tree = trees_[index];
+  const std::string address = std::exchange(tree.virtual_address, group.virtual_address);
+  try {
+    connect();
+    tree.endpoint.resume(
+        {.group = group.group, .child = group.child, .slots = group.slots, .lanes = group.lanes}, resume_from,
+        now);
+    tree.spreader.resume(group.group, group.child, now);
+  } catch (...) {
+    tree.virtual_address = address;
+    throw;
+  }
+  flush(now);
+}
+
+void InaTrees::abort() {
+  for (Tree& tree : trees_) {
+    tree.endpoint.abort();
+    tree.spreader.halt();
+    tree.unsent.clear();
+    tree.unsent_spread.clear();
+  }
+}
+
+void InaTrees::halt() {
+  for (Tree& tree : trees_) {
+    tree.endpoint.halt();
+    tree.spreader.halt();
+    tree.unsent.clear();
+    tree.unsent_spread.clear();
+  }
+  halted_ = true;
+}
+
+void InaTrees::restart(const std::vector<std::uint64_t>& bases, Time now) {
+  for (std::size_t i = 0; i < trees_.size(); ++i) trees_[i].endpoint.restart(bases[i], now);
+  halted_ = false;
+}
+
+void InaTrees::follow_interface() {
+  if (!socket_.outdated()) return;
+  const Descriptor old = socket_.reopen();
+  loop_.unwatch(old.get());
+  loop_.watch(socket_.fd(), EPOLLIN, handler_);
+  blocked_ = false;
+  connect();
+}
+
+// ---------------------------------------------------------------- receiving
+
+void InaTrees::on_ready(std::uint32_t events, Time now) {
+  if (events & EPOLLOUT) {
+    blocked_ = false;
+    loop_.rewatch(socket_.fd(), EPOLLIN, handler_);
+  }
+  for (int i = 0; i < kBatchesPerTurn; ++i) {
+    const bool more = socket_.receive([&](Bytes datagram) { receive(datagram, now); });
+    flush(now);
+    if (!more) break;
+    now = EventLoop::now();
+  }
+}
+
+void InaTrees::take(Bytes datagram, Time now) {
+  receive(datagram, now, /*stray=*/true);
+  flush(now);
+}
+
+/// To the tree whose group it names; strangers' to the first, which counts them.
+void InaTrees::receive(Bytes datagram, Time now, bool stray) {
+  if (datagram.size() < ina::kHeaderBytes) return trees_.front().endpoint.receive(datagram, now);
+  const ina::Header header = ina::decode(datagram.data());
+  auto tree = std::ranges::find_if(trees_, [&](const Tree& t) { return t.endpoint.knows(header.group); });
+  if (tree == trees_.end()) {
+    if (socket_.shared() && !stray) return keep_stray(datagram);
+    tree = trees_.begin();
+  }
+  if (header.kind < static_cast<std::uint8_t>(ina::Kind::kSpread)) {
+    tree->endpoint.receive(datagram, now);
+    start_spreads(*tree, now);
+  } else if (!halted_) {
+    tree->spreader.receive(datagram, now);
+  }
+}
+
+void InaTrees::keep_stray(Bytes datagram) {
+  if (strays_.size() < kMostStrays) strays_.push_back({{datagram.begin(), datagram.end()}});
+}
+
+/// At once: what others spread may be next in the socket.
+void InaTrees::start_spreads(Tree& tree, Time now) {
+  while (const auto told = tree.endpoint.poll_ready()) {
+    const auto& [task, slice, ready, begun] = *told;
+    if (begun) {
+      tree.spreader.forget(task, ready.unfinished);
+    } else {
+      tree.spreader.start(task, slice, ready.chunk_bytes, ready.unfinished, now);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- time
+
+Time InaTrees::deadline() const {
+  Time first = kNever;
+  for (const Tree& tree : trees_)
+    first = std::min({first, tree.endpoint.deadline(), tree.spreader.deadline()});
+  return first;
+}
+
+void InaTrees::expire(Time now) {
+  for (Tree& tree : trees_) {
+    tree.endpoint.expire(now);
+    tree.spreader.expire(now);
+  }
+  flush(now);
+}
+
+// ---------------------------------------------------------------- sending
+
+void InaTrees::flush(Time now) {
+  for (bool more = true; more && !blocked_;) {
+    more = false;
+    for (std::size_t i = 0; i < trees_.size() && !blocked_; ++i) {
+      Tree& tree = trees_[i];
+      while (tree.unsent.size() < kBatch) {
+        const Bytes datagram = tree.endpoint.transmit(now);
+        if (datagram.empty()) break;
+        tree.unsent.push_back(datagram);
+      }
+      more = more || tree.unsent.size() == kBatch;
+      push_unsent(i);
+      if (blocked_) return;
+      more = fill_spread(tree, now) || more;
+      push_spread(i);
+    }
+  }
+}
+
+/// How many are gone. Stops everything until EPOLLOUT if the socket is full.
+std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote) {
+  const std::size_t gone = socket_.send(datagrams, remote);
+  std::ranges::for_each(datagrams.first(gone), [this](Bytes datagram) { count(datagram); });
+  if (gone < datagrams.size()) {
+    blocked_ = true;
+    loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, handler_);
+  }
+  return gone;
+}
+
+void InaTrees::push_unsent(std::size_t i) {
+  std::vector<Bytes>& unsent = trees_[i].unsent;
+  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(push(unsent, i)));
+}
+
+/// True if there may be more.
+bool InaTrees::fill_spread(Tree& tree, Time now) {
+  const Duration round_trip = std::max<Duration>(tree.endpoint.window().smoothed_rtt(), 1);
+  tree.spreader.set_reducing(tree.endpoint.in_flight() > 0 ? round_trip : 0);
+  while (tree.unsent_spread.size() < kBatch) {
+    const spread::Packet packet = tree.spreader.transmit(now);
+    if (packet.bytes.empty()) return false;
+    tree.unsent_spread.push_back(packet);
+  }
+  return true;
+}
+
+/// Runs to one destination leave together.
+void InaTrees::push_spread(std::size_t i) {
+  std::vector<spread::Packet>& unsent = trees_[i].unsent_spread;
+  while (!unsent.empty() && !blocked_) {
+    const int to = unsent.front().to;
+    std::vector<Bytes> run;
+    for (const spread::Packet& packet : unsent) {
+      if (packet.to != to) break;
+      run.push_back(packet.bytes);
+    }
+    const std::size_t gone =
+        push(run, to == spread::Packet::kTree ? i : trees_.size() + static_cast<std::size_t>(to));
+    unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+}
+
+void InaTrees::count(Bytes datagram) {
+  const ina::Header header = ina::decode(datagram.data());
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kProbe) ||
+      header.kind == static_cast<std::uint8_t>(ina::Kind::kFetch)) {
+    sent_.control += datagram.size() + kUdpHeaders;
+  } else if (header.flags & ina::flag::kRetransmission) {
+    sent_.resends += datagram.size() + kUdpHeaders;
+  } else {
+    sent_.payload += datagram.size() - ina::kHeaderBytes;
+  }
+}
+
+// ---------------------------------------------------------------- reports
+
+std::optional<InaTrees::Event> InaTrees::poll() {
+  for (Tree& tree : trees_) {
+    while (const auto done = tree.spreader.poll()) tree.endpoint.spread_done(done->slice_id);
+    const auto event = tree.endpoint.poll();
+    if (!event) continue;
+    if (const auto* failure = std::get_if<Failure>(&*event)) {
+      tree.mismatches += failure->kind == FailureKind::kMismatch;
+      return *failure;
+    }
+    if (const auto* stalled = std::get_if<ina::Stalled>(&*event)) {
+      return Stall{.group = tree.endpoint.group(),
+                   .first_switch_ok = stalled->first_switch_ok,
+                   .root_ok = stalled->root_ok};
+    }
+    return std::get<ina::SliceDone>(*event);
+  }
+  if (strays_.empty()) return std::nullopt;
+  Stray stray = std::move(strays_.front());
+  strays_.pop_front();
+  return stray;
+}
+
+void InaTrees::add_to(RailStats& stats) const {
+  const DatagramCounts& counts = socket_.counts();
+  stats.bytes_sent += counts.bytes_sent;
+  stats.sent += sent_;
+  stats.bytes_received += counts.bytes_received;
+  stats.packets_sent += counts.datagrams_sent;
+  stats.packets_received += counts.datagrams_received;
+  stats.malformed += counts.strangers;
+  stats.send_drops += counts.dropped;
+  stats.segmentation_refused += counts.segmentation_refused;
+  for (const Tree& tree : trees_) {
+    stats.retransmissions += tree.endpoint.stats().retransmissions;
+    stats.duplicates += tree.endpoint.stats().duplicates;
+    stats.malformed += tree.endpoint.stats().refused_in_all() + tree.spreader.stats().refused_in_all();
+    stats.duplicates += tree.spreader.stats().duplicates;
+    stats.multicast_bytes += tree.spreader.stats().sent_bytes;
+    stats.fetched_bytes += tree.spreader.stats().fetched_bytes;
+  }
+}
+
+std::uint64_t InaTrees::progress() const {
+  std::uint64_t steps = 0;
+  for (const Tree& tree : trees_) {
+    const spread::SpreaderStats& spread = tree.spreader.stats();
+    steps += tree.endpoint.stats().results + spread.received + spread.sent;
+  }
+  return steps;
+}
+
+GroupStats InaTrees::group_stats(std::size_t index) const {
+  const Tree& tree = trees_[index];
+  const ina::EndpointStats& counts = tree.endpoint.stats();
+  const spread::SpreaderStats& spread = tree.spreader.stats();
+  return {.group = tree.endpoint.group(),
+          .slots = tree.endpoint.slots(),
+          .in_flight = tree.endpoint.in_flight(),
+          .window = tree.endpoint.window().size(),
+          .rtt = tree.endpoint.window().smoothed_rtt(),
+          .contributions = counts.contributions,
+          .results = counts.results,
+          .retransmissions = counts.retransmissions,
+          .early_retransmissions = counts.early_retransmissions,
+          .timeouts = counts.timeouts,
+          .stale = counts.stale + spread.stale,
+          .duplicates = counts.duplicates + spread.duplicates,
+          .mismatches = tree.mismatches,
+          .refused = counts.refused_in_all() + spread.refused_in_all(),
+          .probes_sent = counts.probes_sent,
+          .probes_answered = counts.probes_answered,
+          .nonfinite_chunks = counts.nonfinite_chunks,
+          .moves = counts.moves,
+          .error_bound = counts.error_bound,
+          .multicasts = spread.tasks,
+          .multicast_bytes = spread.sent_bytes,
+          .fetched_bytes = spread.fetched_bytes,
+          .answered_bytes = spread.answered_bytes};
+}
+
+}  // namespace railweave

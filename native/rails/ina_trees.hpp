@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees of an in-network rail that one thread serves: an ina::Endpoint and a spread::Spreader per tree, on
+// one UDP socket.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/failure.hpp"
+#include "ina/endpoint.hpp"
+#include "loop/event_loop.hpp"
+#include "rails/datagram_socket.hpp"
+#include "rails/rail.hpp"
+#include "rails/socket.hpp"
+#include "spread/spreader.hpp"
+
+namespace railweave {
+
+/// What the controller says of one tree.
+struct InaGroup {
+  std::uint16_t group;
+  std::string virtual_address;
+  std::uint8_t child;
+  std::uint32_t slots;
+  std::uint32_t lanes;
+  int rank;
+  int world_size;
+};
+
+struct InaTreesOptions {
+  std::uint64_t rate_bps;         // of the link; 0: unshaped
+  std::uint64_t spread_rate_bps;  // a tree's part of it
+  int roots;                      // ranks that multicast at once in an allgather; 0: all
+  ina::WindowOptions window;
+};
+
+/// A datagram of a tree that is not among these: the kernel merges what one socket of a peer sends.
+struct Stray {
+  std::vector<std::byte> datagram;
+};
+
+/// Trees go by their number in `groups`.
+class InaTrees final : public Timed {
+ public:
+  using Event = std::variant<ina::SliceDone, Stall, Failure, Stray>;
+
+  /// `handler` passes on what `loop` tells of the socket. Throws std::runtime_error or std::invalid_argument
+  /// that names what is wrong.
+  InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socket, const InaTreesOptions& options,
+           const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members);
+  ~InaTrees() override;
+
+  void start(std::size_t tree, const Slice& part) { trees_[tree].endpoint.start(part); }
+  /// Sends what may be sent; after every `start`.
+  void flush(Time now);
+  void on_ready(std::uint32_t events, Time now);
+  /// A datagram that was another thread's Stray.
+  void take(Bytes datagram, Time now);
+  Time deadline() const override;
+  void expire(Time now) override;
+  /// After all of the above.
+  std::optional<Event> poll();
+
+  std::uint64_t pause(std::size_t tree, Time now);
+  void resume(std::size_t tree, const InaGroup& group, std::uint64_t resume_from, Time now);
+  void abort();
+  void halt();
+  void restart(const std::vector<std::uint64_t>& bases, Time now);
+  /// Where another interface has come under the name of the socket's, it is opened there.
+  void follow_interface();
+
+  std::uint64_t next_chunk(std::size_t tree) const { return trees_[tree].endpoint.next_chunk(); }
+  void add_to(RailStats& stats) const;
+  std::uint64_t progress() const;
+  GroupStats group_stats(std::size_t tree) const;
+
+ private:
+  /// One tree, and what it has given to the socket: its packets keep the bytes.
+  struct Tree {
+    Tree(const ina::EndpointOptions& options, const spread::SpreaderOptions& spread)
+        : endpoint(options), spreader(spread) {}
+    ina::Endpoint endpoint;
+    spread::Spreader spreader;
+    std::string virtual_address;
+    std::vector<Bytes> unsent;
+    std::vector<spread::Packet> unsent_spread;
+    std::uint64_t mismatches = 0;
+  };
+
+  void connect();
+  void receive(Bytes datagram, Time now, bool stray = false);
+  void keep_stray(Bytes datagram);
+  void start_spreads(Tree& tree, Time now);
+  std::size_t push(std::span<const Bytes> datagrams, std::size_t remote);
+  void push_unsent(std::size_t tree);
+  bool fill_spread(Tree& tree, Time now);
+  void push_spread(std::size_t tree);
+  void count(Bytes datagram);
+
+  EventLoop& loop_;
+  ReadyHandler& handler_;
+  DatagramSocket& socket_;
+  std::deque<Tree> trees_;
+  std::vector<SocketAddress> members_;
+  std::uint32_t lanes_;
+  bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
+  bool halted_ = false;
+  SentBytes sent_;
+  std::deque<Stray> strays_;
+};
+
+}  // namespace railweave

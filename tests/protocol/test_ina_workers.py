@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several trees of an in-network rail, each served by a thread of its own, on a CPU of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from protocol.jobs import DEADLINE_S, StaticJob
+from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
+from protocol.rail_world import TOKEN, World
+from protocol.test_progress_cpus import allowed, on_cpu_s
+from protocol.test_rail_restarts import halted_and_restarted
+
+from railweave._native.agent import Call, Failure, FailureKind
+from railweave._native.collectives import DType, ReduceOp
+from railweave._native.rails import Rails
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailweaveError
+from railweave.hosts.events import InaGroup
+
+CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
+RANKS, TREES = 3, 2
+GROUPS = [GROUP + tree for tree in range(TREES)]
+MOVES = 4
+SMALL = LANES  # elements: one chunk, which the first tree carries
+LARGE = 40_000  # bytes of a shard: chunks enough in each tree to be multicast
+
+pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one worker per CPU, and there is only one CPU")
+
+
+def places(groups: list[int]) -> list[InaGroup]:
+    return [replace(PLACE, group=group, tree=tree) for tree, group in enumerate(groups)]
+
+
+@contextlib.contextmanager
+def serving(refuse_every: int = 0) -> Iterator[LoopbackSwitch]:
+    """A switch that knows the groups, and those to which they move."""
+    switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
+    switch.restart(*(GROUP + number for number in range(TREES * (MOVES + 1))))
+    try:
+        yield switch
+    finally:
+        switch.close()
+
+
+@pytest.fixture
+def switch() -> Iterator[LoopbackSwitch]:
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def job(switch: LoopbackSwitch) -> StaticJob:
+    del switch
+    return StaticJob(RANKS, ina=places(GROUPS))
+
+
+def workers() -> list[Path]:
+    """Return the folders in /proc of the threads that serve trees."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            if (task / "comm").read_text() == "railweave-tree\n":
+                found.append(task)
+    return found
+
+
+def by_cpu(tasks: list[Path]) -> dict[str, float]:
+    """Return the processor time that workers have had, by the CPUs on which they may run."""
+    return {cpu: sum(on_cpu_s(task) for task in tasks if allowed(task) == cpu) for cpu in map(str, CPUS)}
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_each_tree_has_a_thread_on_its_cpu(job: StaticJob) -> None:
+    def work(comm: Communicator) -> list[dict[str, float]]:
+        comm.all_reduce(np.ones(3 * LANES, np.int32))
+        job.meet()
+        assert sorted(map(allowed, workers())) == sorted(RANKS * list(map(str, CPUS)))
+        used = [by_cpu(workers())]
+        for count in (SMALL, 30_000):
+            job.meet()
+            for _ in range(10):
+                np.testing.assert_array_equal(comm.all_reduce(np.ones(count, np.int32)), RANKS)
+            job.meet()
+            used.append(by_cpu(workers()))
+        job.meet()
+        return used
+
+    first, second = map(str, CPUS)
+    for before, small, large in job.run(work, "ina=ina@lo", progress_cpus=CPUS):
+        assert small[first] > before[first]
+        assert small[second] == before[second]
+        assert large[first] > small[first]
+        assert large[second] > small[second]
+
+
+@pytest.mark.parametrize(
+    ("trees", "cpus", "expected"), [(2, CPUS[:1], 0), (1, CPUS, 0), (3, CPUS, 2), (2, (), 0)]
+)
+def test_there_are_as_many_threads_as_cpus_and_trees(
+    switch: LoopbackSwitch, trees: int, cpus: tuple[int, ...], expected: int
+) -> None:
+    switch.restart(*range(GROUP, GROUP + trees))
+    job = StaticJob(RANKS, ina=places([GROUP + tree for tree in range(trees)]))
+
+    def work(comm: Communicator) -> int:
+        values = np.arange(10_000, dtype=np.int32)
+        np.testing.assert_array_equal(comm.all_reduce(values), RANKS * values)
+        assert all(tree.results for tree in comm.stats().rails[0].groups)
+        job.meet()
+        threads = len(workers())
+        job.meet()
+        return threads
+
+    assert job.run(work, "ina=ina@lo", progress_cpus=cpus) == [RANKS * expected] * RANKS
+
+
+def resources() -> tuple[int, int]:
+    """Threads and descriptors of this process."""
+    return len([*Path("/proc/self/task").iterdir()]), len([*Path("/proc/self/fd").iterdir()])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_communicator_that_has_ended_leaves_nothing(switch: LoopbackSwitch, fails: bool) -> None:
+    """Also while it is not forgotten yet, and with calls in flight."""
+    job = StaticJob(RANKS, ina=places(GROUPS))
+    kept: list[Communicator] = []
+
+    def work(comm: Communicator) -> None:
+        kept.append(comm)
+        comm.all_reduce(np.ones(100, np.float32))
+        job.meet()
+        with contextlib.suppress(*[RailweaveError] * fails):
+            pending = [comm.all_reduce(np.ones(3000, np.float32), async_op=True) for _ in range(3)]
+            if fails and comm.rank == 0:
+                comm._agent.fail(Failure(FailureKind.INTERNAL, -1, "it was killed"))
+            pending[-1].wait()
+        job.meet()
+
+    before = None
+    for _ in range(5):
+        switch.restart(*GROUPS)
+        job.run(work, "ina=ina@lo", progress_cpus=CPUS)
+        assert workers() == []
+        kept.clear()
+        gc.collect()
+        before = before or resources()
+    assert resources() == before
+
+
+# ---------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize("spin_us", [0, 100])
+@pytest.mark.parametrize("refuse_every", [0, 20])
+def test_calls_of_every_kind_are_exact(refuse_every: int, spin_us: float) -> None:
+    """All under way at once, also while packets are lost."""
+    with serving(refuse_every) as switch:
+        del switch
+        job = StaticJob(RANKS, ina=places(GROUPS))
+
+        def work(comm: Communicator) -> None:
+            pending = []
+            for call in range(6):
+                whole = np.random.default_rng(call).integers(0, 256, RANKS * LARGE, np.uint8)
+                mine = whole.reshape(RANKS, LARGE)[comm.rank]
+                root = whole if comm.rank == 1 else np.zeros_like(whole)
+                ramp = np.arange(RANKS * 900, dtype=np.int32)
+                halves = ramp.astype(np.float32) / 2
+                total = ramp * (RANKS * call + 3)
+                pending += [
+                    (comm.all_gather(mine, async_op=True), whole),
+                    (comm.all_reduce(halves, async_op=True), RANKS * halves),
+                    (comm.all_reduce(ramp * (comm.rank + call), "max", async_op=True), ramp * (2 + call)),
+                    (
+                        comm.reduce_scatter(ramp * (comm.rank + call), async_op=True),
+                        total.reshape(RANKS, 900)[comm.rank],
+                    ),
+                    (comm.broadcast(root, 1, async_op=True), whole),
+                ]
+            for handle, expected in pending:
+                np.testing.assert_array_equal(handle.wait(), expected)
+            comm.barrier()
+            job.meet()
+            rail = comm.stats().rails[0]
+            assert all(tree.multicasts for tree in rail.groups)
+            assert (rail.sent.resends > 0) or not refuse_every
+            assert (rail.fetched_bytes > 0) or not refuse_every
+            assert rail.malformed == 0
+
+        job.run(work, "ina=ina@lo", progress_cpus=CPUS, spin_us=spin_us)
+
+
+def test_results_are_exact_while_trees_move(job: StaticJob) -> None:
+    """Each in its turn; the other one goes on."""
+    started, done = threading.Event(), threading.Event()
+
+    def controller() -> None:
+        assert started.wait(DEADLINE_S)
+        for step in range(MOVES * TREES):
+            old, new = GROUP + step, GROUP + step + TREES
+            tree = step % TREES
+            job.move(replace(PLACE, group=old, tree=tree), replace(PLACE, group=new, tree=tree))
+        done.set()
+
+    def work(comm: Communicator) -> int:
+        for calls in range(1, 1_000_000):
+            count = 5000 + calls % 50
+            mine = np.arange(count, dtype=np.int32) * (comm.rank + 1)
+            mine[0] = comm.rank == 0 and done.is_set()
+            got = comm.all_reduce(mine)
+            np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
+            shard = np.random.default_rng(RANKS * calls + comm.rank).integers(0, 256, LARGE, np.uint8)
+            for rank, each in enumerate(comm.all_gather(shard).reshape(RANKS, LARGE)):
+                expected = np.random.default_rng(RANKS * calls + rank).integers(0, 256, LARGE, np.uint8)
+                np.testing.assert_array_equal(each, expected)
+            started.set()
+            if got[0]:
+                trees = comm.stats().rails[0].groups
+                assert [tree.moves for tree in trees] == [MOVES] * TREES
+                assert [tree.group for tree in trees] == [group + MOVES * TREES for group in GROUPS]
+                return calls
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(controller)
+        calls = job.run(work, "ina=ina@lo", progress_cpus=CPUS)
+        moving.result(DEADLINE_S)
+    assert len(set(calls)) == 1
+
+
+class MergingSwitch(LoopbackSwitch):
+    """Results of different trees reach a host in one super-packet, as kernels and switches merge them."""
+
+    held: dict[int, bytes]
+
+    def _process(self, data: bytes, sender: tuple[str, int]) -> None:
+        self.children[data[4]] = sender
+        for child, packet in self.model.process(data[4], data):
+            before = self.held.pop(int(child), b"")
+            if before and before[2:4] != packet[2:4] and len(before) == len(packet):
+                segments = struct.pack("@H", len(packet))
+                self.socket.sendmsg(
+                    [before + packet],
+                    [(socket.SOL_UDP, 103, segments)],  # UDP_SEGMENT
+                    0,
+                    self.children[int(child)],
+                )
+                continue
+            if before:
+                self.socket.sendto(before, self.children[int(child)])
+            self.held[int(child)] = packet
+        if not self._waits():
+            for child, packet in self.held.items():
+                self.socket.sendto(packet, self.children[child])
+            self.held.clear()
+
+    def _waits(self) -> bool:
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return False
+
+
+# ---------------------------------------------------------------- rails alone
+
+
+def worker_rails(switch: LoopbackSwitch, seed: int = 0) -> World:
+    del switch
+    world = World(RANKS, Rails(RANKS), seed, counts=(1, 100, 10_000))
+    members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(RANKS)]
+    for rank in range(RANKS):
+        trees = [(group, ADDRESS) for group in GROUPS]
+        world.rails.attach(rank, trees, slots=SLOTS, lanes=LANES, cpus=list(CPUS))
+        world.rails.connect_tcp(rank, TOKEN, members)
+    world.run(world.all_ready)
+    return world
+
+
+def test_a_datagram_that_comes_to_the_wrong_thread_is_passed_on() -> None:
+    switch = MergingSwitch(ADDRESS, RANKS)
+    switch.held = {}
+    switch.restart(*GROUPS)
+    try:
+        world = worker_rails(switch)
+        for _ in range(5):
+            slices = world.new_slices()
+            world.start_all(slices)
+            world.finish(slices)
+        assert [world.rails.stats(rank).malformed for rank in range(RANKS)] == [0] * RANKS
+    finally:
+        switch.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) -> None:
+    halted_and_restarted(worker_rails(switch, seed), rounds=4)
+
+
+def test_a_rail_may_be_halted_from_inside_its_report(switch: LoopbackSwitch) -> None:
+    world = worker_rails(switch)
+    slices = world.new_slices(most=2)
+    for rank in range(RANKS):
+        world.rails.halt_at_next(rank)
+        world.start(rank, slices)
+    world.run(lambda: not any(map(world.rails.ready, range(RANKS))))
+    for rank in range(RANKS):
+        assert len(world.rails.done(rank)) + len(world.rails.failures(rank)) == 1
+        world.halt(rank)
+    again = world.new_slices()
+    world.restart(1, again, world.greatest_chunks())
+    world.finish(again)
+
+
+def test_what_was_done_before_a_halt_is_not_reported_after_it(switch: LoopbackSwitch) -> None:
+    """A trial of a rail has the same number each time."""
+    rails = worker_rails(switch).rails
+    count = 4 * LANES
+    out = [np.zeros(count, np.int32) for _ in range(RANKS)]
+    for rank in range(RANKS):
+        rails.start(rank, 1, 0, np.ones(count, np.int32), out[rank])
+    latest = time.monotonic() + DEADLINE_S
+    while not all((each == RANKS).all() for each in out):  # the workers are done; the loop has not looked
+        assert time.monotonic() < latest
+        os.sched_yield()
+    for rank in range(RANKS):
+        rails.stats(rank)  # between two of their turns
+        rails.halt(rank)
+    bases = [max(each) for each in zip(*map(rails.next_chunks, range(RANKS)), strict=True)]
+    for rank in range(RANKS):
+        rails.restart(rank, 1, bases)
+    rails.start(0, 1, 1, np.ones(count, np.int32), out[0])
+    for _ in range(100):
+        rails.turn(0.0)
+    assert rails.done(0) == []
+    for rank in range(1, RANKS):
+        rails.start(rank, 1, 1, np.ones(count, np.int32), out[rank])
+    while not all(rails.done(rank) for rank in range(RANKS)):
+        assert time.monotonic() < latest
+        rails.turn(1.0)
+
+
+def test_a_cpu_that_cannot_be_had_leaves_the_rail_as_it_was(switch: LoopbackSwitch) -> None:
+    rails = Rails(RANKS)
+    rails.open_ina(0, "127.0.0.1")
+    trees = [(group, ADDRESS) for group in GROUPS]
+    before = resources()
+    for cpus, slots, reason in (((CPUS[0], 1023), SLOTS, "CPU 1023"), (CPUS, 100, "power of two")):
+        with pytest.raises(ValueError, match=reason):
+            rails.attach(0, trees, slots=slots, lanes=LANES, cpus=list(cpus))
+        assert resources() == before
+    rails.attach(0, trees, slots=SLOTS, lanes=LANES, cpus=list(CPUS))
+    assert len(workers()) == 2
+    del rails
+    gc.collect()
+    assert workers() == []
+
+
+# ---------------------------------------------------------------- failures
+
+
+def test_ranks_that_call_different_things_are_told(job: StaticJob) -> None:
+    def work(comm: Communicator) -> str:
+        x = np.zeros(3000, np.float32)
+        comm.all_reduce(x)
+        job.meet()
+        with pytest.raises(CollectiveMismatch) as raised:
+            comm.all_reduce(x, op="max" if comm.rank == 1 else "sum")
+        return str(raised.value)
+
+    for message in job.run(work, "ina=ina@lo", progress_cpus=CPUS):
+        assert "all_reduce #1 of 3000 float32, sum" in message
+        assert "all_reduce #1 of 3000 float32, max" in message
+
+
+def test_a_rank_that_leaves_is_named(job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        job.meet()
+        if comm.rank == 2:
+            return
+        with pytest.raises(PeerLost) as raised:
+            comm.all_reduce(np.zeros(3000, np.float32))
+        assert raised.value.rank == 2
+
+    job.run(work, "ina=ina@lo", progress_cpus=CPUS)
+
+
+def test_a_silent_switch_is_reported(switch: LoopbackSwitch, job: StaticJob) -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(3, np.int32))
+        job.meet()
+        switch.deaf.set()
+        job.meet()
+        pending = comm.all_reduce(np.ones(3000, np.int32), async_op=True)
+        told = {job.memberships[comm.rank].stalls.get(timeout=DEADLINE_S) for _ in range(4)}
+        assert told <= {(group, False, False) for group in GROUPS}
+        job.meet()
+        switch.deaf.clear()
+        np.testing.assert_array_equal(pending.wait(), RANKS)
+        job.meet()
+
+    job.run(work, "ina=ina@lo", progress_cpus=CPUS)
+
+
+def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
+    """Halts and restarts among calls that are cut over both rails; every one is exact."""
+
+    def work(comm: Communicator) -> None:
+        for phase in range(6):
+            if comm.rank == 1:
+                comm._agent.set_obstacle(0, "" if phase % 2 else "it is tested")
+            for call in range(8):
+                ramp = np.arange(6000, dtype=np.int32)
+                got = comm.all_reduce(ramp * (comm.rank + call))
+                np.testing.assert_array_equal(got, ramp * (RANKS * call + 3))
+                whole = np.random.default_rng(call).integers(0, 256, RANKS * LARGE, np.uint8)
+                got = comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank])
+                np.testing.assert_array_equal(got, whole)
+            job.meet()
+            wanted = "up" if phase % 2 else "down"
+            latest = time.monotonic() + DEADLINE_S
+            while comm._agent.rail_states()[0].state != wanted and time.monotonic() < latest:
+                comm._agent.wait_change(len(comm._agent.changes(0)), 0.1)
+            job.meet()
+        assert comm._agent.rail_states()[0].incarnation >= 3
+
+    job.run(work, "ina=ina@lo,tcp=tcp@lo", shares={"ina": 1, "tcp": 1}, progress_cpus=CPUS)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_what_goes_wrong_on_a_worker_ends_the_communicator(job: StaticJob, looks: bool) -> None:
+    """Whether its own thread comes upon it, or one that meets it between two turns."""
+
+    def work(comm: Communicator) -> str:
+        job.meet()  # all have joined
+        values = np.ones(4 * LANES, np.int32)
+        point = op, _ = comm._agent.plan_point(DEADLINE_S)
+        product = Call(DType.INT32, ReduceOp.PROD, values.size)
+        assert comm._agent.submit(point, product, values, np.empty_like(values), [(0, 0, values.size)])
+        if looks:
+            comm._agent.stats()
+        assert comm._agent.wait(op, DEADLINE_S)
+        failure = comm._agent.failure_of(op)
+        assert failure is not None
+        return failure.message
+
+    assert any("switches reduce" in each for each in job.run(work, "ina=ina@lo", progress_cpus=CPUS))
