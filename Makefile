@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline clean
+.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline simulate clean
 OUT ?= out/demo
 
 help: ## say what can be made
@@ -51,6 +51,9 @@ bench: ## hold a short set of ratios against the committed baseline: what has mo
 
 baseline: ## install what experiments compare railweave with: PyTorch (for Gloo) into .venv, Open MPI
 	@./bootstrap baseline
+
+simulate: ## install ns-3 into .venv, for figures with up to 1,024 hosts (69 MB)
+	@./bootstrap simulate
 
 test-torch: ## run PyTorch's own distributed tests, those that Gloo can run, on railweave
 	@./bootstrap baseline
