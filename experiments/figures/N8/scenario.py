@@ -19,7 +19,7 @@ from railweave.experiments.simulation import Call, Fabric
 from railweave.hosts.striping.costs import Line
 
 MIB = 1 << 20
-SIZES = (8 * MIB, 24 * MIB)
+SIZES = (8 * MIB, 16 * MIB)
 MOST_PER_RACK = 16
 PARTS = 2  # segments that Gloo's ring has in flight; Nezha's rails over TCP are Gloo's
 

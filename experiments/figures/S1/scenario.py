@@ -24,7 +24,7 @@ from railweave.topologies.lab.shaping import TokenBucket
 
 MIB = 1 << 20
 LAB_RATE_BPS, LAB_BYTES, LAB_RACKS, LAB_HOSTS = 20_000_000, 4 * MIB, 4, 4
-SIZE = 16 * MIB
+SIZES = {64: 16 * MIB, 256: 16 * MIB, 1024: 4 * MIB}  # by hosts: more hosts send more packets
 SEGMENT, MESSAGE = MIB, 256 << 10  # least segment; message of the ring in a larger one
 LAB_SEGMENT = 256 << 10
 RACKS = {64: 4, 256: 16, 1024: 64}
@@ -39,7 +39,7 @@ def plan(quick: bool) -> list[Experiment]:
     for hosts, racks in RACKS.items():
         if hosts > 64 and quick:
             break
-        options = {"hosts": hosts, "racks": racks, "size": SIZE}
+        options = {"hosts": hosts, "racks": racks, "size": SIZES[hosts]}
         name = f"{hosts} hosts"
         found.append(Experiment(name, key_of(name, options), hosts, partial(_sweep, name, options)))
     return found
