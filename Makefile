@@ -18,7 +18,7 @@ lint: ## check format, style and types
 	@./bootstrap lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
+	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' '*.hpp')
 	@rm -rf build/stubs && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/stubs
 	diff -r build/stubs/_native railweave/_native || { echo "the native module's type stubs are old: make stubs"; exit 1; }
 	.venv/bin/mypy

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from railweave.experiments import simulation
 from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import Experiment, figures
 from railweave.experiments.simulation import Call, Fabric, simulator
+from railweave.hosts.striping.costs import Line
 
 needs_ns3 = pytest.mark.skipif(bool(simulation.obstacle()), reason=simulation.obstacle() or "ns-3 is there")
 
@@ -116,6 +119,38 @@ def test_a_simulation_is_repeatable(seconds: dict[str, float]) -> None:
     assert seconds["again"] == seconds["composed 2"]
 
 
+def scenario_of(figure: str) -> ModuleType:
+    (found,) = figures([figure])
+    return found._module("scenario")
+
+
+def test_the_model_of_s1_counts_members_and_links() -> None:
+    s1 = scenario_of("S1")
+    assert [2 * (s1.members(SLOW, ina) - 1) for ina in range(5)] == [30, 24, 18, 12, 6]
+    assert s1.model_s(replace(SLOW, mtu=0), 4, MIB) == pytest.approx(transfer_s(2 * 3 / 4, 1))
+    # 4 links per message between racks: delays, and a packet on all of them but the first
+    lags = replace(SLOW, rate_bps=1e9, delay_s=1e-3, message_s=1e-2, mtu=1500)
+    assert s1.model_s(lags, 4, MIB) == pytest.approx(6 * (2 * MIB / 1e9 + 1e-2 + 4e-3 + 3 * 12e-6))
+
+
+def test_both_rails_of_n8_end_together() -> None:
+    share = scenario_of("N8").share
+    fast, slow = Line(0.001, 2e8), Line(0.004, 1e8)
+    part = share(fast, slow, 10**7)
+    assert fast.time_s(part) == pytest.approx(slow.time_s(10**7 - part), rel=1e-6)
+    assert share(fast, slow, 1000) == 1000  # it is there before the other one begins
+    assert share(slow, fast, 1000) == 0
+
+
+def test_without_ns3_figures_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(simulation, "find_spec", lambda name: None)
+    for figure in figures(["S1", "N8"]):
+        for step in figure.plan(quick=True):
+            assert isinstance(step, Experiment)
+            (record,) = asyncio.run(step.run(tmp_path, print))
+            assert (record.status, record.error) == ("skipped", "ns-3 is not installed: make simulate")
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -135,7 +170,7 @@ def test_what_cannot_be_simulated_is_named(call: Call, words: str) -> None:
 
 
 def test_without_ns3_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ns3", None)  # find_spec says that it is not there
+    monkeypatch.setattr(simulation, "find_spec", lambda name: None)
 
     async def run() -> None:
         async with simulator():

@@ -23,7 +23,7 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.lab.shaping import TokenBucket
 
 MIB = 1 << 20
-LAB_RATE_BPS, LAB_BYTES, LAB_RACKS, LAB_HOSTS = 20_000_000, 4 * MIB, 4, 4
+LAB_RATE_BPS, LAB_BYTES, LAB_RACKS, LAB_HOSTS = 10_000_000, 4 * MIB, 4, 4
 SIZES = {64: 16 * MIB, 256: 16 * MIB, 1024: 4 * MIB}  # by hosts: more hosts send more packets
 SEGMENT, MESSAGE = MIB, 256 << 10  # least segment; message of the ring in a larger one
 LAB_SEGMENT = 256 << 10
@@ -33,9 +33,9 @@ LAB = "lab and simulation, 16 hosts"
 
 def plan(quick: bool) -> list[Experiment]:
     """Return the lab's experiment, and one per number of hosts."""
-    calls = 2 if quick else 5
+    calls = 2 if quick else 4
     lab = {"rate_bps": LAB_RATE_BPS, "size": LAB_BYTES, "calls": calls}
-    found = [Experiment(LAB, key_of(LAB, lab), 60 + 20 * calls, partial(_compare, lab))]
+    found = [Experiment(LAB, key_of(LAB, lab), 70 + 50 * calls, partial(_compare, lab))]
     for hosts, racks in RACKS.items():
         if hosts > 64 and quick:
             break
