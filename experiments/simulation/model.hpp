@@ -194,7 +194,7 @@ class ComposedCall final : public Call {
     }
     const auto members = ina + std::uint64_t{plane.fabric.racks - ina} * ranks_;
     const auto message = *std::max_element(segments_.begin(), segments_.end()) / members;
-    if (message >= kTurns * plane.fabric.mtu) turns_ = std::gcd(ranks_, kTurns);
+    if (message >= 2 * plane.fabric.mtu) turns_ = std::gcd(ranks_, kTurns);
   }
 
   void begin(std::function<void()> done) override {

@@ -24,7 +24,7 @@ from railweave.topologies.lab.shaping import TokenBucket
 
 MIB = 1 << 20
 LAB_RATE_BPS, LAB_BYTES, LAB_RACKS, LAB_HOSTS = 10_000_000, 4 * MIB, 4, 4
-SIZES = {64: 16 * MIB, 256: 16 * MIB, 1024: 4 * MIB}  # by hosts: more hosts send more packets
+SIZES = {64: 16 * MIB, 256: 4 * MIB, 1024: 4 * MIB}  # by hosts: more hosts send more packets
 SEGMENT, MESSAGE = MIB, 256 << 10  # least segment; message of the ring in a larger one
 LAB_SEGMENT = 256 << 10
 RACKS = {64: 4, 256: 16, 1024: 64}
