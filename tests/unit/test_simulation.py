@@ -14,7 +14,6 @@ from railweave.experiments import simulation
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Experiment, figures
 from railweave.experiments.simulation import Call, Fabric, simulator
-from railweave.hosts.striping.costs import Line
 
 needs_ns3 = pytest.mark.skipif(bool(simulation.obstacle()), reason=simulation.obstacle() or "ns-3 is there")
 
@@ -135,11 +134,9 @@ def test_the_model_of_s1_counts_members_and_links() -> None:
 
 def test_both_rails_of_n8_end_together() -> None:
     share = scenario_of("N8").share
-    fast, slow = Line(0.001, 2e8), Line(0.004, 1e8)
-    part = share(fast, slow, 10**7)
-    assert fast.time_s(part) == pytest.approx(slow.time_s(10**7 - part), rel=1e-6)
-    assert share(fast, slow, 1000) == 1000  # it is there before the other one begins
-    assert share(slow, fast, 1000) == 0
+    part = share(0.02, 0.04, 3 * MIB)
+    assert part == 2 * MIB
+    assert 0.02 * part == pytest.approx(0.04 * (3 * MIB - part))
 
 
 def test_without_ns3_figures_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

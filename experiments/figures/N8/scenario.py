@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2's gradients among up to 128 nodes with two rails, simulated: Gloo's ring, two rings, ring and tree.
 
-Each contender is simulated with two sizes; messages of other sizes lie on the line through both. Shares
-follow from the lines of the rails alone, as in the striper: both rails end together.
+Each contender is simulated with one size, about that of DDP's buckets; a step's messages take time in
+proportion. Shares are those with which both rails end together, by the time of each alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ from railweave.experiments import simulation
 from railweave.experiments.figures import Experiment, OnPhase, key_of, models, run_by
 from railweave.experiments.records import SKIPPED, Record
 from railweave.experiments.simulation import Call, Fabric
-from railweave.hosts.striping.costs import Line
 
 MIB = 1 << 20
-SIZES = (8 * MIB, 16 * MIB)
+SIZE = 24 * MIB
 MOST_PER_RACK = 16
 PARTS = 2  # segments that Gloo's ring has in flight; Nezha's rails over TCP are Gloo's
 
@@ -30,7 +30,7 @@ def plan(quick: bool) -> list[Experiment]:
     return [
         Experiment(_name(nodes), key_of(_name(nodes), options), 10 + 1.5 * nodes, partial(_run, options))
         for nodes in counts
-        for options in [{"nodes": nodes, "sizes": SIZES, "model": "GPT-2"}]
+        for options in [{"nodes": nodes, "size": SIZE, "model": "GPT-2"}]
     ]
 
 
@@ -43,11 +43,12 @@ async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Re
     if missing := simulation.obstacle():
         return [run_by(name, options, 0, contender="ns-3", status=SKIPPED, error=missing)]
     async with simulation.simulator() as simulate:
-        lines = await _lines(options, simulate, lambda what: on_phase(f"{name}: {what}"))
+        times = await _times(options, simulate, lambda what: on_phase(f"{name}: {what}"))
     (model,) = [
         each for each in models.load(Path(__file__).parents[1] / "N7") if each.name == options["model"]
     ]
-    call_s = {who: sum(cost.time_s(size) for size in model.buckets()) for who, cost in lines.items()}
+    scale = sum(model.buckets()) / options["size"]
+    call_s = {who: scale * time for who, time in times.items()}
     step_s = {who: model.compute_s + time for who, time in call_s.items()}
     extra: dict[str, Any] = {"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}
     for who in ("tcp+tcp", "ina+tcp"):
@@ -56,45 +57,28 @@ async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Re
     return [run_by(name, options, 0, contender="simulated", extra=extra)]
 
 
-async def _lines(
+async def _times(
     options: dict[str, Any], simulate: simulation.Simulate, on_phase: Callable[[str], None]
-) -> dict[str, Line]:
-    """Return the cost of a call by contender."""
-    per_rack = min(options["nodes"], MOST_PER_RACK)
+) -> dict[str, float]:
+    """Return the time of a call by contender."""
+    size, per_rack = options["size"], min(options["nodes"], MOST_PER_RACK)
     fabric = Fabric(options["nodes"] // per_rack, per_rack)
+    ring, tree = Call("ring", fabric, size, parts=PARTS), Call("tree", fabric, size)
 
-    def ring(size: int) -> Call:
-        return Call("ring", fabric, size, parts=PARTS)
+    async def time(what: str, *calls: Call) -> float:
+        on_phase(what)
+        return (await simulate(*calls)).seconds
 
-    def tree(size: int) -> Call:
-        return Call("tree", fabric, size)
-
-    async def line(what: str, calls: Callable[[int], Sequence[Call]]) -> Line:
-        times = []
-        for size in options["sizes"]:
-            on_phase(f"{what}, {size // MIB} MiB")
-            times.append((await simulate(*calls(size))).seconds)
-        rate = (SIZES[1] - SIZES[0]) / (times[1] - times[0])
-        return Line(times[0] - SIZES[0] / rate, rate)
-
-    one_ring = await line("Gloo's ring", lambda size: [ring(size)])
-    one_tree = await line("a tree", lambda size: [tree(size)])
-
-    def two(size: int) -> list[Call]:
-        return [ring(size // 2), ring(size // 2)]
-
-    def both(size: int) -> list[Call]:
-        part = share(one_tree, one_ring, size)
-        return [tree(part), ring(size - part)]
-
+    one_ring, one_tree = await time("Gloo's ring", ring), await time("a tree", tree)
+    half, part = replace(ring, size_bytes=size // 2), share(one_tree, one_ring, size)
+    both = replace(tree, size_bytes=part), replace(ring, size_bytes=size - part)
     return {
         "gloo": one_ring,
-        "tcp+tcp": await line("two rings", two),
-        "ina+tcp": await line("a tree and a ring", both),
+        "tcp+tcp": await time("two rings", half, half),
+        "ina+tcp": await time("a tree and a ring", *both),
     }
 
 
-def share(one: Line, other: Line, size: int) -> int:
-    """Return the bytes of the first of two rails, so that both end together: a + x/b alike on both."""
-    x = (size / other.rate + other.a_s - one.a_s) / (1 / one.rate + 1 / other.rate)
-    return min(size, max(0, int(x)))
+def share(one_s: float, other_s: float, size: int) -> int:
+    """Return the bytes of the first of two rails that take such times for all of it."""
+    return round(size * other_s / (one_s + other_s))
