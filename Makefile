@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline clean
+.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline simulate clean
 OUT ?= out/demo
 
 help: ## say what can be made
@@ -18,7 +18,7 @@ lint: ## check format, style and types
 	@./bootstrap lint
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' 'native/*.hpp')
+	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' '*.hpp')
 	@rm -rf build/stubs && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/stubs
 	diff -r build/stubs/_native railweave/_native || { echo "the native module's type stubs are old: make stubs"; exit 1; }
 	.venv/bin/mypy
@@ -51,6 +51,9 @@ bench: ## hold a short set of ratios against the committed baseline: what has mo
 
 baseline: ## install what experiments compare railweave with: PyTorch (for Gloo) into .venv, Open MPI
 	@./bootstrap baseline
+
+simulate: ## install ns-3 into .venv, for figures with up to 1,024 hosts (69 MB)
+	@./bootstrap simulate
 
 test-torch: ## run PyTorch's own distributed tests, those that Gloo can run, on railweave
 	@./bootstrap baseline

@@ -41,6 +41,11 @@ def columns(sizes: Iterable[int]) -> int:
     return math.lcm(*sizes)
 
 
+def fits(size: int, others: Iterable[int]) -> bool:
+    """Whether a rack of so many ranks can share columns with others of such sizes."""
+    return columns([size, *others]) <= MAX_COLUMNS
+
+
 def alone(plane: Plane, rank: int, ranks: Mapping[int, Nic]) -> Member:
     """A rank that is in no rack."""
     leaf = ranks[rank].switch

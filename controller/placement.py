@@ -65,7 +65,7 @@ class Placement:
         slots = slots_per_tree(self._quotas.share(group.job).slots, 1)
         for ranks in composition.racks(plane, nics):
             try:
-                if composition.columns([len(ranks), *map(len, trees)]) > composition.MAX_COLUMNS:
+                if not composition.fits(len(ranks), map(len, trees)):
                     raise Refused(f"racks of {len(ranks)} ranks and of others have no columns in common")
                 (tree,) = self._fabric.plan(rail.plane, among(hosts, ranks), last_resort=True)
                 placed = await self._fabric.admit(rail.plane, among(hosts, ranks), tree, slots)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave plan`: how a collective of some size would be split over the rails, and why."""
+"""`railweave plan`: how a collective would be split over the rails, or which switches to upgrade first."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ app = typer.Typer()
 
 EPILOG = (
     "Examples: railweave plan 1K:64M --costs costs.json · railweave plan 4M --rails ina,tcp --hosts 6 "
-    "· railweave plan 4M --costs costs.json --collective all_gather --json -"
+    "· railweave plan 4M --costs costs.json --collective all_gather --json - "
+    "· railweave plan racks:racks=4,hosts=4,ina=0 --jobs 16x4M,4x1M@h5"
 )
 
 
 @app.command("plan", epilog=EPILOG)
 def plan(
-    sizes: Annotated[str, typer.Argument(help="Bytes of the tensor: 4M, 1K,4M, or 1K:16M.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Bytes of the tensor: 4M, 1K,4M, or 1K:16M; with --jobs, a fabric as --topology names it.",
+            metavar="SIZES|FABRIC",
+        ),
+    ],
     costs: Annotated[
         Path | None, typer.Option(help="A file of learnt costs, as Communicator.save_costs writes it.")
     ] = None,
@@ -46,20 +53,35 @@ def plan(
         str, typer.Option(help="Element type, as in numpy: float32, bfloat16, int64.")
     ] = "float32",
     op: Annotated[str, typer.Option(help="sum, prod, max, min or avg.")] = "sum",
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            help="Ranks, bytes and first host of each job, h1 by default: 16x4M,4x1M@h5. "
+            "Shows which switches of the fabric to upgrade first."
+        ),
+    ] = None,
     json_file: common.JsonFile = None,
 ) -> None:
     """Predict how a collective would be split: times per rail and split, the chosen split, and why.
 
     With --costs, from the costs that a job has learnt; otherwise from the link rates. In a program,
     comm.plan(bytes) returns the same for a running job.
+
+    With --jobs: in which order to replace a fabric's bridges by switches that aggregate, by the time that the
+    jobs gain; each makes one call, and a job that calls twice as often is given twice.
     """
     with common.one_line_errors():
+        if jobs is not None:
+            if (costs, hosts, rails) != (None, None, None):
+                raise OptionError("--jobs goes with a fabric and --rate only")
+            _upgrades(what, jobs, rate, json_file)
+            return
         if costs is not None and rails is not None:
             raise OptionError("--costs already names the rails: give either --costs or --rails")
         from railweave.hosts.striping import predict  # noqa: PLC0415 - help needs none
 
         planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
-        predictions = [predict(planner, size, collective, dtype, op) for size in units.parse_sizes(sizes)]
+        predictions = [predict(planner, size, collective, dtype, op) for size in units.parse_sizes(what)]
         console = common.console(json_file)
         if len(predictions) == 1:
             console.print(str(predictions[0]), soft_wrap=True, markup=False)
@@ -128,6 +150,30 @@ def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     console.print(table)
     if first.note:
         console.print(first.note, markup=False)
+
+
+def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None:
+    """Print the fabric as it is and after each upgrade: the time of one call of each job, and its gain."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from railweave.experiments import deployment  # noqa: PLC0415
+    from railweave.topologies.named import named  # noqa: PLC0415
+
+    topology = named(fabric, rails=["ina"], rates=units.parse_rates(rate))
+    plane = next((plane for plane in topology.planes if plane.kind == "ina"), None)
+    if plane is None:
+        raise OptionError(f"{fabric}: no plane of kind ina, whose switches could aggregate")
+    mix = deployment.parse_jobs(jobs, plane)
+    stages = deployment.plan(plane, mix)
+    table = Table("upgraded", *(f"{job.name}: members" for job in mix), "time (ms)", "gain", box=None)
+    for number, stage in enumerate(stages):
+        name = f"{number}. {stage.switch}" if number else "as it is"
+        gain = stages[0].total_s / stage.total_s
+        table.add_row(name, *map(str, stage.members), f"{1e3 * stage.total_s:.4g}", f"{gain:.2f}")
+    console = common.console(json_file)
+    console.print("one call of each job by itself, predicted from links; gain is over the fabric as it is")
+    console.print(table)
+    common.write_json({"jobs": [job.name for job in mix], "stages": [asdict(s) for s in stages]}, json_file)
 
 
 def _as_json(predictions: list[Prediction]) -> dict[str, Any]:

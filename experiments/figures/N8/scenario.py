@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPT-2's gradients among up to 128 nodes with two rails, simulated: Gloo's ring, two rings, ring and tree.
+
+Each contender is simulated with one size, about that of DDP's buckets; a step's messages take time in
+proportion. Shares are those with which both rails end together, by the time of each alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments import simulation
+from railweave.experiments.figures import Experiment, OnPhase, key_of, models, run_by
+from railweave.experiments.records import SKIPPED, Record
+from railweave.experiments.simulation import Call, Fabric
+
+MIB = 1 << 20
+SIZE = 24 * MIB
+MOST_PER_RACK = 16
+PARTS = 2  # segments that Gloo's ring has in flight; Nezha's rails over TCP are Gloo's
+
+
+def plan(quick: bool) -> list[Experiment]:
+    """Return an experiment per number of nodes."""
+    counts = (8, 32) if quick else (8, 16, 32, 64, 128)
+    return [
+        Experiment(_name(nodes), key_of(_name(nodes), options), 10 + 1.5 * nodes, partial(_run, options))
+        for nodes in counts
+        for options in [{"nodes": nodes, "size": SIZE, "model": "GPT-2"}]
+    ]
+
+
+def _name(options_or_nodes: int) -> str:
+    return f"two rails, {options_or_nodes} nodes"
+
+
+async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
+    name = _name(options["nodes"])
+    if missing := simulation.obstacle():
+        return [run_by(name, options, 0, contender="ns-3", status=SKIPPED, error=missing)]
+    async with simulation.simulator() as simulate:
+        times = await _times(options, simulate, lambda what: on_phase(f"{name}: {what}"))
+    (model,) = [
+        each for each in models.load(Path(__file__).parents[1] / "N7") if each.name == options["model"]
+    ]
+    scale = sum(model.buckets()) / options["size"]
+    call_s = {who: scale * time for who, time in times.items()}
+    step_s = {who: model.compute_s + time for who, time in call_s.items()}
+    extra: dict[str, Any] = {"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}
+    for who in ("tcp+tcp", "ina+tcp"):
+        extra[f"calls_{who}"] = call_s["gloo"] / call_s[who]
+        extra[f"steps_{who}"] = step_s["gloo"] / step_s[who]
+    return [run_by(name, options, 0, contender="simulated", extra=extra)]
+
+
+async def _times(
+    options: dict[str, Any], simulate: simulation.Simulate, on_phase: Callable[[str], None]
+) -> dict[str, float]:
+    """Return the time of a call by contender."""
+    size, per_rack = options["size"], min(options["nodes"], MOST_PER_RACK)
+    fabric = Fabric(options["nodes"] // per_rack, per_rack)
+    ring, tree = Call("ring", fabric, size, parts=PARTS), Call("tree", fabric, size)
+
+    async def time(what: str, *calls: Call) -> float:
+        on_phase(what)
+        return (await simulate(*calls)).seconds
+
+    one_ring, one_tree = await time("Gloo's ring", ring), await time("a tree", tree)
+    half, part = replace(ring, size_bytes=size // 2), share(one_tree, one_ring, size)
+    both = replace(tree, size_bytes=part), replace(ring, size_bytes=size - part)
+    return {
+        "gloo": one_ring,
+        "tcp+tcp": await time("two rings", half, half),
+        "ina+tcp": await time("a tree and a ring", *both),
+    }
+
+
+def share(one_s: float, other_s: float, size: int) -> int:
+    """Return the bytes of the first of two rails that take such times for all of it."""
+    return round(size * other_s / (one_s + other_s))

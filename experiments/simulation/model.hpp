@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hosts do in an allreduce: rings, one tree, and a ring of racks (network.hpp is what they do it on).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "network.hpp"
+
+namespace railweave_simulation {
+
+using Done = std::function<void(std::uint32_t)>;  // at a host
+
+// Steps of a ring: in each, a member sends a message of equal size on, once it has that of the step before.
+// An allreduce has 2 (L - 1) steps, its halves have L - 1. Of a member that is a rack, each host sends an
+// equal part of the message, and has a part of its own in what arrives.
+class Ring : public std::enable_shared_from_this<Ring> {
+ public:
+  Ring(Plane& plane, const std::vector<std::vector<std::uint32_t>>& members, std::uint64_t bytes,
+       std::uint32_t steps, Done done)
+      : plane_(plane), steps_(steps), done_(std::move(done)) {
+    const auto message = std::max<std::uint64_t>(1, (bytes + members.size() - 1) / members.size());
+    for (std::size_t member = 0; member < members.size(); ++member) {
+      const auto& before = members[(member + members.size() - 1) % members.size()];
+      const auto& here = members[member];
+      const auto& next = members[(member + 1) % members.size()];
+      for (std::size_t place = 0; place < here.size(); ++place) {
+        Part& part = parts_[here[place]];
+        part.received.resize(here.size() > 1 ? 1 : before.size());
+        if (here.size() > 1 && next.size() > 1)
+          part.next.push_back({next[place], 0});
+        else if (here.size() > 1)
+          part.next.push_back({next[0], place});
+        else
+          for (const auto host : next) part.next.push_back({host, 0});
+        part.bytes = std::max<std::uint64_t>(1, message / std::max(here.size(), next.size()));
+      }
+    }
+  }
+
+  void start(std::uint32_t host) {
+    parts_.at(host).started = true;
+    go_on(host);
+  }
+  void start_all() {
+    for (const auto& [host, part] : parts_) start(host);
+  }
+
+ private:
+  struct Next {
+    std::uint32_t host;
+    std::size_t source;  // which of those that it waits for
+  };
+  struct Part {
+    bool started = false;
+    std::uint32_t sent = 0;
+    std::vector<std::uint32_t> received;  // by source
+    std::vector<Next> next;
+    std::uint64_t bytes = 0;
+  };
+
+  void go_on(std::uint32_t host) {
+    Part& part = parts_.at(host);
+    if (!part.started) return;
+    const auto received = *std::min_element(part.received.begin(), part.received.end());
+    for (; part.sent < steps_ && part.sent <= received; ++part.sent)
+      for (const auto& next : part.next)
+        plane_.stream(host, next.host).send(part.bytes, [self = shared_from_this(), next] {
+          ns3::Simulator::Schedule(ns3::Seconds(self->plane_.fabric.message_s), [self, next] {
+            ++self->parts_.at(next.host).received[next.source];
+            self->go_on(next.host);
+          });
+        });
+    if (received == steps_ && part.sent == steps_) {
+      part.started = false;
+      done_(host);
+    }
+  }
+
+  Plane& plane_;
+  const std::uint32_t steps_;
+  const Done done_;
+  std::unordered_map<std::uint32_t, Part> parts_;  // by host
+};
+
+// Hosts, each a member of a ring.
+inline std::vector<std::vector<std::uint32_t>> singles(std::uint32_t first, std::uint32_t count,
+                                                       std::uint32_t step = 1) {
+  std::vector<std::vector<std::uint32_t>> members;
+  for (std::uint32_t place = 0; place < count; ++place) members.push_back({first + place * step});
+  return members;
+}
+
+// A call on a plane: begins on all hosts at once; `done` comes when the last has its result.
+class Call {
+ public:
+  virtual ~Call() = default;
+  virtual void begin(std::function<void()> done) = 0;
+
+ protected:
+  // Counts hosts that are complete.
+  Done last_of(std::uint32_t hosts, std::function<void()> done) {
+    auto left = std::make_shared<std::uint32_t>(hosts);
+    return [left, done](std::uint32_t) {
+      if (--*left == 0) done();
+    };
+  }
+};
+
+// All hosts in a ring, the tensor in `parts` that go round at once.
+class RingCall final : public Call {
+ public:
+  RingCall(Plane& plane, std::uint64_t bytes, std::uint32_t parts)
+      : plane_(plane), bytes_(bytes), parts_(parts) {}
+  void begin(std::function<void()> done) override {
+    const auto last = last_of(plane_.size() * parts_, std::move(done));
+    for (std::uint32_t part = 0; part < parts_; ++part)
+      std::make_shared<Ring>(plane_, singles(0, plane_.size()), bytes_ / parts_, 2 * (plane_.size() - 1),
+                             last)
+          ->start_all();
+  }
+
+ private:
+  Plane& plane_;
+  const std::uint64_t bytes_;
+  const std::uint32_t parts_;
+};
+
+// Rings in racks scatter sums, a ring of racks for each place adds them up, rings in racks gather.
+class HierarchicalCall final : public Call {
+ public:
+  HierarchicalCall(Plane& plane, std::uint64_t bytes) : plane_(plane), bytes_(bytes) {}
+  void begin(std::function<void()> done) override {
+    const auto last = last_of(plane_.size(), std::move(done));
+    const auto racks = plane_.fabric.racks, ranks = plane_.fabric.hosts;
+    std::vector<std::shared_ptr<Ring>> down, across;
+    for (std::uint32_t rack = 0; rack < racks; ++rack)
+      down.push_back(std::make_shared<Ring>(plane_, singles(rack * ranks, ranks), bytes_, ranks - 1, last));
+    for (std::uint32_t place = 0; place < ranks; ++place)
+      across.push_back(
+          std::make_shared<Ring>(plane_, singles(place, racks, ranks), bytes_ / ranks, 2 * (racks - 1),
+                                 [down, ranks](std::uint32_t host) { down[host / ranks]->start(host); }));
+    for (std::uint32_t rack = 0; rack < racks; ++rack)
+      std::make_shared<Ring>(plane_, singles(rack * ranks, ranks), bytes_, ranks - 1,
+                             [across, ranks](std::uint32_t host) { across[host % ranks]->start(host); })
+          ->start_all();
+  }
+
+ private:
+  Plane& plane_;
+  const std::uint64_t bytes_;
+};
+
+// One tree: leaves add for their hosts, the spine for the leaves.
+class TreeCall final : public Call {
+ public:
+  TreeCall(Plane& plane, std::uint64_t bytes) : plane_(plane), bytes_(bytes) {}
+  void begin(std::function<void()> done) override {
+    const auto last = last_of(plane_.size(), std::move(done));
+    const auto task = plane_.new_task();
+    const bool up = plane_.fabric.racks > 1;
+    for (auto& leaf : plane_.leaves) leaf->add(task, false, up);
+    plane_.spine->add(task, false, false);
+    for (std::uint32_t host = 0; host < plane_.size(); ++host)
+      plane_.racked[host]->contribute(task, bytes_, false, [last, host] { last(host); });
+  }
+
+ private:
+  Plane& plane_;
+  const std::uint64_t bytes_;
+};
+
+// The first `ina` racks are members of a ring, the hosts of all others, too (native/ina/composed.hpp): racks
+// sum a segment, each host for a column of it; the columns go round the ring; racks hand them out. Segments
+// overlap.
+class ComposedCall final : public Call {
+ public:
+  ComposedCall(Plane& plane, std::uint32_t ina, std::uint64_t bytes, std::uint64_t segment,
+               std::uint32_t at_once)
+      : plane_(plane), ina_(ina), ranks_(plane.fabric.hosts), at_once_(at_once) {
+    for (std::uint64_t left = bytes, issued = 0; left > 0;) {
+      const auto size =
+          std::min(left, std::max<std::uint64_t>(segment / 8, std::min({segment, issued, left / 2})));
+      segments_.push_back(size);
+      issued += size, left -= size;
+    }
+    const auto members = ina + std::uint64_t{plane.fabric.racks - ina} * ranks_;
+    const auto message = *std::max_element(segments_.begin(), segments_.end()) / members;
+    if (message >= 2 * plane.fabric.mtu) turns_ = std::gcd(ranks_, kTurns);
+  }
+
+  void begin(std::function<void()> done) override {
+    last_ = last_of(plane_.size(), std::move(done));
+    states_.assign(plane_.size(), {});
+    rack_tasks_.assign(ina_, {});
+    for (std::uint32_t rack = 0; rack < ina_; ++rack)
+      for (std::uint32_t task = 0; task < 2 * count(); ++task) {
+        rack_tasks_[rack].push_back(plane_.new_task());
+        plane_.leaves[rack]->add(rack_tasks_[rack].back(), true, false);
+      }
+    rings_.assign(count(), {});
+    for (std::uint32_t turn = 0; turn < turns_; ++turn) {
+      auto members = singles(ina_ * ranks_, plane_.size() - ina_ * ranks_);
+      for (std::uint32_t rack = 0; rack < ina_; ++rack) {
+        auto& hosts = members.emplace_back(ranks_ / turns_);
+        std::iota(hosts.begin(), hosts.end(), rack * ranks_ + turn * ranks_ / turns_);
+      }
+      const auto steps = 2 * static_cast<std::uint32_t>(members.size() - 1);
+      for (std::uint32_t segment = 0; segment < count(); ++segment)
+        rings_[segment].push_back(
+            std::make_shared<Ring>(plane_, members, segments_[segment] / turns_, steps,
+                                   [this, segment](std::uint32_t host) { came_round(host, segment); }));
+    }
+    for (std::uint32_t host = 0; host < plane_.size(); ++host) {
+      if (single(host)) states_[host].summed = count();
+      in_rack(host);
+      go_round(host);
+    }
+  }
+
+ private:
+  struct State {  // segments
+    std::uint32_t asked = 0, summed = 0, started = 0, round = 0, handing = 0, handed = 0;
+    std::deque<std::uint32_t> turns;  // that segments in the ring have still to come round
+  };
+  static constexpr std::uint32_t kDepth = 4, kTurns = 4;
+
+  bool single(std::uint32_t host) const { return host >= ina_ * ranks_; }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(segments_.size()); }
+
+  // What the rack begins next: sums of up to kDepth segments, then in turn a handing out and a sum.
+  void in_rack(std::uint32_t host) {
+    if (single(host)) return;
+    State& state = states_[host];
+    auto& rank = *plane_.racked[host];
+    const auto& tasks = rack_tasks_[host / ranks_];
+    while (true) {
+      if (state.asked < std::min(count(), state.handing + kDepth)) {
+        const auto segment = state.asked++;
+        rank.contribute(tasks[segment], segments_[segment], true, [this, host] {
+          ++states_[host].summed;
+          go_round(host);
+        });
+      } else if (state.handing < state.round) {
+        const auto segment = state.handing++;
+        rank.spread(tasks[count() + segment], segments_[segment] / ranks_, [this, host] {
+          if (++states_[host].handed == count()) last_(host);
+        });
+      } else {
+        return;
+      }
+    }
+  }
+  void go_round(std::uint32_t host) {
+    State& state = states_[host];
+    while (state.started < state.round + at_once_ && state.started < state.summed) {
+      const auto& rings = rings_[state.started++];
+      state.turns.push_back(single(host) ? turns_ : 1);
+      if (single(host))
+        for (const auto& ring : rings) ring->start(host);
+      else
+        rings[host % ranks_ * turns_ / ranks_]->start(host);
+    }
+  }
+  void came_round(std::uint32_t host, std::uint32_t segment) {
+    State& state = states_[host];
+    --state.turns[segment - state.round];
+    for (; !state.turns.empty() && state.turns.front() == 0; state.turns.pop_front()) ++state.round;
+    if (state.round == count() && single(host)) return last_(host);
+    in_rack(host);
+    go_round(host);
+  }
+
+  Plane& plane_;
+  const std::uint32_t ina_, ranks_, at_once_;
+  std::uint32_t turns_ = 1;
+  std::vector<std::uint64_t> segments_;
+  std::vector<State> states_;                              // by host
+  std::vector<std::vector<std::shared_ptr<Ring>>> rings_;  // by segment and turn
+  std::vector<std::vector<std::uint32_t>> rack_tasks_;     // by rack: sums of all segments, then handings out
+  Done last_;
+};
+
+// A call on each of several planes, all at once.
+class Simulation {
+ public:
+  Simulation() {
+    using namespace ns3;
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(1000));  // as on used connections
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 17));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 17));
+    Config::SetDefault("ns3::TcpSocket::TcpNoDelay", BooleanValue(true));
+    // No queue overflows, so that a time-out would be for a packet that waits in one.
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(Seconds(10)));
+  }
+  ~Simulation() {
+    ns3::Simulator::Destroy();  // before the planes, whose events it holds
+    calls_.clear();
+    planes_.clear();
+  }
+
+  void ring(const Fabric& fabric, std::uint64_t bytes, std::uint32_t parts) {
+    calls_.push_back(std::make_unique<RingCall>(plane(fabric), bytes, parts));
+  }
+  void hierarchical(const Fabric& fabric, std::uint64_t bytes) {
+    calls_.push_back(std::make_unique<HierarchicalCall>(plane(fabric), bytes));
+  }
+  void tree(const Fabric& fabric, std::uint64_t bytes) {
+    calls_.push_back(std::make_unique<TreeCall>(plane(fabric), bytes));
+  }
+  void composed(const Fabric& fabric, std::uint32_t ina, std::uint64_t bytes, std::uint64_t segment,
+                std::uint32_t at_once) {
+    calls_.push_back(std::make_unique<ComposedCall>(plane(fabric), ina, bytes, segment, at_once));
+  }
+
+  // Runs until all hosts have their results; returns that time.
+  double run() {
+    busy_ = calls_.size();
+    for (auto& call : calls_) ns3::Simulator::ScheduleNow(&Simulation::begin, this, call.get());
+    ns3::Simulator::Run();
+    const auto dropped = std::accumulate(planes_.begin(), planes_.end(), std::uint64_t{0},
+                                         [](auto sum, const auto& plane) { return sum + plane->dropped; });
+    if (dropped > 0)
+      throw std::runtime_error(std::to_string(dropped) + " packets were dropped: a queue is too short");
+    if (busy_ > 0) throw std::runtime_error("not all hosts have their results, and nothing is on its way");
+    return ns3::Simulator::Now().GetSeconds();
+  }
+  std::uint64_t events() const { return ns3::Simulator::GetEventCount(); }
+
+ private:
+  Plane& plane(const Fabric& fabric) { return *planes_.emplace_back(std::make_unique<Plane>(fabric)); }
+  void begin(Call* call) {
+    call->begin([this] {
+      if (--busy_ == 0) ns3::Simulator::Stop();
+    });
+  }
+
+  std::vector<std::unique_ptr<Plane>> planes_;
+  std::vector<std::unique_ptr<Call>> calls_;
+  std::size_t busy_ = 0;
+};
+
+}  // namespace railweave_simulation
