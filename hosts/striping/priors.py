@@ -43,7 +43,8 @@ def prior_lines(
         rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
         kind = "tcp" if rail.members else rail.kind
         around = rail.members if rail.members and which is Collective.ALL_REDUCE else hosts
-        steps = 2 if kind == "ina" else (2 if collective == "all_reduce" else 1) * (around - 1)
+        whole = kind == "ina" or (kind == "netreduce" and which is Collective.ALL_REDUCE)
+        steps = 2 if whole else (2 if collective == "all_reduce" else 1) * (around - 1)
         limit = limit_bps(kind, rate_bps, around, collective=which)
         lines[rail.index] = Line(steps * STEP_S, limit / (8 * ina_lanes if rail.kind == "ina" else 8))
     return lines

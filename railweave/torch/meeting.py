@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer, Ring
+from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.interfaces import interface
 from railweave.hosts.membership import Join
 from railweave.hosts.options import RailSpec
@@ -72,6 +72,7 @@ class Meeting:
 
     groups: Mapping[str, Sequence[InaGroup]] = {}
     rings: Mapping[str, Ring] = {}
+    sums: Mapping[str, Sums] = {}
 
     def __init__(
         self, store: Any, rank: int, size: int, rails: Sequence[RailOffer], deadline_s: float

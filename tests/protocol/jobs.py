@@ -11,7 +11,16 @@ from queue import Queue
 from typing import TypeVar
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, InaGroup, RailOffer, Ring
+from railweave.hosts.events import (
+    Decision,
+    Event,
+    GroupMoved,
+    GroupPaused,
+    InaGroup,
+    RailOffer,
+    Ring,
+    Sums,
+)
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
@@ -27,6 +36,7 @@ class StaticMembership:
     on_event: Callable[[Event], None]
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     rings: dict[str, Ring] = field(default_factory=dict)
+    sums: dict[str, Sums] = field(default_factory=dict)
     token: int = TOKEN
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)
