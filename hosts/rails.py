@@ -93,10 +93,10 @@ def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
                 return Opening(spec, index, at, port)
             case "rdma" | "netreduce":
                 sums = spec.kind == "netreduce"
-                index, queue_pairs, of_sums = agent.add_rdma(
+                index, queue_pairs = agent.add_rdma(
                     spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s, sums
                 )
-                numbers = tuple(of_sums) if sums else ()
+                numbers = tuple(agent.sum_numbers(index)) if sums else ()
                 return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs), sum_queue_pairs=numbers)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error

@@ -87,11 +87,9 @@ class PythonAgent {
     return missing;
   }
 
-  std::tuple<std::size_t, std::vector<std::uint32_t>, SumNumbers> add_rdma(std::string name,
-                                                                           std::string address,
-                                                                           std::string interface,
-                                                                           std::uint64_t rate_bps,
-                                                                           double peer_timeout_s, bool sums) {
+  std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
+                                                              std::string interface, std::uint64_t rate_bps,
+                                                              double peer_timeout_s, bool sums) {
     Rdma rdma{};
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
@@ -107,8 +105,10 @@ class PythonAgent {
           return rail;
         });
     rdma_[index] = rdma;
-    return {index, rdma.transport->queue_pairs(), rdma.transport->sum_numbers()};
+    return {index, rdma.transport->queue_pairs()};
   }
+
+  SumNumbers sum_numbers(std::size_t rail) const { return rdma_.at(rail).transport->sum_numbers(); }
 
   void sum_rdma(std::size_t rail, const std::vector<SumNumbers>& members, std::size_t window_packets) {
     const Rdma& rdma = rdma_.at(rail);
@@ -338,10 +338,13 @@ void bind_agent(nb::module_& m) {
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
-      .def("add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
-           "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, Release(),
-           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank, "
-           "with `sums` the numbers (out, into, alias) of connections that a switch may add up)")
+      .def(
+          "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
+          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, Release(),
+          "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With "
+          "`sums` it offers connections that a switch may add up")
+      .def("sum_numbers", &PythonAgent::sum_numbers, "rail"_a,
+           "What an RDMA rail offers for sums: (out, into, alias)")
       .def("sum_rdma", &PythonAgent::sum_rdma, "rail"_a, "members"_a, "window_packets"_a, Release(),
            "A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma")
       .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a, Release(),

@@ -22,6 +22,7 @@ constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halte
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
 constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
+constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 48 * 1024;
 
 roce::Ipv4Address parse_address(const std::string& text) {
@@ -250,6 +251,7 @@ void RdmaTransport::join_ring() {
   };
   roce::QueuePairOptions options = pair_options();
   options.retries = kTireless;
+  options.min_timeout = kRanksApart;
   options.qpn = sums_[own].out;
   options.peer_qpn = sums_[next].alias;
   options.send_psn = first_psn(own);

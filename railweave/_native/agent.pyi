@@ -300,10 +300,13 @@ class Agent:
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
 
-    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False) -> tuple[int, list[int], tuple[int, int, int]]:
+    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False) -> tuple[int, list[int]]:
         """
-        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank, with `sums` the numbers (out, into, alias) of connections that a switch may add up)
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
         """
+
+    def sum_numbers(self, rail: int) -> tuple[int, int, int]:
+        """What an RDMA rail offers for sums: (out, into, alias)"""
 
     def sum_rdma(self, rail: int, members: Sequence[tuple[int, int, int]], window_packets: int) -> None:
         """

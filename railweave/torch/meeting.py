@@ -115,7 +115,8 @@ class Meeting:
 def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:
     try:
         rails = json.loads(text)
-        return tuple(RailOffer(**{**rail, "queue_pairs": tuple(rail["queue_pairs"])}) for rail in rails)
+        lists = ("queue_pairs", "sum_queue_pairs")
+        return tuple(RailOffer(**{**rail, **{name: tuple(rail[name]) for name in lists}}) for rail in rails)
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"rank {rank} describes its rails as {text[:200]!r} ({error}): "
