@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netreduce rail in a lab: what the switch adds and what hosts do, and switch and controller that restart."""
+"""The netreduce rail in a lab: what the switch adds and what hosts do; switch and controller restart."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ with railweave.init(rails=rails) as comm:
     comm.barrier()
     if comm.rank == 0:
         module = "railweave.topologies.lab.switch_counters"
-        done = subprocess.run(
-            [sys.executable, "-m", module, comm.options.controller], capture_output=True, text=True, check=True
-        )
+        command = [sys.executable, "-m", module, comm.options.controller]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         print("added", json.loads(done.stdout)["netreduce"]["result"], "of", chunks, file=sys.stderr)
 """
 
@@ -120,7 +119,7 @@ async def restart_controller(lab: Lab) -> None:
 def test_the_rail_is_used_again_after_a_restart(
     tmp_path: Path, fault: Callable[[Lab], Awaitable[None]]
 ) -> None:
-    """All sums are exact meanwhile; a controller that is restarted takes the ring out, and puts it in again."""
+    """All sums are exact meanwhile; a restarted controller takes the ring out and puts it in again."""
     program = tmp_path / "program.py"
     program.write_text(REPEATED)
 

@@ -8,7 +8,7 @@ from railweave.experiments.figures import networks
 from railweave.experiments.scenario import Scenario, Workload
 
 WINDOWS = (16, 32, 64, 128, 256, 512)  # packets
-DELAY_US = 2000  # of a port of the switch, into it
+DELAY_US = 1000  # of a port of the switch, into it
 SIZE = 1024 * networks.KIB
 
 
