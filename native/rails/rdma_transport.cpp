@@ -23,7 +23,6 @@ constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: mor
 constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
-constexpr std::int64_t kRingWindow = 2;  // times the usual: there it is idle while the last rank is awaited
 constexpr std::size_t kMaxBurst = 48 * 1024;
 
 roce::Ipv4Address parse_address(const std::string& text) {
@@ -251,7 +250,7 @@ void RdmaTransport::join_ring() {
     return static_cast<std::uint32_t>((sums_[sender].out + next_packet_) & roce::kPsnMask);
   };
   roce::QueuePairOptions options = pair_options();
-  options.window = std::min(kRingWindow * options.window, static_cast<std::int64_t>(window_packets_));
+  options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
   options.min_window = std::min(options.min_window, options.window);
   options.retries = kTireless;
   options.min_timeout = kRanksApart;

@@ -56,9 +56,14 @@ class StaticJob:
     """Stands where the controller stands: `join` waits for all ranks and tells each what the others offer."""
 
     def __init__(
-        self, size: int, refusals: dict[str, str] | None = None, ina: Sequence[InaGroup] = ()
+        self,
+        size: int,
+        refusals: dict[str, str] | None = None,
+        ina: Sequence[InaGroup] = (),
+        sums: Sequence[Sums] = (),
     ) -> None:
         self.size = size
+        self.sums = {of.rail: of for of in sums}
         self.ina = ina  # of rank 0; the others differ in `child`
         self.refusals = refusals or {}
         self.offers: dict[int, Sequence[RailOffer]] = {}
@@ -86,6 +91,7 @@ class StaticJob:
             self.refusals,
             on_event,
             {group.rail: (replace(group, child=rank),) for group in self.ina},
+            sums=self.sums,
         )
         return self.memberships[rank]
 
