@@ -157,6 +157,6 @@ def test_ranks_that_call_different_things_find_out_before_anything_is_added() ->
     meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
     with plane_network(3, ["netreduce"]) as network, network.ranks(call, meeting) as futures:
         for future in futures:
-            assert re.search(r"500\d elements.*500\d elements", future.result(2 * DEADLINE_S)), (
+            assert re.search(r"of 500\d int32.*of 500\d int32", future.result(2 * DEADLINE_S)), (
                 future.result()
             )
