@@ -17,14 +17,17 @@ from railweave.controller.errors import ControllerError, InvalidRequest, Refused
 from railweave.controller.forwarding import Forwarding
 from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
+from railweave.controller.rings import RingSwitch
+from railweave.controller.routes import routes
 from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
-from railweave.p4src.artifacts import Artifact
+from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
 from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
+ROCE_LANES = 256  # of the hosts' path MTU, 1,024 bytes
 DIRECTIONS = {"ingress": ("ingress",), "egress": ("egress",), "both": ("ingress", "egress")}
 
 
@@ -52,13 +55,13 @@ class FabricListener(Protocol):
 class Fabric:
     """The one place where groups get numbers, addresses and slots."""
 
-    def __init__(self, topology: Topology, artifact: Artifact, suspect_s: float) -> None:
-        """Manage the switches of `topology` with the program `artifact`.
+    def __init__(self, topology: Topology, program: Artifact, suspect_s: float) -> None:
+        """Manage the switches of `topology` with `program`, those of netreduce planes with netreduce.
 
         Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
         """
         self.topology = topology
-        self.lanes = artifact.lanes
+        self.lanes = program.lanes
         self.listener: FabricListener | None = None
         self.health = Health(suspect_s, self._changed)
         self._addresses: dict[str, AddressPlan] = {}
@@ -68,20 +71,28 @@ class Fabric:
         self._last_group = 0  # of those that ranks report
         self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
+        self.ring_switches: dict[str, RingSwitch] = {}  # by plane
         for plane in topology.planes:
-            if any(switch.p4runtime for switch in plane.switches):
-                self._add(plane, artifact)
+            if plane.kind == "netreduce":
+                self._add_ring_switch(plane)
+            elif any(switch.p4runtime for switch in plane.switches):
+                self._add(plane, program)
 
-    def _add(self, plane: Plane, artifact: Artifact) -> None:
+    def _add(self, plane: Plane, program: Artifact) -> None:
         self._addresses[plane.name] = addresses = AddressPlan(plane)
         for switch in plane.switches:
             if switch.p4runtime:
-                managed = ManagedSwitch(
-                    plane, switch, addresses, artifact, self._connected, self._unreachable
-                )
+                managed = ManagedSwitch(plane, switch, addresses, program, self._connected, self._unreachable)
                 self._switches[switch.name] = managed
         members = {switch.name: switch for switch in self.switches(plane.name)}
         self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
+
+    def _add_ring_switch(self, plane: Plane) -> None:
+        first, *others = plane.switches
+        if others or not first.p4runtime:
+            raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected one switch, a P4 switch")
+        program = artifact(ROCE_LANES, program=NETREDUCE)
+        self.ring_switches[plane.name] = RingSwitch(first, program, routes(plane)[first.name])
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
         """The P4 switches of a plane, or all."""
@@ -95,20 +106,24 @@ class Fabric:
     async def run(self) -> None:
         """Keep a session with every switch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for switch in self._switches.values():
+            for switch in self._all():
                 tasks.create_task(switch.link.run(), name=f"link {switch.name}")
+
+    def _all(self, plane: str = "") -> list[ManagedSwitch | RingSwitch]:
+        rings = (switch for name, switch in self.ring_switches.items() if plane in ("", name))
+        return [*self.switches(plane), *rings]
 
     async def configured(self, deadline_s: float) -> None:
         """Wait until every switch is configured; ControllerError names those that are not in time."""
         try:
             async with asyncio.timeout(deadline_s):
-                for switch in self._switches.values():
+                for switch in self._all():
                     await switch.ready.wait()
                 await self.settled()
         except TimeoutError:
             missing = [
                 f"{s.name} at {s.link.address} ({s.link.problem})"
-                for s in self._switches.values()
+                for s in self._all()
                 if not s.ready.is_set()
             ]
             raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(missing)}") from None
@@ -260,11 +275,11 @@ class Fabric:
 
     async def set_loss(self, plane: str, name: str, port: int, direction: str, probability: float) -> None:
         """Drop frames with a probability at a port (0: all) of a switch ('': all) from now on."""
-        switches = [switch for switch in self.switches(plane) if name in ("", switch.name)]
+        switches = [switch for switch in self._all(plane) if name in ("", switch.name)]
         if not switches:
             raise InvalidRequest(
                 f"plane {plane!r} has no P4 switch{f' {name!r}' if name else ''}; "
-                f"P4 switches are {sorted(self._switches)}"
+                f"P4 switches are {sorted(switch.name for switch in self._all())}"
             )
         if direction not in DIRECTIONS or not 0 <= probability <= 1:
             raise InvalidRequest(

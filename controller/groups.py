@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from railweave.controller import requests, resuming
+from railweave.controller import requests, resuming, summing
 from railweave.controller.errors import (
     AlreadyJoined,
     Exhausted,
@@ -26,6 +26,7 @@ from railweave.controller.placement import Placement
 from railweave.controller.quotas import Quotas
 from railweave.controller.requests import JoinRequest
 from railweave.controller.resuming import Resuming
+from railweave.controller.summing import Summing
 from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Groups:
         self.lease_s = lease_s
         self._placement = Placement(fabric, quotas)
         self.moves = Moves(fabric, self._placement, self.running, self.lost, lease_s)
+        self._summing = Summing(fabric, quotas, self.running, self._soon)
         self._forming: dict[str, Forming] = {}
         self._running: dict[str, Group] = {}
         self._leases: dict[int, Lease] = {}
@@ -131,6 +133,8 @@ class Groups:
             for rail in members[0].rails:
                 if rail.kind == "ina":
                     await self._place(group, rail)
+                elif rail.kind == "netreduce":
+                    await self._summing.place(group, rail, self._placement.hosts(group, rail.name))
             if len(group.refusals) == len(members[0].rails):
                 reasons = "; ".join(f"{rail}: {reason}" for rail, reason in group.refusals.items())
                 raise Exhausted(f"job {group.job!r} has no rail left: {reasons}")
@@ -190,6 +194,10 @@ class Groups:
                 group.trees.append(tree)
                 if why:
                     self.moves.pause(group, tree, why)
+            for rail in request.rails:
+                if rail.kind == "netreduce":
+                    hosts = self._placement.hosts(group, rail.name)
+                    self._soon(self._summing.place(group, rail, hosts))
         return lease
 
     def _begin_to_resume(self, request: JoinRequest) -> tuple[Group, Resuming]:
@@ -228,6 +236,7 @@ class Groups:
             rings=[self._placement.ring(rail, members) for rail, members in group.rings.items()],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
             token=group.token,
+            sums=[summing.message(rail, sums) for rail, sums in group.sums.items()],
         )
 
     def lease(self, number: int) -> Lease:
@@ -293,6 +302,7 @@ class Groups:
         for tree in group.trees:
             if tree.placed:
                 self.fabric.remove(tree.placed.group)
+        self._summing.end(group)
         for lease in group.leases.values():
             lease.close()
         self._soon(self._freed({tree.plane for tree in group.trees}))

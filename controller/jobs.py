@@ -12,6 +12,7 @@ from railweave.controller.composition import Member
 from railweave.controller.desired import Aggregation
 from railweave.controller.errors import RequestError
 from railweave.controller.requests import JoinRequest
+from railweave.controller.tables import Connection
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -98,6 +99,17 @@ class RailTree:
 
 
 @dataclass
+class RailSums:
+    """How a switch adds up a netreduce rail's connections, if it does."""
+
+    plane: str
+    connections: Sequence[Connection] = ()
+    window_packets: int = 0  # 0: it never has
+    ring: int = 0  # its number in the switch now; 0: none
+    reason: str = ""  # why it has none
+
+
+@dataclass
 class Group:
     """A running job: its ranks' requests, its trees, and why rails have none."""
 
@@ -107,6 +119,7 @@ class Group:
     token: int = 0  # with which the ranks authenticate each other; an earlier controller's jobs keep theirs
     trees: list[RailTree] = field(default_factory=list)
     rings: dict[str, list[Member]] = field(default_factory=dict)  # by rail, where racks and ranks form one
+    sums: dict[str, RailSums] = field(default_factory=dict)  # by netreduce rail
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     closed: bool = False

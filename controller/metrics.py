@@ -44,9 +44,11 @@ class ControllerCollector(Collector):
         return ()
 
     async def _snapshot(self) -> list[Metric]:
-        switches = self._groups.fabric.switches()
-        running = self._groups.running()
-        found = await asyncio.gather(*(telemetry.of_switch(switch, running) for switch in switches))
+        fabric, running = self._groups.fabric, self._groups.running()
+        found = await asyncio.gather(
+            *(telemetry.of_switch(switch, running) for switch in fabric.switches()),
+            *telemetry.of_ring_switches(fabric),
+        )
         up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=SWITCH)
         for switch in found:
             up.add_metric((switch.plane, switch.name), not switch.problem)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from railweave.controller.jobs import Group, RailTree
 from railweave.controller.placement import ring_members
+from railweave.controller.summing import message
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -28,8 +29,15 @@ def _rail(group: Group, rail: pb.RailOffer) -> pb.RailReport:
     trees = [_tree(tree) for tree in group.trees if tree.rail == rail.name]
     refusal = group.refusals.get(rail.name, "")
     ring = ring_members(group.rings.get(rail.name, ()))
+    sums = group.sums.get(rail.name)
     return pb.RailReport(
-        rail=rail.name, kind=rail.kind, plane=rail.plane, refusal=refusal, trees=trees, ring=ring
+        rail=rail.name,
+        kind=rail.kind,
+        plane=rail.plane,
+        refusal=refusal,
+        trees=trees,
+        ring=ring,
+        sums=message(rail.name, sums) if sums else None,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from railweave.controller.errors import InvalidRequest
-from railweave.topologies.model import RAIL_KINDS, Nic, Plane, Topology
+from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Topology
 from railweave.v1 import controller_pb2 as pb
 
 MAX_SIZE = 1024  # ranks of a job
@@ -88,6 +88,10 @@ def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
     if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
         expected = f"none or {size}, each up to {MAX_QUEUE_PAIR}"
         raise InvalidRequest(f"{where}: {len(pairs)} queue pairs; expected {expected}")
+    sums = rail.sum_queue_pairs
+    if len(sums) != (3 if rail.kind == "netreduce" else 0) or max(sums, default=0) > MAX_QUEUE_PAIR:
+        expected = f"3 of a netreduce rail, each up to {MAX_QUEUE_PAIR}, else none"
+        raise InvalidRequest(f"{where}: {len(sums)} queue pairs for sums; expected {expected}")
 
 
 def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
@@ -97,7 +101,7 @@ def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
     if mac and not MAC.fullmatch(mac):
         expected = "the form 02:00:00:01:00:0a"
         raise InvalidRequest(f"{where}: {rail.mac[:64]!r} is no MAC address; expected {expected}")
-    if rail.kind == "ina" and mac != (known := nic(rail, plane).mac).lower():
+    if rail.kind in P4_KINDS and mac != (known := nic(rail, plane).mac).lower():
         given = rail.mac or "missing"
         raise InvalidRequest(f"{where}: MAC {given}; {rail.address} has {known} in the topology")
 

@@ -34,16 +34,18 @@ class RingSwitch:
         switch: Switch,
         artifact: Artifact,
         routes: Routes,
-        lost: Callable[[frozenset[int]], None] = lambda _: None,
+        connected: Callable[[frozenset[int]], None] = lambda _: None,
     ) -> None:
-        """Prepare a switch; `lost` is called with the groups of the rings that it has lost."""
+        """Prepare a switch; `connected` is called when a session with it has begun, with the groups of the
+        rings that it has lost.
+        """
         self.name = switch.name
         self.link = SwitchLink(switch, artifact, self._connected)
         self.ready = asyncio.Event()  # reconciled since the controller started
-        self.losses: tuple[Loss, ...] = ()
+        self.losses: dict[tuple[str, int], Loss] = {}
+        self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
+        self.connected = connected
         self._routes = routes
-        self._lost = lost
-        self._slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self._rings: dict[int, Ring] = {}
         self._last_group = 0
         self._lock = asyncio.Lock()
@@ -52,6 +54,11 @@ class RingSwitch:
     def rings(self) -> tuple[Ring, ...]:
         """The rings that the switch sums."""
         return tuple(self._rings.values())
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The ports that lead somewhere."""
+        return self._routes.nics
 
     async def add(self, connections: Sequence[Connection], window_packets: int) -> Ring:
         """Sum the connections of a ring whose members' windows hold `window_packets` packets at most, a power
@@ -80,28 +87,28 @@ class RingSwitch:
     def wanted(self) -> SwitchState:
         """What the switch should hold now."""
         flood = tables.flood(self._routes.nics)
-        notes = frozenset(tables.connections_serials(known) for known in self._slots.serials())
+        notes = frozenset(tables.connections_serials(known) for known in self.slots.serials())
         bridge = SwitchState(self._routes.entries | notes, frozenset({flood}))
         rings = (desired.ring(ring) for ring in self._rings.values())
-        return desired.merge([bridge, *rings, desired.losses(self.losses)])
+        return desired.merge([bridge, *rings, desired.losses(self.losses.values())])
 
     def _reserve(self, connections: tuple[Connection, ...], window_packets: int) -> Ring:
         if not 2 <= len(connections) <= CONFIG["MAX_CHILDREN"]:
             raise Refused(f"a ring of {len(connections)}; expected 2 to {CONFIG['MAX_CHILDREN']} members")
         used = sum(len(ring.connections) for ring in self.rings) + len(connections)
-        room = CONFIG["MAX_CONNECTIONS"] - self._slots.slots // MIN_SLOTS  # which the notes may need
+        room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
         if used > min(room, CONFIG["MAX_REPLICAS"] - len(self._routes.nics)):
             raise Refused(f"switch {self.name} would need {used} entries in connections; it has no room")
         taken = {connection.key for ring in self.rings for connection in ring.connections}
         if len({connection.key for connection in connections} - taken) < len(connections):
             raise Refused(f"switch {self.name} sums one of these connections already")
-        group = next(n for n in self._numbers() if n not in self._slots.taken)
-        slots = self._slots.allocate(group, window_packets)
+        group = next(n for n in self._numbers() if n not in self.slots.taken)
+        slots = self.slots.allocate(group, window_packets)
         ring = Ring(group, connections, slots, 0)
         try:
             base = _first_fit(ring.header_cells, [(r.header_base, r.header_cells) for r in self.rings])
         except Refused:
-            self._slots.release(group)
+            self.slots.release(group)
             raise
         self._rings[group] = Ring(group, connections, slots, base)
         self._last_group = group
@@ -113,7 +120,7 @@ class RingSwitch:
 
     def _forget(self, group: int) -> None:
         del self._rings[group]
-        self._slots.release(group, rounds=1)
+        self.slots.release(group, rounds=1)
 
     async def _connected(self) -> None:
         async with self._lock:
@@ -122,16 +129,15 @@ class RingSwitch:
             if self.link.wiped or not actual.entries:
                 lost = frozenset(self._rings)
                 self._rings.clear()
-                self._slots.reset()
+                self.slots.reset()
             self.link.wiped = False
             others = actual.entries - desired.merge(map(desired.ring, self.rings)).entries
             known = (tables.read_connections(entry) for entry in others)
-            self._slots.remember(serials for serials in known if serials)
+            self.slots.remember(serials for serials in known if serials)
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %d rings lost, %d updates", self.name, len(lost), len(updates))
         self.ready.set()
-        if lost:
-            self._lost(lost)
+        self.connected(lost)
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         updates = difference(actual, self.wanted())

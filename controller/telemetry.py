@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import finsy as fy
 
@@ -13,6 +14,8 @@ from railweave.controller.errors import InvalidRequest, SwitchUnavailable
 from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Group
 from railweave.controller.managed import ManagedSwitch
+from railweave.controller.rings import RingSwitch
+from railweave.controller.southbound import SwitchLink
 from railweave.v1 import controller_pb2 as pb
 
 DROPS = ("injected_drops_ingress", "injected_drops_egress")
@@ -20,14 +23,31 @@ DROPS = ("injected_drops_ingress", "injected_drops_egress")
 
 async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -> pb.SwitchCountersResponse:
     """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none."""
-    switches = fabric.switches(plane)
-    if not switches:
+    running = list(groups)
+    asked = [
+        *(of_switch(switch, running) for switch in fabric.switches(plane)),
+        *of_ring_switches(fabric, plane),
+    ]
+    if not asked:
         raise InvalidRequest(
             f"plane {plane!r} has no P4 switch; planes are {[p.name for p in fabric.topology.planes]}"
         )
-    running = list(groups)
-    counters = await asyncio.gather(*(of_switch(switch, running) for switch in switches))
-    return pb.SwitchCountersResponse(switches=counters)
+    return pb.SwitchCountersResponse(switches=await asyncio.gather(*asked))
+
+
+def of_ring_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any, pb.SwitchCounters]]:
+    """All counters of the switches with the program netreduce."""
+    return [_of_rings(name, s) for name, s in fabric.ring_switches.items() if plane in ("", name)]
+
+
+async def _of_rings(plane: str, switch: RingSwitch) -> pb.SwitchCounters:
+    counters = pb.SwitchCounters(plane=plane, name=switch.name, slots=switch.slots.slots)
+    counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
+    try:
+        counters.packets.update(await _packets(switch.link, "connections"))
+    except SwitchUnavailable as unavailable:
+        return pb.SwitchCounters(plane=plane, name=switch.name, problem=str(unavailable))
+    return counters
 
 
 async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.SwitchCounters:
@@ -41,7 +61,7 @@ async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.Switch
 
 
 async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iterable[Group]) -> None:
-    counters.packets.update(await _packets(switch))
+    counters.packets.update(await _packets(switch.link, "members"))
     counters.slots = switch.slots.slots
     counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
     for group in groups:
@@ -58,13 +78,13 @@ async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iter
                 )
 
 
-async def _packets(switch: ManagedSwitch) -> Counter[str]:
-    """Packets by action name of `decide`, of all `members` together, and dropped by the injectors."""
+async def _packets(link: SwitchLink, senders: str) -> Counter[str]:
+    """Packets by action name of `decide`, of all in the table `senders`, and dropped by the injectors."""
     packets: Counter[str] = Counter()
-    for entry, count in await switch.link.packets("decide"):
+    for entry, count in await link.packets("decide"):
         if isinstance(entry.action, fy.P4TableAction):
             packets[entry.action.name] += count
-    packets["members"] = sum(count for _, count in await switch.link.packets("members"))
+    packets[senders] = sum(count for _, count in await link.packets(senders))
     for name in DROPS:
-        packets[name] = sum((await switch.link.counter(name)).values())
+        packets[name] = sum((await link.counter(name)).values())
     return packets

@@ -161,7 +161,7 @@ def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
     network, collective = scenario.network, scenario.workload.collective
     return {
         name: _limit_bps(
-            plane.kind if contender.kind == "railweave" else "tcp",
+            contender.options.get("kind", plane.kind) if contender.kind == "railweave" else "tcp",
             plane.rate_bps,
             len(network.hosts),
             collective,

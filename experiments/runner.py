@@ -123,7 +123,12 @@ class Runner:
         """Run what is left at this part of the rates, unless a part of the lab fails."""
         scenario = self._scenario_at(factor)
         options = LabOptions(
-            self._out / "lab", scenario.switch, scenario.loss, impair=scenario.impair, seed=scenario.seed
+            self._out / "lab",
+            scenario.switch,
+            scenario.loss,
+            ("--slots", str(scenario.slots)) if scenario.slots else (),
+            impair=scenario.impair,
+            seed=scenario.seed,
         )
         size = f"{len(scenario.network.hosts)} hosts and {len(scenario.network.planes)} planes"
         self._on_phase(f"{scenario.name}: making a network of {size}")

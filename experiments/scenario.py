@@ -14,6 +14,7 @@ from typing import Any
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS, SHARDED
+from railweave.p4src.config import CONFIG
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.named import COUNTS, named
@@ -21,6 +22,7 @@ from railweave.topologies.planes import DEFAULT_RATE_BPS
 from railweave.topologies.values import build, plain
 
 MOST_NOISE = 0.9
+MIN_SLOTS = CONFIG["GROUP_STEP"] // 2
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Scenario:
     hosts: int = 4  # of the topology `planes`
     rails: tuple[str, ...] = ("ina", "tcp")  # kinds, a plane each
     rates: tuple[int, ...] = (DEFAULT_RATE_BPS,)  # bit/s of every link: one, or one per plane; 0 is unshaped
+    slots: int = 0  # of a job on a P4 plane; 0: the controller's default
     impair: str = ""  # of P4 planes' links, as for railweave switch --impair
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
     noise: float = 0.0  # share of each core's time taken away
@@ -117,6 +120,8 @@ class Scenario:
         self._require(0 <= self.noise <= MOST_NOISE, "noise", self.noise, f"0 to {MOST_NOISE}")
         shaped = self.topology.partition(":")[0] in COUNTS and all(plane.rate_bps for plane in network.planes)
         self._require(not self.control or shaped, "control", True, "False: some rates cannot be halved")
+        valid = self.slots == 0 or (self.slots >= MIN_SLOTS and self.slots.bit_count() == 1)
+        self._require(valid, "slots", self.slots, f"a power of two from {MIN_SLOTS}, or 0 for the default")
         self._require(self.repetitions >= 1, "repetitions", self.repetitions, "at least 1")
         self._check_workload(len(network.hosts))
         self._check_contenders([plane.name for plane in network.planes])

@@ -92,7 +92,7 @@ def parse_loss(text: str, planes: Sequence[tuple[str, str]]) -> dict[str, float]
     known = dict(planes)
     if "=" not in text:
         probability = _probability(text)
-        return {name: probability for name, kind in planes if kind in ("ina", "rdma") and probability}
+        return {name: probability for name, kind in planes if kind != "tcp" and probability}
     losses = {}
     for part in text.split(","):
         name, _, value = part.partition("=")

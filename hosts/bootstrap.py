@@ -37,6 +37,7 @@ from railweave.hosts.events import (
     PlaneUp,
     RailOffer,
     Ring,
+    Sums,
 )
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -150,6 +151,7 @@ class Membership:
         self.token = response.token
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
         self.rings: Mapping[str, Ring] = {ring.rail: _ring(ring) for ring in response.rings}
+        self.sums: Mapping[str, Sums] = {sums.rail: Sums(**_fields(sums)) for sums in response.sums}
         self._request = request
         self._rings = response.rings
         self._lock = threading.Lock()  # of the next two, which events change and heartbeats read
@@ -299,7 +301,8 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _offer(rail: pb.RailOffer) -> RailOffer:
-    return RailOffer(**{**_fields(rail), "queue_pairs": tuple(rail.queue_pairs)})
+    lists = {"queue_pairs": tuple(rail.queue_pairs), "sum_queue_pairs": tuple(rail.sum_queue_pairs)}
+    return RailOffer(**{**_fields(rail), **lists})
 
 
 def _ring(ring: pb.Ring) -> Ring:

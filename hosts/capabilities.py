@@ -35,6 +35,11 @@ def obstacle(
     return None if op in INA_OPS else Reason.OP
 
 
+def added(dtype: DType, op: ReduceOp) -> bool:
+    """Return whether the switch of a netreduce rail can add such an all_reduce."""
+    return dtype in INA_DTYPES and op in (ReduceOp.SUM, ReduceOp.AVG)
+
+
 def limits(kind: str) -> str:
     """Say what a rail of this kind can do, for messages."""
     if kind != "ina":

@@ -325,6 +325,8 @@ def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share)
     if ring := members.rings.get(spec.name):  # not all ranks have a place in a tree, and all plan alike
         return replace(made, lanes=ring.lanes, members=len(ring.members))
+    if sums := members.sums.get(spec.name):
+        return replace(made, adds=sums.window_packets > 0)
     places = members.groups.get(spec.name, ())
     return replace(made, lanes=places[0].lanes, trees=len(places)) if places else made
 

@@ -20,6 +20,7 @@ class RailOffer:
     queue_pairs: Sequence[int] = ()
     rate_bps: int = 0
     control_port: int = 0  # 0: a rank without recovery
+    sum_queue_pairs: Sequence[int] = ()  # of a netreduce rail: out, into, alias
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Ring:
     lanes: int
     members: tuple[tuple[int, ...], ...]  # in the order of the ring, their ranks in the order of the rack
     reasons: tuple[str, ...]  # by member: why no switch adds it; empty if one does
+
+
+@dataclass(frozen=True)
+class Sums:
+    """How a switch adds up a netreduce rail's connections; the fields are those of the message Sums."""
+
+    rail: str
+    window_packets: int  # 0: it does not
+    reason: str = ""  # why it does not
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False) ->
             return payload / (payload + headers + ETHERNET)
         case "tcp":
             return (MTU - IPV4 - TCP_WITH_TIMESTAMPS) / (MTU + ETHERNET)
-        case "rdma":
+        case "rdma" | "netreduce":
             return ROCE_PATH_MTU / (ROCE_PATH_MTU + ROCE_HEADERS + UDP + IPV4 + ETHERNET)
     raise InvalidOption(f"unknown kind of rail {kind!r}")
 
@@ -48,7 +48,7 @@ def limit_bps(
     limit = rate_bps * fraction
     if kind == "ina" and collective is Collective.REDUCE_SCATTER:
         return limit * hosts / (hosts - 1 + (1 - fraction))
-    whole = kind == "ina" and collective is Collective.ALL_REDUCE
+    whole = kind in ("ina", "netreduce") and collective is Collective.ALL_REDUCE
     return limit if whole else limit / ring_volume(collective, hosts)
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from railweave.hosts.errors import InvalidOption
 
-RAIL_KINDS = ("ina", "tcp", "rdma")
+RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/s as 100M or 100000000"
 _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"

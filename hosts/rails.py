@@ -10,7 +10,7 @@ from typing import Protocol
 
 from railweave._native.agent import Agent, Failure, FailureKind
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer, Ring
+from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import RailSpec
@@ -41,6 +41,10 @@ class Members(Protocol):
         """The rings of ina rails that no tree of all ranks carries, by rail."""
 
     @property
+    def sums(self) -> Mapping[str, Sums]:
+        """How switches add up netreduce rails' connections, by rail."""
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         """Why rails are not to be used, by rail."""
 
@@ -55,6 +59,7 @@ class Opening:
     port: int
     queue_pairs: tuple[int, ...] = ()
     control_port: int = 0  # UDP and TCP, for recovery; 0: none
+    sum_queue_pairs: tuple[int, ...] = ()
 
 
 def open_rails(agent: Agent, specs: Sequence[RailSpec], peer_timeout_s: float) -> list[Opening]:
@@ -86,11 +91,13 @@ def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
             case "ina":
                 index, port = agent.add_ina(spec.name, at.address, at.name, spec.rate_bps)
                 return Opening(spec, index, at, port)
-            case "rdma":
+            case "rdma" | "netreduce":
+                sums = spec.kind == "netreduce"
                 index, queue_pairs = agent.add_rdma(
-                    spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s
+                    spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s, sums
                 )
-                return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs))
+                numbers = tuple(agent.sum_numbers(index)) if sums else ()
+                return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs), sum_queue_pairs=numbers)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
     raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")
@@ -108,6 +115,7 @@ def offer(rail: Opening) -> RailOffer:
         queue_pairs=rail.queue_pairs,
         rate_bps=rail.spec.rate_bps,
         control_port=rail.control_port,
+        sum_queue_pairs=rail.sum_queue_pairs,
     )
 
 
@@ -152,7 +160,10 @@ def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: floa
     match rail.spec.kind:
         case "tcp" | "ina":
             _connect_tcp(agent, rail, members.token, offers, timeout_s)
-        case "rdma":
+        case "rdma" | "netreduce":
+            sums = members.sums.get(rail.spec.name)
+            if sums and sums.window_packets:
+                agent.sum_rdma(rail.index, [_three(o.sum_queue_pairs) for o in offers], sums.window_packets)
             agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
 
 
@@ -174,6 +185,11 @@ def enable_recovery(
             agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")
         if rail.index in missing:
             agent.suspect(rail.index, missing[rail.index])
+
+
+def _three(numbers: Sequence[int]) -> tuple[int, int, int]:
+    out, into, alias = numbers
+    return out, into, alias
 
 
 def _connect_tcp(

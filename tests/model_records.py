@@ -58,6 +58,12 @@ def of_experiment(step: Experiment) -> list[Record]:
         counts = {name: {"4": [24, 16]} for name in ("one switch", "fat tree of radix 36")}
         model = {"counts": counts, "ring_188": 76670, "multicast_188": 38540, "ratio_188": 1.989, "off": 0.0}
         found = [run_by(step.name, {}, 0, contender="model", extra=model)]
+    elif step.name == "cost model":
+        kinds = ("flat ring", "hierarchical ring", "parallel NetReduce")
+        model = {"times_s": {kind: {"32": 0.04} for kind in kinds}, "thresholds": {"32": 23.3e9}}
+        numbers = {"threshold_32": 23.33, "threshold_1024": 21.92, "off": 0.0}
+        extra = {**model, **numbers, "least_gain": 1.8, "over_hierarchical": 1.3}
+        found = [run_by(step.name, {}, 0, contender="model", extra=extra)]
     elif step.name.startswith("port bytes"):
         hosts = int(step.name.split()[2])
         ring, multicast = 2 * hosts * (hosts - 1), hosts * hosts

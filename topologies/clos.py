@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology, Trunk
+from railweave.topologies.model import DEFAULT_RAILS, Plane, Switch, Topology, Trunk
 from railweave.topologies.planes import (
     DEFAULT_RATE_BPS,
     MAX_FAN_IN,
@@ -61,7 +61,7 @@ def leaf_spine(
     hosts: int = 4,
     spines: int = 2,
     *,
-    rails: Sequence[str] = RAIL_KINDS,
+    rails: Sequence[str] = DEFAULT_RAILS,
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:
@@ -82,7 +82,7 @@ def mixed_racks(
     ina: int = 2,
     spine: str = "plain",
     *,
-    rails: Sequence[str] = RAIL_KINDS,
+    rails: Sequence[str] = DEFAULT_RAILS,
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:
@@ -110,7 +110,7 @@ def fat_tree(
     aggs: int = 0,
     cores: int = 0,
     hosts: int = 0,
-    rails: Sequence[str] = RAIL_KINDS,
+    rails: Sequence[str] = DEFAULT_RAILS,
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railweave.topologies.model import Plane, Topology
+from railweave.topologies.model import P4_KINDS, Plane, Topology
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
 # Okabe and Ito's palette, safe for colour-blind readers
-COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73"}
+COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73", "netreduce": "#cc79a7"}
 BRIDGE = "#8c8c8c"  # of an ina plane: it forwards, and adds nothing
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -104,7 +104,7 @@ def _draw_plane(axes: Any, plane: Plane, places: dict[str, tuple[float, float]])
         axes.plot([x0, x1], [y0, y1], color=colour, linewidth=1.6, alpha=0.75, zorder=1)
     for switch in plane.switches:
         what = "P4 switch" if switch.p4runtime else "bridge"
-        adds = switch.p4runtime or plane.kind != "ina"
+        adds = switch.p4runtime or plane.kind not in P4_KINDS
         face = colour if adds else BRIDGE
         _box(axes, places[switch.name], f"{switch.name}\n{what}", face, face, text="white")
     x, y = places[plane.levels()[-1][0].name]

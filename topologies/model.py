@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-RAIL_KINDS = ("ina", "tcp", "rdma")
+RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
+DEFAULT_RAILS = ("ina", "tcp", "rdma")
+P4_KINDS = ("ina", "netreduce")  # whose switches run a P4 program
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import RAIL_KINDS, Nic, Plane, Switch, Topology
+from railweave.topologies.model import DEFAULT_RAILS, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology
 
 MANAGEMENT_NETWORK = "10.255.0.0/16"
 CONTROLLER_ADDRESS = "10.255.0.250"
@@ -42,7 +42,7 @@ def plane_names(rails: Sequence[str]) -> list[str]:
 
 def planes(
     hosts: int = 4,
-    rails: Sequence[str] = RAIL_KINDS,
+    rails: Sequence[str] = DEFAULT_RAILS,
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
 ) -> Topology:
     """Return N hosts on one plane per entry of `rails`.
@@ -68,8 +68,8 @@ def single_switch(index: int, name: str, kind: str, rate_bps: int, hosts: Sequen
     """Return plane number `index` as one switch with a port per host."""
     network = index + 1
     switch = Switch(
-        name=f"s-{name}",
-        p4runtime=f"10.255.0.{200 + index}:{P4RUNTIME_PORT}" if kind == "ina" else "",
+        name=f"s-{name.replace('netreduce', 'nr')}",  # its interfaces' names have room for 15 characters
+        p4runtime=f"10.255.0.{200 + index}:{P4RUNTIME_PORT}" if kind in P4_KINDS else "",
         device_id=network,
     )
     nics = tuple(
@@ -107,9 +107,10 @@ def check_rails(rails: Sequence[str]) -> None:
 
 
 def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
-    most = MAX_FAN_IN if "ina" in rails else MAX_HOSTS
+    aggregated = any(kind in P4_KINDS for kind in rails)
+    most = MAX_FAN_IN if aggregated else MAX_HOSTS
     if not 1 <= hosts <= most:
-        why = "the fan-in of one aggregating switch" if "ina" in rails else "the management network"
+        why = "the fan-in of one aggregating switch" if aggregated else "the management network"
         raise TopologyError(f"{hosts} hosts given; from 1 to {most} fit ({why})")
 
 

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """railweave, with any rails.
 
-Options: `shares`, by rail, in place of what it learns; `roots`, how many ranks multicast at once.
+Options: `shares`, by rail, in place of what it learns; `roots`, how many ranks multicast at once; `kind`, of
+all its rails, in place of their planes': `rdma` on netreduce planes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import railweave
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
+from railweave.hosts.options import parse_rails
 
 LEARNING = ("cold", "warm")
 
@@ -30,7 +33,11 @@ class Kind(Implementation):
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
-        return _Endpoint(railweave.init(multicast_roots=self.contender.options.get("roots")))
+        options = self.contender.options
+        rails = parse_rails(os.environ["RAILWEAVE_RAILS"])
+        if kind := options.get("kind"):
+            rails = tuple(replace(rail, kind=kind) for rail in rails)
+        return _Endpoint(railweave.init(rails=rails, multicast_roots=options.get("roots")))
 
 
 class _Endpoint(Endpoint):

@@ -36,7 +36,7 @@ DARK = {  # on a dark page
 COLOURS = {
     "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "gloo": PURPLE, "mptcp": SKY, "openmpi": GREY, "ring": ORANGE,
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
-    "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
+    "netreduce": PURPLE, "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
     "broadcast": BLUE, "allgather": GREEN,
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title

@@ -15,7 +15,7 @@ from railweave._native.collectives import Collective, DType
 from railweave.experiments.soak.problem import Problem, dtype_of
 from railweave.hosts import capabilities
 from railweave.hosts.limits import LANE_BYTES, limit_bps
-from railweave.topologies.model import Plane
+from railweave.topologies.model import P4_KINDS, Plane
 
 FACTOR = 3.0
 PER_FAULT_S = 0.2
@@ -102,6 +102,9 @@ def _alone_s(problem: Problem, ranks: int, plane: Plane) -> float:
         return math.inf
     item = dtype_of(problem.dtype).itemsize
     size = capabilities.size_bytes(collective, problem.count, item, ranks)
-    if plane.kind == "ina" and collective in capabilities.REDUCING:
+    kind = plane.kind
+    if kind == "netreduce" and not capabilities.added(dtype, op):
+        kind = "rdma"
+    if kind in P4_KINDS and collective in capabilities.REDUCING:
         size *= max(1, LANE_BYTES // item)
-    return size * 8 / limit_bps(plane.kind, plane.rate_bps, ranks, collective=collective)
+    return size * 8 / limit_bps(kind, plane.rate_bps, ranks, collective=collective)

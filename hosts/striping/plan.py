@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railweave.hosts.striping.surveys import Item
 
 USED = Verdict(None)
+SUMS = Verdict(None, "sums and means by the switch, the rest by the hosts")
 MULTICAST = Verdict(None, "multicast")
 FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
@@ -78,6 +79,8 @@ def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hos
     if rail.members:
         reduces = collective is Collective.ALL_REDUCE
         return Verdict(None, f"a ring of {rail.members} racks and ranks" if reduces else "by the hosts")
+    if rail.adds and collective is Collective.ALL_REDUCE:
+        return SUMS
     if rail.kind != "ina" or collective in REDUCING:
         return USED
     return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS

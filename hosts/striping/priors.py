@@ -25,6 +25,7 @@ class StripedRail:
     share: float = 0.0  # of large tensors, where shares are fixed
     lanes: int = 256  # of an in-network rail's packets
     trees: int = 1  # among which it cuts its part of a call
+    adds: bool = False  # a netreduce rail whose switch adds up what the ranks write
     members: int = 0  # of the ring of racks and ranks that carries it where not all switches aggregate
 
 
@@ -41,9 +42,10 @@ def prior_lines(
     lines = {}
     for rail in rails:
         rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
-        kind = "tcp" if rail.members else rail.kind
+        kind = "tcp" if rail.members else "rdma" if rail.kind == "netreduce" and not rail.adds else rail.kind
         around = rail.members if rail.members and which is Collective.ALL_REDUCE else hosts
-        steps = 2 if kind == "ina" else (2 if collective == "all_reduce" else 1) * (around - 1)
+        whole = kind == "ina" or (kind == "netreduce" and which is Collective.ALL_REDUCE)
+        steps = 2 if whole else (2 if collective == "all_reduce" else 1) * (around - 1)
         limit = limit_bps(kind, rate_bps, around, collective=which)
         lines[rail.index] = Line(steps * STEP_S, limit / (8 * ina_lanes if rail.kind == "ina" else 8))
     return lines

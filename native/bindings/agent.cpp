@@ -20,6 +20,7 @@
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
+#include "rails/sum_all_reduce.hpp"
 #include "rails/tcp_transport.hpp"
 
 namespace nb = nanobind;
@@ -88,25 +89,37 @@ class PythonAgent {
 
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
                                                               std::string interface, std::uint64_t rate_bps,
-                                                              double peer_timeout_s) {
-    RdmaTransport* transport = nullptr;
+                                                              double peer_timeout_s, bool sums) {
+    Rdma rdma{};
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
           const RdmaTransportOptions options{.interface = interface,
                                              .address = address,
                                              .rate_bps = rate_bps,
-                                             .liveness = liveness(peer_timeout_s)};
+                                             .liveness = liveness(peer_timeout_s),
+                                             .sums = sums};
           auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
-          transport = made.get();
-          return std::make_unique<RingRail>(std::move(made), listener, RingRailOptions{.rate_bps = rate_bps});
+          rdma.transport = made.get();
+          auto rail = make_rdma_rail(std::move(made), listener, rate_bps);
+          rdma.rail = rail.get();
+          return rail;
         });
-    rdma_[index] = transport;
-    return {index, transport->queue_pairs()};
+    rdma_[index] = rdma;
+    return {index, rdma.transport->queue_pairs()};
+  }
+
+  SumNumbers sum_numbers(std::size_t rail) const { return rdma_.at(rail).transport->sum_numbers(); }
+
+  void sum_rdma(std::size_t rail, const std::vector<SumNumbers>& members, std::size_t window_packets) {
+    const Rdma& rdma = rdma_.at(rail);
+    agent_.on_loop([&] {
+      rdma.transport->sum(members, window_packets, [rail = rdma.rail](Time now) { rail->moved(now); });
+    });
   }
 
   // Nothing to wait for: whoever is ready first keeps trying.
   void connect_rdma(std::size_t rail, const std::vector<RdmaMember>& members) {
-    agent_.on_loop([&] { rdma_.at(rail)->connect(members, EventLoop::now()); });
+    agent_.on_loop([&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
   }
 
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
@@ -239,6 +252,11 @@ class PythonAgent {
     int world_size = 0;
   };
 
+  struct Rdma {
+    RdmaTransport* transport;
+    RingRail* rail;
+  };
+
   static InaGroup group_at(const Ina& ina, const Place& place) {
     const auto& [group, virtual_address, child, slots, lanes] = place;
     return {.group = group,
@@ -292,7 +310,7 @@ class PythonAgent {
   }
 
   std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
-  std::map<std::size_t, RdmaTransport*> rdma_;
+  std::map<std::size_t, Rdma> rdma_;
   std::map<std::size_t, Ina> ina_;
   InaWorkers workers_;  // of rails that are attached later
   Agent agent_;
@@ -329,9 +347,15 @@ void bind_agent(nb::module_& m) {
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
-      .def("add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
-           "peer_timeout_s"_a = kPeerTimeoutS, Release(),
-           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)")
+      .def(
+          "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
+          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, Release(),
+          "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With "
+          "`sums` it offers connections that a switch may add up")
+      .def("sum_numbers", &PythonAgent::sum_numbers, "rail"_a,
+           "What an RDMA rail offers for sums: (out, into, alias)")
+      .def("sum_rdma", &PythonAgent::sum_rdma, "rail"_a, "members"_a, "window_packets"_a, Release(),
+           "A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma")
       .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a, Release(),
            "Join with all ranks' (address, MAC, queue pair numbers)")
       .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,

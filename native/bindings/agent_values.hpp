@@ -13,6 +13,7 @@
 RAILWEAVE_TUPLE(railweave::Part, rail, offset, count)
 RAILWEAVE_TUPLE(railweave::SocketAddress, address, port)
 RAILWEAVE_TUPLE(railweave::RdmaMember, address, mac, queue_pairs)
+RAILWEAVE_TUPLE(railweave::SumNumbers, out, into, alias)
 
 namespace railweave {
 

@@ -2,7 +2,9 @@
 // What the algorithms ask of a network: messages between pairs of ranks, in order, straight into place.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "collectives/label.hpp"
 #include "core/bytes.hpp"
@@ -74,6 +76,10 @@ class Transport {
   /// still comes of an older one is dropped. Peers may be late, and what keeps them is tried again until
   /// `halt`. Throws std::logic_error if the transport is not halted or `incarnation` is not new.
   virtual void restart(std::uint32_t incarnation, Time now) = 0;
+  /// Numbers of which all ranks must go on from the greatest: what a halted transport gives, and gets before
+  /// it is restarted.
+  virtual std::vector<std::uint64_t> positions() const { return {}; }
+  virtual void set_positions(const std::vector<std::uint64_t>&) {}
   /// There is a connection to every peer: messages may be posted.
   virtual bool ready() const = 0;
   /// Says goodbye: nothing more will be posted. `closed` is true once no peer needs anything from this rank

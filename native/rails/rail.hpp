@@ -70,9 +70,8 @@ class Rail : public Timed {
  public:
   /// What the members agree upon before a rail that was halted is used again.
   struct Restart {
-    std::uint32_t incarnation;  // of the connections; greater than all before
-    std::vector<std::uint64_t>
-        bases;  // per aggregation tree the greatest of all ranks' next chunks; else empty
+    std::uint32_t incarnation;         // of the connections; greater than all before
+    std::vector<std::uint64_t> bases;  // the greatest of all ranks' `next_chunks`, each
   };
 
   virtual std::string_view kind() const = 0;
@@ -95,8 +94,8 @@ class Rail : public Timed {
   virtual void restart(const Restart& restart, Time now) = 0;
   /// Joined with all peers: slices are carried out as they are started. Those that are started before wait.
   virtual bool ready() const = 0;
-  /// Per aggregation tree the next chunk number that this rank would use, in the order of the trees; else
-  /// empty.
+  /// The next chunk numbers that this rank would use, where chunks are numbered for a switch: per aggregation
+  /// tree in the order of the trees, or of its connection; else empty.
   virtual std::vector<std::uint64_t> next_chunks() const { return {}; }
   /// Tells the peers, where this rail can, why this rank gives up.
   virtual void announce(const Failure&, Time) {}

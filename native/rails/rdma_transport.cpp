@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <limits>
 #include <numeric>
@@ -21,6 +22,7 @@ constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halte
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
 constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
+constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 48 * 1024;
 
 roce::Ipv4Address parse_address(const std::string& text) {
@@ -61,14 +63,19 @@ int retries_for(Duration silence) {
   return static_cast<int>(silence / timing::kRepetition) + kQuickRepetitions;
 }
 
-void add_counts(const RdmaPeer& peer, RailStats& stats) {
-  const roce::QueuePairStats& counts = peer.queue_pair().stats();
+void add_counts(const roce::QueuePair& queue_pair, RailStats& stats) {
+  const roce::QueuePairStats& counts = queue_pair.stats();
   stats.retransmissions += counts.retransmissions;
   stats.sent.payload += counts.payload_bytes;
   stats.sent.resends +=
       counts.resent_bytes + counts.retransmissions * (roce::kFrameHeaderSize + roce::kIcrcSize);
   stats.duplicates += counts.duplicates + counts.out_of_order;
   stats.malformed += counts.refused;
+}
+
+void add_counts(const SumRing& ring, RailStats& stats) {
+  add_counts(ring.out(), stats);
+  add_counts(ring.into(), stats);
 }
 
 std::int64_t window(const RdmaTransportOptions& options) {
@@ -89,6 +96,9 @@ RdmaTransport::RdmaTransport(EventLoop& loop, const RdmaTransportOptions& option
   for (int peer = 0; peer < world_size; ++peer) {
     if (peer != rank) queue_pairs_[static_cast<std::size_t>(peer)] = endpoint_.reserve_queue_pair_number();
   }
+  if (!options.sums) return;
+  for (std::uint32_t* number : {&sum_numbers_.out, &sum_numbers_.into, &sum_numbers_.alias})
+    *number = endpoint_.reserve_queue_pair_number();
 }
 
 RdmaTransport::~RdmaTransport() {
@@ -142,6 +152,25 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
   join(0, now);
 }
 
+void RdmaTransport::sum(const std::vector<SumNumbers>& members, std::size_t window_packets,
+                        std::function<void(Time)> moved) {
+  if (!options_.sums || !ways_.empty())
+    throw std::invalid_argument("a transport that offers sums learns of them before it connects");
+  if (members.size() != queue_pairs_.size() || members.size() < 2 || !std::has_single_bit(window_packets))
+    throw std::invalid_argument(std::to_string(members.size()) + " members and a window of " +
+                                std::to_string(window_packets) + " packets for a world of " +
+                                std::to_string(queue_pairs_.size()));
+  for (const SumNumbers& member : members)
+    for (const std::uint32_t number : {member.out, member.into, member.alias})
+      if (number < kFirstFreeNumber || number > roce::kPsnMask)
+        throw std::invalid_argument("queue pair " + std::to_string(number) + ": expected " +
+                                    std::to_string(kFirstFreeNumber) + " to " +
+                                    std::to_string(roce::kPsnMask));
+  sums_ = members;
+  window_packets_ = window_packets;
+  ring_moved_ = std::move(moved);
+}
+
 void RdmaTransport::restart(std::uint32_t incarnation, Time now) {
   if (ways_.empty() || running_) throw std::logic_error("queue pairs are restarted after they were halted");
   if (incarnation <= incarnation_)
@@ -167,29 +196,41 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   failed_ = false;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
     if (static_cast<int>(peer) != rank_) meet(peer);
+  if (!sums_.empty()) join_ring();
   if (options_.liveness.interval > 0) heartbeat_at_ = now + options_.liveness.interval;
   // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
   if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.probe(); });
   pump(now);
 }
 
+roce::QueuePairOptions RdmaTransport::pair_options() const {
+  roce::QueuePairOptions options;
+  options.window = window(options_);
+  if (options_.rate_bps > 0) options.window_time = kInFlight;
+  return options;
+}
+
+roce::QueuePair& RdmaTransport::connect_pair(const roce::QueuePairOptions& options, std::size_t peer) {
+  const Way& way = ways_[peer];
+  // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
+  const roce::MacAddress mac =
+      incarnation_ == 0 ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
+  return endpoint_.connect(options, way.address, mac);
+}
+
 // A connection's packet numbers start at the sender's queue pair number: both know it, and it differs from
 // the last connection's.
 void RdmaTransport::meet(std::size_t peer) {
   const Way& way = ways_[peer];
-  const std::uint32_t own = queue_pair_number(queue_pairs_[peer], incarnation_);
-  const std::uint32_t theirs = queue_pair_number(way.queue_pair, incarnation_);
   const bool first = incarnation_ == 0;
   const Duration timeout = options_.liveness.timeout;
   const int patience = retries_for(std::max(timing::kFirstTimeout, timeout));
-  roce::QueuePairOptions options{.qpn = own, .peer_qpn = theirs, .send_psn = own, .receive_psn = theirs};
-  options.window = window(options_);
-  if (options_.rate_bps > 0) options.window_time = kInFlight;
+  roce::QueuePairOptions options = pair_options();
+  options.qpn = options.send_psn = queue_pair_number(queue_pairs_[peer], incarnation_);
+  options.peer_qpn = options.receive_psn = queue_pair_number(way.queue_pair, incarnation_);
   options.max_timeout = first ? timing::kRepetition : timing::kProbeInterval;
   options.retries = first ? patience : kTireless;
-  // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
-  const roce::MacAddress mac = first ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
-  roce::QueuePair& queue_pair = endpoint_.connect(options, way.address, mac);
+  roce::QueuePair& queue_pair = connect_pair(options, peer);
   TransportListener& listener = *this;
   peers_[peer] =
       std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,
@@ -198,6 +239,50 @@ void RdmaTransport::meet(std::size_t peer) {
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
                                                  .max_timeout = timing::kRepetition},
                                  queue_pair, endpoint_.memory(), listener);
+}
+
+// Packet numbers start at the sender's end's number, to which the switch counts from. A rank that is late
+// looks like loss; that one is gone, the other connections notice.
+void RdmaTransport::join_ring() {
+  const auto own = static_cast<std::size_t>(rank_);
+  const std::size_t next = (own + 1) % sums_.size(), before = (own + sums_.size() - 1) % sums_.size();
+  const auto first_psn = [this](std::size_t sender) {
+    return static_cast<std::uint32_t>((sums_[sender].out + next_packet_) & roce::kPsnMask);
+  };
+  roce::QueuePairOptions options = pair_options();
+  options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
+  options.min_window = std::min(options.min_window, options.window);
+  options.retries = kTireless;
+  options.min_timeout = kRanksApart;
+  options.qpn = sums_[own].out;
+  options.peer_qpn = sums_[next].alias;
+  options.send_psn = first_psn(own);
+  roce::QueuePair& out = connect_pair(options, next);
+  options.qpn = sums_[own].into;
+  options.peer_qpn = sums_[before].out;
+  options.send_psn = 0;
+  options.receive_psn = first_psn(before);
+  roce::QueuePair& into = connect_pair(options, before);
+  TransportListener& listener = *this;
+  sum_ring_ = std::make_unique<SumRing>(SumRingOptions{.window_packets = window_packets_,
+                                                       .next_packet = next_packet_,
+                                                       .next_rank = static_cast<int>(next),
+                                                       .rank_before = static_cast<int>(before),
+                                                       .next_name = ways_[next].name,
+                                                       .name_before = ways_[before].name},
+                                        out, into, endpoint_.memory(), listener);
+}
+
+std::vector<std::uint64_t> RdmaTransport::positions() const {
+  if (sums_.empty()) return {};
+  return {sum_ring_ ? sum_ring_->next_packet() : next_packet_};
+}
+
+void RdmaTransport::set_positions(const std::vector<std::uint64_t>& positions) {
+  const std::vector<std::uint64_t> own = this->positions();
+  if (positions.size() != own.size() || (!own.empty() && positions[0] < own[0]))
+    throw std::invalid_argument("packets go on from the greatest number of all ranks");
+  if (!positions.empty()) next_packet_ = positions[0];
 }
 
 void RdmaTransport::check_joined(Time now) {
@@ -216,9 +301,15 @@ void RdmaTransport::halt(Time) {
   for (auto& peer : peers_) {
     if (!peer) continue;
     peer->halt();
-    add_counts(*peer, past_);
+    add_counts(peer->queue_pair(), past_);
     const std::uint32_t number = peer->queue_pair().options().qpn;
     halted_.push_back({.peer = std::move(peer), .number = number});
+  }
+  if (sum_ring_) {
+    sum_ring_->halt();
+    add_counts(*sum_ring_, past_);
+    next_packet_ = sum_ring_->next_packet();
+    halted_ring_ = std::move(sum_ring_);
   }
   for (const std::uint32_t next : numbers(incarnation_ + 1)) {
     endpoint_.expect(next);  // a peer may be there first
@@ -240,6 +331,9 @@ void RdmaTransport::drop_halted() {
     endpoint_.disconnect(halted.number);
   }
   halted_.clear();
+  if (!halted_ring_) return;
+  halted_ring_.reset();
+  for (const std::uint32_t number : {sum_numbers_.out, sum_numbers_.into}) endpoint_.disconnect(number);
 }
 
 template <typename Action>
@@ -271,7 +365,8 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
 }
 
 Time RdmaTransport::deadline() const {
-  if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
+  if (!halted_.empty() || halted_ring_)
+    return 0;  // now: they are let go in `expire`, when nothing stands on them
   return std::min(endpoint_.deadline(), heartbeat_at_);
 }
 
@@ -294,6 +389,15 @@ void RdmaTransport::pump(Time now) {
     guarded([&] { endpoint_.transmit(now); }, now);
     any = false;
     for_each_peer([&](RdmaPeer& peer) { any = peer.drain(now) || any; });
+    if (sum_ring_ && sum_ring_->drain(now)) {
+      any = true;
+      ring_moved_(now);
+    }
+    if (closing_ && (!sum_ring_ || sum_ring_->idle())) {
+      any = true;
+      closing_ = false;
+      for_each_peer([](RdmaPeer& peer) { peer.close(); });
+    }
   }
   pumping_ = false;
   check_joined(now);
@@ -349,12 +453,13 @@ void RdmaTransport::abort() {
 }
 
 void RdmaTransport::close(Time now) {
-  for_each_peer([](RdmaPeer& peer) { peer.close(); });
+  closing_ = true;
   pump(now);
 }
 
 bool RdmaTransport::closed() const {
-  return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->closed(); });
+  const auto closed = [](const auto& peer) { return !peer || peer->closed(); };
+  return !closing_ && std::all_of(peers_.begin(), peers_.end(), closed);
 }
 
 RailStats RdmaTransport::stats() const {
@@ -365,7 +470,8 @@ RailStats RdmaTransport::stats() const {
   stats.packets_sent = wire.frames_sent;
   stats.packets_received = wire.frames_received;
   stats.malformed += wire.refused + wire.strangers;
-  for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer, stats); });
+  for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer.queue_pair(), stats); });
+  if (sum_ring_) add_counts(*sum_ring_, stats);
   return stats;
 }
 

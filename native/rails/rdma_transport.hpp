@@ -2,6 +2,7 @@
 // Transport over user-space RoCEv2: one reliable connection per pair of ranks, all on one interface.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "loop/event_loop.hpp"
 #include "rails/rdma_endpoint.hpp"
 #include "rails/rdma_peer.hpp"
+#include "rails/sum_ring.hpp"
 
 namespace railweave {
 
@@ -19,6 +21,14 @@ struct RdmaTransportOptions {
   std::size_t path_mtu = 1024;  // the same on all ranks
   std::uint64_t rate_bps = 0;   // of the link, bounds what is in flight; 0: unknown or unshaped
   Liveness liveness = {};
+  bool sums = false;  // offers connections that a switch may add up
+};
+
+/// The ends that a rank offers of the connections with its neighbours in a ring: its own of the one to the
+/// next rank, its own of the one from the rank before, and what that rank is to take for the latter's number.
+/// It meets nobody: only a switch that adds knows the right one.
+struct SumNumbers {
+  std::uint32_t out, into, alias;
 };
 
 /// The number in that incarnation of the queue pair whose number is `first` in incarnation 0. Numbers that
@@ -35,7 +45,8 @@ struct RdmaMember {
 /// Open from the start, so that what this rank offers is true; `connect` joins the queue pairs. Either end
 /// may be first. If a peer goes, kSilent names it, and all connections are over, until they are halted and
 /// restarted: with other queue pair numbers, and packet numbers that follow from them, so that late packets
-/// meet no queue pair. Then `ready` waits for every peer's first answer.
+/// meet no queue pair. Then `ready` waits for every peer's first answer. Connections that a switch adds up
+/// keep their numbers, which it knows, and go on with packet numbers beyond all that any rank has used.
 class RdmaTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
   /// Throws as RdmaEndpoint does: no CAP_NET_RAW, no such interface or address, MTU too small.
@@ -44,6 +55,14 @@ class RdmaTransport final : public Transport, private TransportListener, private
 
   std::string mac() const;
   const std::vector<std::uint32_t>& queue_pairs() const { return queue_pairs_; }
+  /// With the option `sums`.
+  const SumNumbers& sum_numbers() const { return sum_numbers_; }
+  /// A switch adds up the connections of all ranks' numbers, with windows of so many packets. Before
+  /// `connect`. `moved` is told when the ring has completed something. Throws std::invalid_argument.
+  void sum(const std::vector<SumNumbers>& members, std::size_t window_packets,
+           std::function<void(Time)> moved);
+  /// Null where no switch adds, and while halted.
+  SumRing* sum_ring() { return sum_ring_.get(); }
   /// `members` are all ranks in order; own place is ignored. Throws std::invalid_argument that names the
   /// member and the field.
   void connect(const std::vector<RdmaMember>& members, Time now);
@@ -63,6 +82,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void abort() override;
   void halt(Time now) override;
   void restart(std::uint32_t incarnation, Time now) override;
+  std::vector<std::uint64_t> positions() const override;
+  void set_positions(const std::vector<std::uint64_t>& positions) override;
   bool ready() const override { return joined_; }
   void close(Time now) override;
   bool closed() const override;
@@ -96,6 +117,9 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void follow_interface();
   void join(std::uint32_t incarnation, Time now);
   void meet(std::size_t peer);
+  void join_ring();
+  roce::QueuePairOptions pair_options() const;
+  roce::QueuePair& connect_pair(const roce::QueuePairOptions& options, std::size_t peer);
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
   void check_joined(Time now);
   void drop_halted();
@@ -110,6 +134,12 @@ class RdmaTransport final : public Transport, private TransportListener, private
   std::vector<Way> ways_;                         // likewise; empty: not connected yet
   std::vector<std::unique_ptr<RdmaPeer>> peers_;  // by rank
   std::vector<Halted> halted_;
+  SumNumbers sum_numbers_{};
+  std::vector<SumNumbers> sums_;  // by rank; empty: no switch adds
+  std::size_t window_packets_ = 0;
+  std::function<void(Time)> ring_moved_;
+  std::unique_ptr<SumRing> sum_ring_, halted_ring_;
+  std::uint64_t next_packet_ = 0;        // of this rank's connection, when it was halted
   std::vector<std::uint32_t> silenced_;  // numbers of queue pairs that are gone, or to come
   RailStats past_{};                     // of queue pairs that are no more
   std::uint32_t incarnation_ = 0;
@@ -117,6 +147,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   Time heartbeat_at_ = kNever;
   std::uint32_t interest_ = 0;
   bool pumping_ = false;
+  bool closing_ = false;  // goodbyes wait for what is on its way in the ring
   bool running_ = false;  // not before `connect`, nor after `halt`
   bool joined_ = false;
   bool failed_ = false;

@@ -39,6 +39,11 @@ void RingRail::received(int peer, Time now) {
   advance(now);
 }
 
+void RingRail::moved(Time now) {
+  ++progress_;
+  advance(now);
+}
+
 void RingRail::failed(const Failure& failure, Time now) {
   if (failed_) return;
   failed_ = true;
@@ -96,6 +101,7 @@ void RingRail::drop() {
 }
 
 void RingRail::restart(const Restart& restart, Time now) {
+  transport_->set_positions(restart.bases);
   transport_->restart(restart.incarnation, now);
   failed_ = false;
 }

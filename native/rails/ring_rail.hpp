@@ -26,6 +26,8 @@ class RingRail final : public Rail, private TransportListener {
   Transport& transport() { return *transport_; }
   /// Something that the slice's machine waits for has happened, besides messages.
   void advance(Time now);
+  /// Likewise, and it has brought the slice on.
+  void moved(Time now);
 
   std::string_view kind() const override { return transport_->kind(); }
   bool takes() const override { return !slice_; }
@@ -38,6 +40,7 @@ class RingRail final : public Rail, private TransportListener {
   void halt(Time now) override;
   void restart(const Restart& restart, Time now) override;
   bool ready() const override { return transport_->ready(); }
+  std::vector<std::uint64_t> next_chunks() const override { return transport_->positions(); }
   void announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
   void close(Time now) override { transport_->close(now); }
   bool closed() const override { return transport_->closed(); }
@@ -68,7 +71,7 @@ class RingRail final : public Rail, private TransportListener {
   bool again_ = false;   // a completion came while advancing
   bool failed_ = false;  // or halted
   Time busy_since_ = 0;
-  std::uint64_t progress_ = 0;  // messages sent and received
+  std::uint64_t progress_ = 0;  // messages sent and received, and what else moved slices
   RailStats stats_;
 };
 

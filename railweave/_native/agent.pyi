@@ -300,9 +300,17 @@ class Agent:
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
 
-    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0) -> tuple[int, list[int]]:
+    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False) -> tuple[int, list[int]]:
         """
-        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank)
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
+        """
+
+    def sum_numbers(self, rail: int) -> tuple[int, int, int]:
+        """What an RDMA rail offers for sums: (out, into, alias)"""
+
+    def sum_rdma(self, rail: int, members: Sequence[tuple[int, int, int]], window_packets: int) -> None:
+        """
+        A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma
         """
 
     def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None:

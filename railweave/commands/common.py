@@ -43,7 +43,9 @@ Topology = Annotated[
     ),
 ]
 Hosts = Annotated[int, typer.Option(help="Number of hosts of the topology planes.")]
-Rails = Annotated[str, typer.Option(help="Rails, one plane each: ina, tcp, rdma; a kind may repeat.")]
+Rails = Annotated[
+    str, typer.Option(help="Rails, one plane each: ina, tcp, rdma, netreduce; a kind may repeat.")
+]
 Rates = Annotated[
     str | None,
     typer.Option(

@@ -95,6 +95,10 @@ def _in_network(rail: pb.RailReport) -> str:
     if rail.ring:
         racks = sum(not member.reason for member in rail.ring)
         return f"a ring of {racks} racks and {len(rail.ring) - racks} single ranks"
+    if rail.kind == "netreduce":
+        window = rail.sums.window_packets
+        how = f"sums by the switch, window of {window} packets" if window else "sums by the hosts"
+        return f"{how}[yellow]: {rail.sums.reason}[/yellow]" if rail.sums.reason else how
     return f"{len(rail.trees)} trees" if rail.kind == "ina" else ""
 
 

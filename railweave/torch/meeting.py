@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer, Ring
+from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.interfaces import interface
 from railweave.hosts.membership import Join
 from railweave.hosts.options import RailSpec
@@ -72,6 +72,7 @@ class Meeting:
 
     groups: Mapping[str, Sequence[InaGroup]] = {}
     rings: Mapping[str, Ring] = {}
+    sums: Mapping[str, Sums] = {}
 
     def __init__(
         self, store: Any, rank: int, size: int, rails: Sequence[RailOffer], deadline_s: float
@@ -114,7 +115,8 @@ class Meeting:
 def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:
     try:
         rails = json.loads(text)
-        return tuple(RailOffer(**{**rail, "queue_pairs": tuple(rail["queue_pairs"])}) for rail in rails)
+        lists = ("queue_pairs", "sum_queue_pairs")
+        return tuple(RailOffer(**{**rail, **{name: tuple(rail[name]) for name in lists}}) for rail in rails)
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"rank {rank} describes its rails as {text[:200]!r} ({error}): "

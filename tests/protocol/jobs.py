@@ -11,7 +11,16 @@ from queue import Queue
 from typing import TypeVar
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.events import Decision, Event, GroupMoved, GroupPaused, InaGroup, RailOffer, Ring
+from railweave.hosts.events import (
+    Decision,
+    Event,
+    GroupMoved,
+    GroupPaused,
+    InaGroup,
+    RailOffer,
+    Ring,
+    Sums,
+)
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
@@ -27,6 +36,7 @@ class StaticMembership:
     on_event: Callable[[Event], None]
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     rings: dict[str, Ring] = field(default_factory=dict)
+    sums: dict[str, Sums] = field(default_factory=dict)
     token: int = TOKEN
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)
@@ -46,9 +56,14 @@ class StaticJob:
     """Stands where the controller stands: `join` waits for all ranks and tells each what the others offer."""
 
     def __init__(
-        self, size: int, refusals: dict[str, str] | None = None, ina: Sequence[InaGroup] = ()
+        self,
+        size: int,
+        refusals: dict[str, str] | None = None,
+        ina: Sequence[InaGroup] = (),
+        sums: Sequence[Sums] = (),
     ) -> None:
         self.size = size
+        self.sums = {of.rail: of for of in sums}
         self.ina = ina  # of rank 0; the others differ in `child`
         self.refusals = refusals or {}
         self.offers: dict[int, Sequence[RailOffer]] = {}
@@ -79,6 +94,7 @@ class StaticJob:
                 rail: tuple(replace(group, child=rank) for group in self.ina if group.rail == rail)
                 for rail in {group.rail for group in self.ina}
             },
+            sums=self.sums,
         )
         return self.memberships[rank]
 

@@ -9,6 +9,7 @@ from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts import capabilities
 from railweave.hosts.decisions import Reason
 from railweave.hosts.limits import limit_bps, payload_fraction
+from railweave.hosts.striping.priors import StripedRail, prior_lines
 
 
 @pytest.mark.parametrize("collective", [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER])
@@ -60,3 +61,13 @@ def test_a_link_carries_what_the_algorithm_sends_over_it() -> None:
             / (0.75 * 1082 + 58 / 4),  # they go up, and headers of the own one
         }[collective]
         assert limit_bps("ina", 1e8, 4, collective=collective) == pytest.approx(1e8 * of_ina)
+
+
+@pytest.mark.parametrize("collective", list(Collective))
+def test_a_switch_that_adds_saves_an_allreduce_the_way_round(collective: Collective) -> None:
+    ring = limit_bps("rdma", 1e8, 8, collective=collective)
+    saved = 1.75 if collective is Collective.ALL_REDUCE else 1.0
+    assert limit_bps("netreduce", 1e8, 8, collective=collective) == pytest.approx(ring * saved)
+    for adds, found in ((True, ring * saved), (False, ring)):
+        rail = StripedRail("n", 0, "netreduce", 10**8, adds=adds)
+        assert prior_lines([rail], 8, collective.name.lower())[0].rate == pytest.approx(found / 8)

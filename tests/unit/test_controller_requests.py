@@ -82,6 +82,23 @@ def test_bad_rails_are_named(rail: dict[str, Any], message: str) -> None:
         requests.join_request(request(rail), TOPOLOGY)
 
 
+@pytest.mark.parametrize(
+    ("kind", "numbers", "right"),
+    [
+        *(("netreduce", numbers, len(numbers) == 3) for numbers in ([], [1], [1, 2, 3], [1, 2, 3, 4])),
+        ("netreduce", [1, 2, 2**24], False),
+        ("rdma", [1, 2, 3], False),
+    ],
+)
+def test_netreduce_rails_alone_lend_three_queue_pairs(kind: str, numbers: list[int], right: bool) -> None:
+    asked = request({"kind": kind, "sum_queue_pairs": numbers})
+    if right:
+        requests.join_request(asked, TOPOLOGY)
+    else:
+        with pytest.raises(InvalidRequest, match="queue pairs for sums; expected 3 of a netreduce rail"):
+            requests.join_request(asked, TOPOLOGY)
+
+
 def test_an_ordinary_rail_may_ride_on_any_plane() -> None:
     rail = {"kind": "tcp", "address": "10.1.9.9", "mac": ""}
     assert requests.join_request(request(rail), TOPOLOGY).rails[0].kind == "tcp"

@@ -26,6 +26,7 @@ PAPERS = {
     "A": ["A1", "A2", "A3", "A4", "A5", "A6"],
     "N": ["N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8"],
     "S": ["S1", "S2"],
+    "T": ["T1", "T2", "T3", "T4"],
 }
 NAMES = [name for names in PAPERS.values() for name in names]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lossy_links"

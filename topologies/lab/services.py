@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.model import Plane, Switch, Topology
+from railweave.topologies.model import P4_KINDS, Plane, Switch, Topology
 
 
 def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[str]:
@@ -46,6 +46,6 @@ def controller_command(options: LabOptions, topology: Topology, listen: str) -> 
     command = [sys.executable, "-m", "railweave", "controller"]
     command += ["--topology", str(options.out / "topology.yaml"), "--listen", listen]
     for name, probability in options.loss.items():
-        if topology.plane(name).kind == "ina":
+        if topology.plane(name).kind in P4_KINDS:
             command += ["--loss", f"{name}={probability:g}"]
     return [*command, *options.controller]

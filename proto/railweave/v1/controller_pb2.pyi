@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RailOffer(_message.Message):
-    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps", "control_port")
+    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps", "control_port", "sum_queue_pairs")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class RailOffer(_message.Message):
     QUEUE_PAIRS_FIELD_NUMBER: _ClassVar[int]
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_PORT_FIELD_NUMBER: _ClassVar[int]
+    SUM_QUEUE_PAIRS_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     plane: str
@@ -26,7 +27,8 @@ class RailOffer(_message.Message):
     queue_pairs: _containers.RepeatedScalarFieldContainer[int]
     rate_bps: int
     control_port: int
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ...) -> None: ...
+    sum_queue_pairs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ..., sum_queue_pairs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
     __slots__ = ("job", "rank", "size", "rails", "deadline_s")
@@ -98,8 +100,18 @@ class Refusal(_message.Message):
     reason: str
     def __init__(self, rail: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class Sums(_message.Message):
+    __slots__ = ("rail", "window_packets", "reason")
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    rail: str
+    window_packets: int
+    reason: str
+    def __init__(self, rail: _Optional[str] = ..., window_packets: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token", "rings")
+    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token", "rings", "sums")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +119,7 @@ class JoinGroupResponse(_message.Message):
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     RINGS_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     lease: int
     lease_s: float
     members: _containers.RepeatedCompositeFieldContainer[Member]
@@ -114,7 +127,8 @@ class JoinGroupResponse(_message.Message):
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
     token: int
     rings: _containers.RepeatedCompositeFieldContainer[Ring]
-    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ...) -> None: ...
+    sums: _containers.RepeatedCompositeFieldContainer[Sums]
+    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ..., sums: _Optional[_Iterable[_Union[Sums, _Mapping]]] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
     __slots__ = ("lease",)
@@ -301,20 +315,22 @@ class TreeReport(_message.Message):
     def __init__(self, tree: _Optional[int] = ..., group: _Optional[int] = ..., root: _Optional[str] = ..., switches: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., moves: _Optional[int] = ..., paused: _Optional[str] = ...) -> None: ...
 
 class RailReport(_message.Message):
-    __slots__ = ("rail", "kind", "plane", "refusal", "trees", "ring")
+    __slots__ = ("rail", "kind", "plane", "refusal", "trees", "ring", "sums")
     RAIL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     TREES_FIELD_NUMBER: _ClassVar[int]
     RING_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     rail: str
     kind: str
     plane: str
     refusal: str
     trees: _containers.RepeatedCompositeFieldContainer[TreeReport]
     ring: _containers.RepeatedCompositeFieldContainer[RingMember]
-    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ..., ring: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ...) -> None: ...
+    sums: Sums
+    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ..., ring: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ..., sums: _Optional[_Union[Sums, _Mapping]] = ...) -> None: ...
 
 class RankReport(_message.Message):
     __slots__ = ("rank", "decisions")

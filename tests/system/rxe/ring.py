@@ -154,12 +154,14 @@ async def main(members: int, messages: int, window: int, size: int, losses: Sequ
             for loss in losses:
                 before = await decided(managed)
                 joined = await ring.join(packets)
-                managed.losses = tuple(
-                    Loss(port, way, loss) for port in range(1, members + 1) for way in ("ingress", "egress")
-                )
+                managed.losses = {
+                    (way, port): Loss(port, way, loss)
+                    for port in range(1, members + 1)
+                    for way in ("ingress", "egress")
+                }
                 await managed.reconcile()
                 said = await asyncio.to_thread(ring.run, messages, window, size, PATIENCE_S)
-                managed.losses = ()
+                managed.losses = {}
                 await managed.remove(joined.group)
                 counts = {name: n - before[name] for name, n in (await decided(managed)).items()}
                 print(json.dumps({"loss": loss, "said": said, "counts": counts}), flush=True)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is run: times of a flat ring, a hierarchical one and parallel NetReduce, by their cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from railweave.experiments.figures import Experiment, OnPhase, key_of, run_by
+from railweave.experiments.records import Record
+
+NAME = "cost model"
+OPTIONS: dict[str, Any] = {
+    "accelerators": [16, 32, 64, 128, 256, 512, 1024],
+    "per_machine": 8,
+    "inter_bytes_per_s": 12.5e9,  # 100 Gbit/s
+    "intra_bytes_per_s": 150e9,  # NVLink of a machine with V100s
+    "alpha_s": 5e-6,  # of a step
+    "message_bytes": 250e6,
+}
+
+
+def plan(quick: bool) -> list[Experiment]:
+    """Return one experiment: the model."""
+    return [Experiment(NAME, key_of(NAME, OPTIONS), 0, partial(_run, OPTIONS))]
+
+
+def flat_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """A ring of all accelerators: every step waits for the slowest link, between machines."""
+    slowest = min(intra, o["inter_bytes_per_s"])
+    return 2 * (p - 1) * float(o["alpha_s"] + o["message_bytes"] / p / slowest)
+
+
+def hierarchical_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """Tencent's: to one accelerator per machine, a ring of these, and back."""
+    machines, size = p // o["per_machine"], o["message_bytes"]
+    ring = 2 * (machines - 1) * (o["alpha_s"] + size / machines / o["inter_bytes_per_s"])
+    return float(ring + 2 * size / intra)
+
+
+def parallel_netreduce(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """A reduce-scatter and an allgather in machines; between them an n-th by each one's connection."""
+    n, size = o["per_machine"], o["message_bytes"]
+    within = 2 * (n - 1) * (o["alpha_s"] + size / n / intra)
+    return float(within + o["alpha_s"] + size / o["inter_bytes_per_s"])
+
+
+MODELS = {
+    "flat ring": flat_ring,
+    "hierarchical ring": hierarchical_ring,
+    "parallel NetReduce": parallel_netreduce,
+}
+
+
+def threshold(p: int, o: Mapping[str, Any], other: Callable[[int, Mapping[str, Any], float], float]) -> float:
+    """The bandwidth within machines from which NetReduce is quicker than `other`, without latencies."""
+    free = {**o, "alpha_s": 0.0}
+    low, high = 1e9, 1e12
+    for _ in range(80):
+        middle = (low + high) / 2
+        if parallel_netreduce(p, free, middle) < other(p, free, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
+    machines = options["accelerators"]
+    times = {
+        name: {str(p): model(p, options, options["intra_bytes_per_s"]) for p in machines}
+        for name, model in MODELS.items()
+    }
+    thresholds = {str(p): threshold(p, options, flat_ring) for p in machines}
+    closed = {str(p): closed_threshold(p, options) for p in machines}
+    worst = max(abs(thresholds[p] / closed[p] - 1) for p in thresholds)
+    gains = {p: times["flat ring"][p] / times["parallel NetReduce"][p] for p in thresholds}
+    extra = {
+        "times_s": times,
+        "thresholds": thresholds,
+        "threshold_32": thresholds["32"] / 1e9,
+        "threshold_1024": thresholds["1024"] / 1e9,
+        "off": worst,
+        "least_gain": min(gains.values()),
+        "over_hierarchical": min(
+            times["hierarchical ring"][p] / times["parallel NetReduce"][p] for p in thresholds
+        ),
+    }
+    return [run_by(NAME, options, 0, contender="model", extra=extra)]
+
+
+def closed_threshold(p: int, o: Mapping[str, Any]) -> float:
+    """The same as a formula: B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
+    n = o["per_machine"]
+    return float(o["inter_bytes_per_s"] * 2 * (n - 1) * p / (n * (p - 2)))

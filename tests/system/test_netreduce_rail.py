@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The netreduce rail in a lab: what the switch adds and what hosts do; switch and controller restart."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from protocol.jobs import StaticJob
+from system.command import Start
+from system.plane_network import plane_network
+
+from railweave.experiments.hosts import JobOptions, start_job
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import CollectiveMismatch
+from railweave.hosts.events import Sums
+from railweave.topologies.lab.lab import Lab
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
+from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.planes import planes
+
+DEADLINE_S = 90.0
+SWITCH = "s-nr"
+
+PROGRAM = """
+import json
+import os
+import subprocess
+import sys
+import numpy as np
+import railweave
+
+rails = os.environ["RAILWEAVE_RAILS"].replace("=netreduce@", f"={sys.argv[1]}@")
+with railweave.init(rails=rails) as comm:
+    n, chunks = comm.world_size, 0
+
+    def check(numbers, op, expected, tolerance):
+        global chunks
+        got = comm.all_reduce(numbers[comm.rank], op=op)
+        if numbers[0].nbytes > 4096 and op in ("sum", "avg"):
+            chunks += -(-numbers[0].size // 256) * (1 if np.isfinite(numbers).all() else 2)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
+        every = comm.all_gather(got.view(np.uint8)).reshape(n, -1)
+        assert (every == every[0]).all()  # the same bits on all ranks
+
+    rng = np.random.default_rng(1)
+    for count in (1, 1025, 2049, 100_003):
+        integers = [rng.integers(-(2**31), 2**31, count).astype(np.int32) for _ in range(n)]
+        check(integers, "sum", np.sum(integers, axis=0, dtype=np.int32), 0)
+        check(integers, "max", np.max(integers, axis=0), 0)
+        floats = [rng.standard_normal(count).astype(np.float32) for _ in range(n)]
+        exact = np.sum(np.array(floats, np.float64), axis=0)
+        check(floats, "sum", exact, 1e-5)
+        check(floats, "avg", exact / n, 1e-5)
+    floats[1][7], floats[2][7], floats[0][9], floats[1][1000] = np.inf, np.inf, -np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        check(floats, "sum", np.sum(floats, axis=0), 1e-5)
+    comm.barrier()
+    if comm.rank == 0:
+        module = "railweave.topologies.lab.switch_counters"
+        command = [sys.executable, "-m", module, comm.options.controller]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        print("added", json.loads(done.stdout)["netreduce"]["result"], "of", chunks, file=sys.stderr)
+"""
+
+REPEATED = """
+import sys
+import time
+import numpy as np
+import railweave
+
+latest = time.monotonic() + 60
+with railweave.init(timeout_s=40) as comm:
+    carried = bytes_now = 0
+    back = np.zeros(1, np.int32)
+    for round_ in range(10**6):
+        mine = np.random.default_rng((comm.rank, round_)).integers(-(2**31), 2**31, 1 << 17, np.int32)
+        every = [
+            np.random.default_rng((rank, round_)).integers(-(2**31), 2**31, 1 << 17, np.int32)
+            for rank in range(comm.world_size)
+        ]
+        np.testing.assert_array_equal(comm.all_reduce(mine), np.sum(every, axis=0, dtype=np.int32))
+        rail = next(rail for rail in comm.stats().rails if rail.name == "netreduce")
+        print(f"round {round_} {rail.incarnation} {rail.payload_bytes}", flush=True)
+        if rail.incarnation > 0 and not bytes_now:
+            bytes_now = rail.payload_bytes
+        back[0] = bytes_now > 0 and rail.payload_bytes > bytes_now + (1 << 20)
+        if comm.all_reduce(back, op="min")[0] or time.monotonic() > latest:
+            break
+    assert back[0], "the rail is not used again"
+"""
+
+
+@pytest.mark.parametrize("kind", ["netreduce", "rdma"])
+def test_the_switch_adds_what_it_can_and_hosts_do_the_rest(start: Start, tmp_path: Path, kind: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = start(
+        *("run", "--hosts", "3", "--rails", "netreduce", "--rate", "0"),
+        *("--", sys.executable, str(program), kind),
+    )
+    said, phases = command.process.communicate()
+    assert command.process.returncode == 0, said + phases
+    (line,) = [line for line in said.splitlines() if "added" in line]
+    _, added, _, chunks = line.split("] ")[1].split()
+    assert int(chunks) > 0
+    assert int(added) == (int(chunks) if kind == "netreduce" else 0)
+
+
+async def restart_switch(lab: Lab) -> None:
+    await lab.kill(SWITCH)
+    await lab.revive(SWITCH)
+
+
+async def restart_controller(lab: Lab) -> None:
+    await lab.kill(CONTROLLER_NODE)
+    await lab.revive(CONTROLLER_NODE)
+
+
+@pytest.mark.parametrize("fault", [restart_switch, restart_controller])
+def test_the_rail_is_used_again_after_a_restart(
+    tmp_path: Path, fault: Callable[[Lab], Awaitable[None]]
+) -> None:
+    """All sums are exact meanwhile; a restarted controller takes the ring out and puts it in again."""
+    program = tmp_path / "program.py"
+    program.write_text(REPEATED)
+
+    async def run() -> dict[str, int]:
+        topology = planes(3, ["netreduce", "tcp"])
+        async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path / "lab")) as lab:
+            await start_job(lab, JobOptions("job", [sys.executable, str(program)]))
+            done: asyncio.Task[None] | None = None
+            async for line in lab.events():
+                assert line.text.startswith("round")
+                if done is None and int(line.text.split()[3]) > 0:  # the rail carries
+                    done = asyncio.create_task(fault(lab))
+            assert done is not None
+            await done
+            return (await lab.switch_counters())["netreduce"]
+
+    assert asyncio.run(run())["result"] > 0
+
+
+def test_ranks_that_call_different_things_find_out_before_anything_is_added() -> None:
+    """There is no switch that adds here: nothing depends on it."""
+
+    def call(comm: Communicator) -> str:
+        with pytest.raises(CollectiveMismatch) as raised:
+            comm.all_reduce(np.zeros(5000 + comm.rank, np.int32))
+        return str(raised.value)
+
+    meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
+    with plane_network(3, ["netreduce"]) as network, network.ranks(call, meeting) as futures:
+        for future in futures:
+            assert re.search(r"of 500\d int32.*of 500\d int32", future.result(2 * DEADLINE_S)), (
+                future.result()
+            )
