@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import railweave
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
+from railweave.topologies.model import Plane
 
 LEARNING = ("cold", "warm")
 
@@ -27,6 +29,10 @@ class Kind(Implementation):
         """Take the value that it runs."""
         super().__init__(contender)
         self.shares = contender.options.get("shares")
+
+    def limit_bps(self, plane: Plane, collective: str) -> float:
+        """Return what a plane's links allow the rail on it."""
+        return limits.of_railweave(plane, collective)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
