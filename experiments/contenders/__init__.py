@@ -24,7 +24,7 @@ from railweave.topologies.model import Plane
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
 
-KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi", "ps", "hierarchical")
+KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi", "ps", "hierarchical", "atp")
 
 Array: TypeAlias = NDArray[np.float32] | NDArray[np.int32]
 
@@ -144,6 +144,10 @@ class Implementation(ABC):
     def limit_bps(self, plane: Plane, collective: str) -> float:
         """Return what a plane's links allow, in bits of the tensor per second; here, a ring over TCP."""
         return limits.over_hosts(plane, collective)
+
+    def error_bound(self, ranks: int) -> float:
+        """Return what a sum of float32 may be off by, beyond what `problem` allows any."""
+        return 0.0
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:

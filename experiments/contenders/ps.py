@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
 
 PORT = 29503
-CHUNK_BYTES = 64 << 10  # summed at once, when all have come
+CHUNK_BYTES = 16 << 10  # summed at once, when all have come
+AHEAD_BYTES = 48 << 10  # that a rank pushes beyond what it has pulled: more of 15 overflow the server's queue
 RANK = struct.Struct("!I")
 
 
@@ -56,10 +58,15 @@ class Stream:
         self.sent = self.received = 0
         self.may_send = 0  # so much of it is there
 
-    def begin(self, to_send: Array, to_receive: Array, may_send: int) -> None:
+    def begin(self, to_send: Any, to_receive: Any, may_send: int) -> None:
         """Begin a call."""
         self._to_send, self._to_receive = memoryview(to_send).cast("B"), memoryview(to_receive).cast("B")
         self.sent, self.received, self.may_send = 0, 0, may_send
+
+    @property
+    def size(self) -> int:
+        """The bytes of the call's tensor."""
+        return len(self._to_send)
 
     @property
     def waits_for(self) -> int:
@@ -126,8 +133,12 @@ class Worker(_Streams):
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
         """Push `given`, pull the sum. What arrives takes the place of what the server has had already."""
-        self._streams[0].begin(given, out, given.nbytes)
+        self._streams[0].begin(given, out, min(AHEAD_BYTES, given.nbytes))
         self._drive()
+
+    def _advance(self) -> None:
+        (stream,) = self._streams
+        stream.may_send = min(stream.received + AHEAD_BYTES, stream.size)
 
 
 class Server(_Streams):
