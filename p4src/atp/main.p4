@@ -24,7 +24,7 @@
 #include "stages/forward.p4"
 #include "atp/jobs.p4"
 #include "atp/aggregator.p4"
-#include "atp/sums.p4"
+#include "netreduce/sums.p4"
 #include "atp/decide.p4"
 #include "atp/copies.p4"
 
@@ -40,6 +40,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
             Aggregator.apply(hdr, md);
             if (hdr.atp.kind == ATP_GRADIENT && md.age != AGE_STALE) {
                 AggregatorRanks.apply(hdr, md);
+                hdr.udp.checksum = 0;  // none, which is cheaper than a sum over all lanes
                 Sums.apply(hdr, md);
             }
         }

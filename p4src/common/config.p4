@@ -75,7 +75,6 @@ const bit<4> ATP_VERSION = 1;
 const bit<4> ATP_GRADIENT = 0;  // to the parameter server
 const bit<4> ATP_RESULT = 1;    // from it
 const bit<8> ATP_RESEND = 1;    // of a gradient: drains what is held of its sequence number
-const bit<8> ATP_OVERFLOW = 2;  // of a result: a sum is no int32
 
 /* Group of the replication engine to which frames with an unknown or a group address go. */
 const bit<16> FLOOD_GROUP = 1;

@@ -14,6 +14,7 @@ import pytest
 from unit.test_ring_contender import free_port
 
 from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
+from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.ring import reach
 from railweave.topologies.named import named
 
@@ -101,3 +102,24 @@ def test_ranks_that_do_not_come_are_an_error() -> None:
     for rank in range(2):
         with pytest.raises(TimeoutError):
             ps.Kind(job.contender).connect(job, rank)
+
+
+@pytest.mark.parametrize(("ina", "flows"), [(0, 15), (1, 13), (2, 10), (3, 7), (4, 4)])
+def test_flows_of_atp_meet_at_the_server(ina: int, flows: int) -> None:
+    plane = named(f"racks:racks=4,hosts=4,ina={ina}", rails=["ina"], rates=[10_000_000]).planes[0]
+    assert fabric.flows(plane) == flows
+    limit = Contender("atp", "atp").implementation().limit_bps(plane, "all_reduce")
+    assert limit == pytest.approx(10e6 * 1024 / (1024 + 12 + 8 + 20 + 14) / flows)
+
+
+def test_results_of_a_rack_that_aggregates_go_to_its_first_worker() -> None:
+    plane = named("racks:racks=3,hosts=2,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
+    address = [nic.address for nic in plane.nics]
+    assert fabric.receivers(plane) == [address[n] for n in (0, 1, 2, 2, 4, 5)]
+
+
+def test_a_rack_of_the_server_alone_sums_nothing() -> None:
+    plane = named("racks:racks=2,hosts=1,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
+    states = fabric.states(plane, [0], 8)
+    tables = {name: {entry.table for entry in state.entries} for name, state in states.items()}
+    assert tables == {"leaf1": {"mac_table"}, "leaf2": {"mac_table", "workers", "copies", "results"}}

@@ -44,7 +44,7 @@ class Atp(Endpoint):
         self._rank, self._ranks = rank, job.size
         self._meeting = addresses[0], MEETING_PORT + number
         self._server_at = addresses[0], server_port(number)
-        self._worker = Worker(rank, number)
+        self._worker = Worker(rank, job.size, number)
         self._socket = udp_socket(addresses[rank], worker_port(number))
         self._server: subprocess.Popen[bytes] | None = None
         self._failed = False

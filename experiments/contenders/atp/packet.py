@@ -15,16 +15,14 @@ from railweave.p4src.config import CONFIG
 LANES = CONFIG["LANES"]
 UDP_PORT, PORTS = CONFIG["ATP_UDP_PORT"], CONFIG["ATP_PORTS"]
 VERSION, GRADIENT, RESULT = CONFIG["ATP_VERSION"], CONFIG["ATP_GRADIENT"], CONFIG["ATP_RESULT"]
-RESEND, OVERFLOW = CONFIG["ATP_RESEND"], CONFIG["ATP_OVERFLOW"]
+RESEND = CONFIG["ATP_RESEND"]
 MAX_JOBS = PORTS // 2  # a port for a job's worker on a host, and one for its parameter server
 MAX_RANKS = 32  # bits of `ranks`
 SCALE = 10**6  # of the fixed point
-LEAST, MOST = -(2**31), 2**31 - 1
+MOST = 2**31 - 1
 
 HEADER = struct.Struct("!BBHII")  # version and kind, flags, job, sequence, ranks
 assert HEADER.size == CONFIG["ATP_HEADER_BYTES"]  # noqa: S101
-
-Numbers = NDArray[np.int32]  # of one packet, in network order
 
 
 @dataclass(frozen=True)

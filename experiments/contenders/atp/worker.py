@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from railweave.experiments.contenders.atp.packet import (
     GRADIENT,
     LANES,
-    LEAST,
     MOST,
-    OVERFLOW,
     RESEND,
     RESULT,
     SCALE,
@@ -31,7 +29,7 @@ SEQUENCES = 1 << 32
 
 
 class Overflow(ArithmeticError):
-    """A number, or a sum, is beyond the fixed point's range."""
+    """A number is so large that a sum of such might be beyond the fixed point's range."""
 
 
 @dataclass
@@ -49,6 +47,7 @@ class Worker:
     """One rank of a job. Sequence numbers go on from call to call."""
 
     rank: int
+    ranks: int
     job: int
     lanes: int = LANES
     window: float = FIRST_WINDOW  # packets
@@ -64,12 +63,15 @@ class Worker:
     _cut_s: float = float("-inf")  # when the window was cut last
 
     def begin(self, given: NDArray[Any]) -> None:
-        """Begin a call, of float32 or int32; Overflow if a number does not fit."""
+        """Begin a call, of float32 or int32, which wraps; Overflow if floats are too large for their sum."""
         numbers: NDArray[Any] = given
         if given.dtype.kind == "f":
             numbers = np.rint(given.astype(np.float64) * SCALE)
-            if not (np.abs(numbers) <= MOST).all():
-                raise Overflow(f"a number beyond {MOST / SCALE:g}, or none, does not fit the fixed point")
+            most = MOST // self.ranks
+            if not (np.abs(numbers) <= most).all():
+                raise Overflow(
+                    f"float32 beyond {most / SCALE:g} do not fit the fixed point of {self.ranks} ranks"
+                )
         packets = -(-given.size // self.lanes)
         padded = np.zeros(packets * self.lanes, ">i4")
         padded[: given.size] = numbers
@@ -111,7 +113,7 @@ class Worker:
         return None
 
     def receive(self, datagram: bytes, now_s: float) -> None:
-        """Take a datagram; what is no result for a packet that waits is ignored. Overflow if a sum was."""
+        """Take a datagram; what is no result for a packet that waits is ignored."""
         packet = Packet.decode(datagram, self.lanes)
         if packet is None or packet.kind != RESULT or packet.job != self.job:
             return
@@ -119,8 +121,6 @@ class Worker:
         flight = self._flights.pop(sequence, None)
         if flight is None:
             return
-        if packet.flags & OVERFLOW:
-            raise Overflow(f"a sum is beyond {LEAST / SCALE:g} to {MOST / SCALE:g} in the fixed point")
         self._sums[sequence - self._begin] = packet.numbers
         if sequence in self._lost:
             self._lost.remove(sequence)
