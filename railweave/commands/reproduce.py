@@ -24,13 +24,13 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[N1 … A6]",
-            help="Figures, or folders of your own; N: all of Nezha (default), A: all of multicast allgather.",
+            metavar="[N1 … R3]",
+            help="Figures, or your own folders; N: all of Nezha (default), A: multicast allgather, R: Rina.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; N6, N7, A1 and A2 keep theirs.")
+        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2 and R3 keep theirs.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"

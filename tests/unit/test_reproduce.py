@@ -22,7 +22,11 @@ from railweave.experiments.records import Record, Records
 from railweave.experiments.report.page import Entry
 from railweave.experiments.scenario import Scenario
 
-PAPERS = {"A": ["A1", "A2", "A3", "A4", "A5", "A6"], "N": ["N1", "N2", "N3", "N4", "N5", "N6", "N7"]}
+PAPERS = {
+    "A": ["A1", "A2", "A3", "A4", "A5", "A6"],
+    "N": ["N1", "N2", "N3", "N4", "N5", "N6", "N7"],
+    "R": ["R1", "R2", "R3"],
+}
 NAMES = [name for names in PAPERS.values() for name in names]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lossy_links"
 BUDGET_S = {True: 600, False: 3600}

@@ -26,8 +26,6 @@ from railweave.topologies.model import Plane
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
 
-FILE = "atp.json"
-
 
 class Kind(Implementation):
     """One job on one plane, whose P4 switches run the program of ATP for as long."""
@@ -51,14 +49,19 @@ class Kind(Implementation):
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
         """Take the switches from the controller for one run; yields what they have counted."""
         async with switches(lab, job.planes[0], 1, self.slots) as counts:
-            write(Path(job.out) / FILE, lab, job.planes[0])
+            write(file_of(job), lab, job.planes[0])
             yield counts
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
         from railweave.experiments.contenders.atp.endpoint import Atp  # noqa: PLC0415 - not in the runner
 
-        return Atp(job, rank, 0, Path(job.out) / FILE)
+        return Atp(job, rank, 0, file_of(job))
+
+
+def file_of(job: Job, number: int = 0) -> Path:
+    """Return the file that a job's server reads; `number` is the job's among those on the same switches."""
+    return Path(job.out) / f"atp-{number}.json"
 
 
 def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
