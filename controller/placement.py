@@ -32,11 +32,11 @@ class Placement:
     async def place(self, group: Group, rail: pb.RailOffer) -> None:
         """Give a rail its trees, as many as there is room for; Refused if there is none for any.
 
-        Where no tree joins all ranks because some switches cannot aggregate, they form a ring of racks.
+        Where some switches cannot aggregate, ranks that get no tree together form a ring of racks.
         """
-        quota = self._quotas.share(group.job)
         hosts = self.hosts(group, rail.name)
         try:
+            quota = self._quotas.share(group.job)
             trees = self._fabric.plan(rail.plane, hosts, quota.trees, last_resort=True)
         except Refused as refused:
             plane = self._fabric.topology.plane(rail.plane)
@@ -62,11 +62,11 @@ class Placement:
         nics = {rank: host.nic for rank, host in hosts.items()}
         members: list[Member] = []
         trees: dict[tuple[int, ...], RailTree] = {}
-        slots = slots_per_tree(self._quotas.share(group.job).slots, 1)
         for ranks in composition.racks(plane, nics):
             try:
                 if not composition.fits(len(ranks), map(len, trees)):
                     raise Refused(f"racks of {len(ranks)} ranks and of others have no columns in common")
+                slots = slots_per_tree(self._quotas.share(group.job).slots, 1)
                 (tree,) = self._fabric.plan(rail.plane, among(hosts, ranks), last_resort=True)
                 placed = await self._fabric.admit(rail.plane, among(hosts, ranks), tree, slots)
             except SwitchUnavailable:

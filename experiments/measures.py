@@ -12,14 +12,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from railweave._native.collectives import Collective
 from railweave.experiments import statistics
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import BOTH
 from railweave.experiments.records import CPU, OK, Record
 from railweave.experiments.scenario import Scenario
-from railweave.hosts.limits import limit_bps, payload_fraction
 from railweave.topologies.values import build
 
 SPLIT = 0.995  # a call with a greater share on one rail rides that rail alone
@@ -154,31 +151,12 @@ class Runs:
 
 
 def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
-    """Return what the links allow a contender, by plane; 0 where links are unshaped.
-
-    Other libraries run their rings over TCP whatever the plane is for.
-    """
-    network, collective = scenario.network, scenario.workload.collective
+    """Return what the links allow a contender, by plane; 0 where links are unshaped."""
+    network, implementation = scenario.network, contender.implementation()
     return {
-        name: _limit_bps(
-            contender.options.get("kind", plane.kind) if contender.kind == "railweave" else "tcp",
-            plane.rate_bps,
-            len(network.hosts),
-            collective,
-        )
+        name: implementation.limit_bps(network.plane(name), scenario.workload.collective)
         for name in scenario.planes_of(contender)
-        for plane in [network.plane(name)]
     }
-
-
-def _limit_bps(kind: str, rate_bps: int, hosts: int, collective: str) -> float:
-    limits = [
-        limit_bps(kind, rate_bps, hosts, collective=Collective[each.upper()])
-        for each in collective.split("+")
-    ]
-    if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
-        limits[0] = rate_bps * payload_fraction(kind, multicast=True) * hosts
-    return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
 
 
 # ------------------------------------------------------------ what claims can ask for

@@ -27,6 +27,8 @@ class RailCounts:
     failures: int = 0  # how often the ranks have excluded it
     multicast_bytes: int = 0  # of tensors, sent once to all
     fetched_bytes: int = 0  # of these, taken that a peer had to send again
+    rings: int = 0  # of racks and single ranks: how often a part of a tensor has gone round
+    ring_messages: int = 0  # sent in these
     # Of bytes_sent, as `railweave.hosts.reports.SentBytes` has them.
     sent_payload: int = 0
     sent_headers: int = 0
@@ -57,6 +59,8 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
             failures=rail.failures,
             multicast_bytes=rail.multicast_bytes,
             fetched_bytes=rail.fetched_bytes,
+            rings=rail.rings,
+            ring_messages=rail.ring_messages,
             **{f"sent_{name}": count for name, count in asdict(rail.sent).items()},
         )
         for rail in comm.stats().rails

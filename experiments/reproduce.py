@@ -84,7 +84,8 @@ def seconds(step: Step) -> float:
             one_s = [work.compute_s + sum(CALL_S + 8 * size / limit_bps for size in work.messages)]
         start_s = START_S + START_PER_HOST_S.get(contender.kind, START_OF_OTHERS_S) * hosts
         timed_s = [min(work.iterations * each, max(work.seconds, BATCH * each)) for each in one_s]
-        run_s = start_s + sum(timed_s) + (work.warmup + WARM_UP) * sum(one_s)
+        warm_up = work.warmup + WARM_UP if work.warmup else 0
+        run_s = start_s + sum(timed_s) + warm_up * sum(one_s)
         total += run_s * (step.repetitions + (2 if step.control else 0))
     return total
 

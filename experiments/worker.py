@@ -208,6 +208,7 @@ class _Step:
                     self._tasks[size, collective] = problem(
                         count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
                     )
+        self._error_bound = job.contender.implementation().error_bound(job.size)
         self._inputs = {part: task.inputs() for part, task in self._tasks.items()}
         self._results: list[list[Array]] = []  # by place and part
         self._copied = work.collective == "all_reduce" or (
@@ -243,7 +244,7 @@ class _Step:
     def wrong(self, numbers: Sequence[int]) -> int:
         """Return how many elements of these calls' results are wrong."""
         return sum(
-            self._tasks[part].wrong(number, result)
+            self._tasks[part].wrong(number, result, self._error_bound)
             for number, results in zip(numbers, self._results, strict=False)
             for part, result in zip(self.parts, results, strict=True)
         )

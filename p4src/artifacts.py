@@ -20,7 +20,8 @@ PROFILES: Final = (256, 64)
 
 AGGREGATION: Final = "railweave"
 NETREDUCE: Final = "netreduce"
-PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4"}
+ATP: Final = "atp"
+PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
 """The programs, and the file that is each one's table of contents."""
 
 

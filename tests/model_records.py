@@ -14,7 +14,11 @@ from railweave.experiments.records import Cpu, Record, Sample
 from railweave.experiments.scenario import Scenario
 
 CALLS = 20
-LATENCY_S = {"railweave": 0.0004, "gloo": 0.004, "mptcp": 0.003, "openmpi": 0.002, "ring": 0.003}
+LATENCY_S = {
+    "railweave": 0.0004, "gloo": 0.004, "mptcp": 0.003, "openmpi": 0.002, "ring": 0.003,
+    "hierarchical": 0.003, "ps": 0.003, "atp": 0.003,
+}  # fmt: skip
+COUNTS = {"fetched_bytes": 3.0, "payload_bytes": 400.0, "ring_messages": 60.0, "rings": 2.0}
 
 
 def of_scenario(
@@ -43,7 +47,7 @@ def of_scenario(
             made = Record(
                 scenario.key, scenario.name, contender.name, contender.kind, number, "ok",
                 samples=tuple(samples), shares=shares if contender.kind == "railweave" else {},
-                counters={rail: {"fetched_bytes": 3.0, "payload_bytes": 400.0} for rail in limits},
+                counters={rail: dict(COUNTS) for rail in limits},
                 cpu=Cpu(9.0, 0.6, 0.01, 1.4, 2, {"hosts": 3.0, "switches": 2.0 if "ina" in limits else 0.2}),
                 bottleneck="links", configuration=scenario.as_json(), commit="abcdef1", kernel="6.18",
                 versions={"numpy": "2"}, at="2026-11-22T10:00:00",
@@ -70,6 +74,12 @@ def of_experiment(step: Experiment) -> list[Record]:
         links = {"ring": ring, "multicast": multicast, "model_ring": ring, "model_multicast": multicast}
         extra = {**links, "multicast_sent": hosts, "ratio": ring / multicast, "wrong": 0.0}
         found = [run_by(step.name, {}, 0, contender="railweave", extra=extra)]
+    elif "jobs: " in step.name:
+        kind, _, jobs = step.name.partition(", jobs: ")
+        each = {"mean_mbps": 4.0, "least_mbps": 3.0, "greatest_mbps": 5.0, "evenness": 0.6}
+        extra = {"total_mbps": 4.0 * int(jobs), **each, "wrong": 0.0}
+        configuration = {"jobs": int(jobs)}
+        found = [run_by(step.name, configuration, 0, contender=kind, extra=extra)]
     elif step.name.startswith("training"):
         rails = step.name.partition(", ")[2]
         speed = {"samples_per_s": 1000.0 * len(rails), "off_bound": 0.2, "accuracy": 0.96}

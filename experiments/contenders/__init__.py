@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from railweave.experiments import limits
+from railweave.topologies.model import Plane
+
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
 
-KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi")
+KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi", "ps", "hierarchical", "atp")
 
 Array: TypeAlias = NDArray[np.float32] | NDArray[np.int32]
 
@@ -137,6 +140,14 @@ class Implementation(ABC):
     def obstacle(self) -> str:
         """Return why this machine cannot run it, and what to install; empty if it can."""
         return ""
+
+    def limit_bps(self, plane: Plane, collective: str) -> float:
+        """Return what a plane's links allow, in bits of the tensor per second; here, a ring over TCP."""
+        return limits.over_hosts(plane, collective)
+
+    def error_bound(self, ranks: int) -> float:
+        """Return what a sum of float32 may be off by, beyond what `problem` allows any."""
+        return 0.0
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import railweave
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
 from railweave.hosts.options import parse_rails
+from railweave.topologies.model import Plane
 
 LEARNING = ("cold", "warm")
 
@@ -30,6 +32,11 @@ class Kind(Implementation):
         """Take the value that it runs."""
         super().__init__(contender)
         self.shares = contender.options.get("shares")
+
+    def limit_bps(self, plane: Plane, collective: str) -> float:
+        """Return what a plane's links allow the rail on it."""
+        kind = self.contender.options.get("kind", plane.kind)
+        return limits.of_railweave(replace(plane, kind=kind), collective)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""

@@ -115,7 +115,7 @@ def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float)
     is no rank.
     """
     if rank:
-        with _reach(at, deadline) as peer, peer.makefile("rw") as lines:
+        with reach(at, deadline) as peer, peer.makefile("rw") as lines:
             print(rank, mine, file=lines, flush=True)
             token, *answered = _numbers(lines, 1 + ranks)
             return token, answered
@@ -124,10 +124,10 @@ def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float)
     with socket.create_server(at, backlog=ranks) as server, contextlib.ExitStack() as stack:
         peers = []
         while len(ports) < ranks:
-            server.settimeout(_left_s(deadline))
+            server.settimeout(left_s(deadline))
             peer, _ = server.accept()
             with peer:
-                peer.settimeout(_left_s(deadline))
+                peer.settimeout(left_s(deadline))
                 peers.append(stack.enter_context(peer.makefile("rw")))
             other, port = _numbers(peers[-1], 2)
             if other in ports or other not in range(ranks) or port not in range(1 << 16):
@@ -150,18 +150,20 @@ def _numbers(lines: TextIO, count: int) -> list[int]:
     raise ConnectionError(f"a rank of the ring sent {line!r}; expected a line of {count} numbers")
 
 
-def _reach(at: tuple[str, int], deadline: float) -> socket.socket:
+def reach(at: tuple[str, int], deadline: float) -> socket.socket:
+    """Connect with what will listen there; TimeoutError if nothing does by the deadline."""
     while True:
         try:
-            peer = socket.create_connection(at, _left_s(deadline))
+            peer = socket.create_connection(at, left_s(deadline))
         except ConnectionRefusedError:
-            time.sleep(min(PAUSE_S, _left_s(deadline)))
+            time.sleep(min(PAUSE_S, left_s(deadline)))
         else:
-            peer.settimeout(_left_s(deadline))
+            peer.settimeout(left_s(deadline))
             return peer
 
 
-def _left_s(deadline: float) -> float:
+def left_s(deadline: float) -> float:
+    """Return the seconds until a deadline; TimeoutError if it is past."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("the ranks have not met in time")

@@ -38,6 +38,7 @@ COLOURS = {
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
     "netreduce": PURPLE, "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
     "broadcast": BLUE, "allgather": GREEN,
+    "atp": RED, "ps": PURPLE, "hierarchical": GREEN, "dedicated": BLUE, "best effort": RED,
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 MARKERS = "osD^vP*X"

@@ -115,9 +115,9 @@ std::size_t Columns::Turns<Message>::finish() {
   return column;
 }
 
-Columns::Columns(Transport& transport, const MemberRing& ring) : transport_(transport) {
-  for (int own = 0; own < ring.own_columns(); ++own)
-    columns_.push_back(std::make_unique<Column>(*this, ring, own));
+Columns::Columns(Transport& transport, const MemberRing& ring, bool narrow) : transport_(transport) {
+  const int count = narrow ? ring.place() == 0 : ring.own_columns();
+  for (int own = 0; own < count; ++own) columns_.push_back(std::make_unique<Column>(*this, ring, own));
 }
 
 Columns::~Columns() = default;

@@ -57,9 +57,12 @@ class MemberRing {
 /// equally many.
 class Columns {
  public:
-  Columns(Transport& transport, const MemberRing& ring);
+  /// `narrow`: of a ring's columns only the first, whose agents are the racks' first ranks.
+  Columns(Transport& transport, const MemberRing& ring, bool narrow);
   ~Columns();
 
+  /// How many this rank has.
+  std::size_t size() const { return columns_.size(); }
   Transport& column(std::size_t index);
   /// Which column the oldest unfinished send to, or receive from, this rank belongs to; it is finished now.
   std::size_t sent(int peer);

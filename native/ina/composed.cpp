@@ -10,6 +10,7 @@
 namespace railweave::ina {
 namespace {
 
+constexpr std::size_t kNarrowBytes = 20 * 1024;  // of a segment; large tensors have none so small
 constexpr std::uint32_t kAllAhead = std::numeric_limits<std::uint32_t>::max() / 2;  // exponents before data
 
 std::byte* bytes_of(std::vector<std::int32_t>& integers) {
@@ -26,15 +27,15 @@ ComposedAllReduce::ComposedAllReduce(Transport& transport, const MemberRing& rin
       slice_(slice),
       options_(options),
       counts_(counts),
-      call_(slice, options.lanes, kAllAhead, false),
-      columns_(transport, ring) {}
+      transport_(transport),
+      call_(slice, options.lanes, kAllAhead, false) {}
 
 void ComposedAllReduce::note_sent(int peer) {
-  machines_[columns_.sent(peer)]->note_sent((ring_.member() + 1) % ring_.size());
+  machines_[columns_->sent(peer)]->note_sent((ring_.member() + 1) % ring_.size());
 }
 
 void ComposedAllReduce::note_received(int peer) {
-  machines_[columns_.received(peer)]->note_received((ring_.member() + ring_.size() - 1) % ring_.size());
+  machines_[columns_->received(peer)]->note_received((ring_.member() + ring_.size() - 1) % ring_.size());
 }
 
 void ComposedAllReduce::rack_done() {
@@ -91,20 +92,24 @@ void ComposedAllReduce::build(Time now) {
     segment.all[at + lanes] = (flags & flag::kNonfinite) != 0 ? 1 : 0;
   }
   issued_ += segment.items.size();
-  const auto columns = static_cast<std::size_t>(ring_.columns());
+  segment.narrow = segment.all.size() * kLaneBytes <= kNarrowBytes;
+  const auto columns = segment.narrow ? 1 : static_cast<std::size_t>(ring_.columns());
   segment.column = (segment.all.size() + columns - 1) / columns;
   segment.all.resize(segment.column * columns);
   if (!in_rack()) {
     segment.stage = Stage::kSummed;
     return;
   }
-  segment.own.resize(segment.column * static_cast<std::size_t>(ring_.own_columns()));
-  start_in_rack(segment, Collective::kReduceScatter, now);
+  in_rack_.push_back(&segment);
+  if (!segment.narrow) segment.own.resize(segment.column * static_cast<std::size_t>(ring_.own_columns()));
+  start_in_rack(segment, segment.narrow ? Collective::kAllReduce : Collective::kReduceScatter, now);
 }
 
 void ComposedAllReduce::start_in_rack(Segment& segment, Collective collective, Time now) {
-  const bool sums = collective == Collective::kReduceScatter;
-  in_rack_.push_back(&segment);
+  const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+  std::byte* const all = bytes_of(segment.all);
+  std::byte* const own = segment.narrow ? all : bytes_of(segment.own);
+  const std::size_t count = segment.narrow ? segment.all.size() : segment.own.size();
   // In place of a number that no switch looks at, the mark of the call: who calls something else is found.
   const CallDescription call{.op_index = slice_.call.op_index,
                              .collective = collective,
@@ -114,9 +119,9 @@ void ComposedAllReduce::start_in_rack(Segment& segment, Collective collective, T
                              .count = mark_of(slice_.call)};
   options_.start_in_rack({.id = rack_slices_++,
                           .call = call,
-                          .input = bytes_of(sums ? segment.all : segment.own),
-                          .output = bytes_of(sums ? segment.own : segment.all),
-                          .count = segment.own.size(),
+                          .input = sums ? all : own,
+                          .output = sums ? own : all,
+                          .count = count,
                           .stride = segment.own.size(),
                           .rank = ring_.place(),
                           .world_size = static_cast<int>(ring_.rack().size())},
@@ -125,10 +130,10 @@ void ComposedAllReduce::start_in_rack(Segment& segment, Collective collective, T
 
 void ComposedAllReduce::run_ring(Segment& segment, Time) {
   segment.stage = Stage::kInRing;
-  std::byte* const sums = bytes_of(in_rack() ? segment.own : segment.all);
+  std::byte* const sums = bytes_of(in_rack() && !segment.narrow ? segment.own : segment.all);
   machines_.clear();
-  for (int own = 0; own < ring_.own_columns(); ++own) {
-    const auto place = static_cast<std::size_t>(own);
+  columns_.emplace(transport_, ring_, segment.narrow);
+  for (std::size_t place = 0; place < columns_->size(); ++place) {
     std::byte* const column = sums + place * segment.column * kLaneBytes;
     const CallDescription call{.op_index = slice_.call.op_index,
                                .collective = Collective::kAllReduce,
@@ -144,21 +149,23 @@ void ComposedAllReduce::run_ring(Segment& segment, Time) {
                       .stride = 0,
                       .rank = ring_.member(),
                       .world_size = ring_.size()};
-    machines_.push_back(make_ring(columns_.column(place), slice, options_.segment_bytes));
+    machines_.push_back(make_ring(columns_->column(place), slice, options_.segment_bytes));
   }
 }
 
 /// Whether the segment has left the ring, and is handed out.
 bool ComposedAllReduce::go_round(Segment& segment, Time now) {
-  const std::uint64_t before = columns_.messages();
+  const std::uint64_t before = columns_->messages();
   for (const auto& machine : machines_) machine->advance(now);
-  counts_.messages += columns_.messages() - before;
+  counts_.messages += columns_->messages() - before;
   const auto ready = [](const auto& machine) { return machine->ready(); };
   if (!std::all_of(machines_.begin(), machines_.end(), ready)) return false;
   counts_.rings += machines_.size();
   ++handed_out_;
   segment.stage = in_rack() ? Stage::kHandedOut : Stage::kComplete;
-  if (in_rack()) start_in_rack(segment, Collective::kAllGather, now);
+  if (!in_rack()) return true;
+  in_rack_.push_back(&segment);
+  start_in_rack(segment, segment.narrow ? Collective::kBroadcast : Collective::kAllGather, now);
   return true;
 }
 

@@ -10,6 +10,8 @@
 //   3. in each rack every agent hands its columns to the others
 //
 // A rank that is a member by itself has only the second step. The steps of up to kDepth segments overlap.
+// Of a small segment, columns would only multiply the messages: it goes round as one, with the first rank of
+// each rack as agent, behind an allreduce in the rack and before a broadcast there.
 // Racks take slices in one order on all of their ranks: the sums of segments 0 to kDepth - 1, then in turn
 // the handing out of one and the sum of the next one. A phase of the call begins when the one before is
 // complete everywhere, so that the sequence of segments is the same on all ranks, too.
@@ -50,7 +52,7 @@ class ComposedAllReduce final : public Algorithm {
                     const ComposedOptions& options, RingCounts& counts);
 
   void note_sent(int peer) override;
-  bool awaits_sent(int peer) const override { return columns_.awaits_sent(peer); }
+  bool awaits_sent(int peer) const override { return columns_ && columns_->awaits_sent(peer); }
   void note_received(int peer) override;
   /// The oldest slice in the rack is complete; `advance` follows.
   void rack_done();
@@ -65,6 +67,7 @@ class ComposedAllReduce final : public Algorithm {
   struct Segment {
     std::vector<Item> items;
     WireOp op;
+    bool narrow;                    // it is one column
     std::size_t column;             // elements
     std::vector<std::int32_t> all;  // of all columns: what this rank contributes, in the end the result
     std::vector<std::int32_t> own;  // of the columns of which it is the agent
@@ -84,9 +87,10 @@ class ComposedAllReduce final : public Algorithm {
   const Slice slice_;
   const ComposedOptions& options_;
   RingCounts& counts_;
+  Transport& transport_;
   Call call_;
-  Columns columns_;
-  std::size_t issued_ = 0;  // items
+  std::optional<Columns> columns_;  // of the segment in the ring
+  std::size_t issued_ = 0;          // items
   std::deque<Segment> segments_;
   std::size_t handed_out_ = 0;                        // of `segments_`, from the first
   std::deque<Segment*> in_rack_;                      // what the rack works on

@@ -67,6 +67,15 @@ const bit<16> ROCE_UDP_PORT = 4791;
 #define HEADER_CELL_BITS 16
 #define HEADER_CELLS 65536     // RETHs and immediate data that are kept: one of each per connection and slot number
 
+/* Packets of ATP (after Ethernet / IPv4 / UDP), for the program atp: a port of ATP_PORTS for each of a host's ends. */
+const bit<16> ATP_UDP_PORT = 5280;
+#define ATP_PORTS 32
+const bit<16> ATP_HEADER_BYTES = 12;
+const bit<4> ATP_VERSION = 1;
+const bit<4> ATP_GRADIENT = 0;  // to the parameter server
+const bit<4> ATP_RESULT = 1;    // from it
+const bit<8> ATP_RESEND = 1;    // of a gradient: drains what is held of its sequence number
+
 /* Group of the replication engine to which frames with an unknown or a group address go. */
 const bit<16> FLOOD_GROUP = 1;
 

@@ -25,12 +25,13 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[N1 … T4]",
-            help="Figures, or folders of your own; N: all of Nezha (default), A: all of multicast allgather.",
+            help="Figures, or your own folders; N: all of Nezha (default), A: multicast allgather, R: Rina, "
+            "S: at scale, T: NetReduce.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2 and T3 keep theirs.")
+        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2, R3 and T3 keep theirs.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"

@@ -35,20 +35,17 @@ def run(racks: int) -> tuple[float, int]:
     outcomes, counts = composed.simulate(sums, members, seed=1, lanes=256, slots=64, segment_bytes=1 << 20)
     assert outcomes == [([0], None)] * 16
     assert not any(call.wrong(rank, 256) for rank in range(16))
-    (steps,) = {messages / rings for rings, messages, _ in counts}
+    (steps,) = {messages / rings for rings, messages, _ in counts if rings}  # agents, and single ranks
     return steps, max(end for _, _, end in counts)
 
 
 def test_every_rack_that_aggregates_saves_steps_and_time() -> None:
-    """2 (L - 1) steps of L = r + 4 (4 - r) members; of a small tensor they are the time.
-
-    Columns take turns between single ranks: with them, the first rack only makes up for that.
-    """
+    """2 (L - 1) steps of L = r + 4 (4 - r) members; of a small tensor they are the time."""
     runs = [run(racks) for racks in range(5)]
     assert [steps for steps, _ in runs] == [30, 24, 18, 12, 6]
     times = [time for _, time in runs]
-    assert times[1:] == sorted(times[1:], reverse=True), times
-    assert times[0] > times[2]
+    assert times == sorted(times, reverse=True), times
+    assert times[1] < 0.9 * times[0]
     assert times[4] < times[0] / 2
 
 

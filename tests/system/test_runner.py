@@ -97,3 +97,26 @@ def test_a_contender_that_fails_is_marked_with_its_last_words(tmp_path: Path) ->
     assert failed.status == "failed"
     assert "InvalidOption: " in failed.error
     assert (went_on.status, went_on.wrong) == ("ok", 0)
+
+
+def test_baselines_of_mixed_fabrics_sum_and_leave_the_switches_to_us(tmp_path: Path) -> None:
+    """ATP's turn comes before ours: the controller has its switches back then."""
+    contenders = [
+        Contender("ps", "ps"),
+        Contender("hierarchical", "hierarchical", options={"racks": 2}),
+        Contender("atp", "atp", options={"slots": 4}),
+        Contender("ina", "railweave"),
+    ]
+    workload = Workload((4096, 262_144), warmup=0, iterations=3)
+    scenario = Scenario(
+        *("mixed", tuple(contenders), workload, "racks:racks=2,hosts=2,ina=2"),
+        rails=("ina",),
+        repetitions=1,
+    )
+    records = asyncio.run(Runner(scenario, tmp_path).run())
+    for record in records:
+        assert (record.status, record.error, record.wrong) == ("ok", "", 0)
+    counted = records[2].extra
+    assert counted["sum"] + counted["collision"] + counted.get("alone", 0) + counted.get("drain", 0) > 0
+    assert counted["result"] > 0
+    assert records[3].counters["ina"]["ring_messages"] == 2 * records[3].counters["ina"]["rings"]

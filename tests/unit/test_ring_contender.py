@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from railweave.experiments.contenders import Array, Contender, Job, mptcp
-from railweave.experiments.contenders.ring import Ring, _reach, meet
+from railweave.experiments.contenders.ring import Ring, meet, reach
 
 RANKS = 3
 DEADLINE_S = 60.0
@@ -76,7 +76,7 @@ def test_what_is_no_rank_is_an_error(sent: bytes) -> None:
     at = "127.0.0.1", free_port()
     with ThreadPoolExecutor(1) as pool:
         meeting = pool.submit(meet, 0, 2, at, 1, time.monotonic() + DEADLINE_S)
-        with _reach(at, time.monotonic() + DEADLINE_S) as peer:
+        with reach(at, time.monotonic() + DEADLINE_S) as peer:
             peer.sendall(sent)
             if not sent:
                 peer.shutdown(socket.SHUT_WR)

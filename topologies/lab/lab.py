@@ -59,7 +59,7 @@ class Lab:
         for leftovers in sweep():
             log.warning("%s", leftovers)
         self._options.out.mkdir(parents=True, exist_ok=True)
-        (self._options.out / "topology.yaml").write_text(to_yaml(self.topology))
+        self.topology_file.write_text(to_yaml(self.topology))
         self._record = RunRecord(self._options.out)
         try:
             await self._start()
@@ -239,6 +239,11 @@ class Lab:
     def controller(self) -> str:
         """The controller's address, as hosts reach it."""
         return f"{CONTROLLER_ADDRESS}:{CONTROLLER_PORT}"
+
+    @property
+    def topology_file(self) -> Path:
+        """The topology, as the controller reads it."""
+        return self._options.out / "topology.yaml"
 
     def run_in(self, node: str, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` inside a node."""

@@ -86,6 +86,15 @@ async def test_a_rack_without_room_is_single_ranks_and_why_says_so() -> None:
         assert [tree.root for tree in first.trees] == ["leaf1", "leaf2"]
 
 
+async def test_a_job_without_slots_by_quota_is_single_ranks_and_why_says_so() -> None:
+    async with network(quotas=Quotas(jobs=(("none", Quota(0)),))) as world:
+        for answer in await world.join(RANKS, "none"):
+            assert ring_of(answer) == [(rank,) for rank in range(RANKS)]
+            assert not answer.refusals
+        report = (await world.stub.Explain(pb.ExplainRequest(job="none"))).jobs[0].rails[0]
+        assert "0 slots" in report.ring[0].reason
+
+
 async def test_only_the_ranks_of_a_rack_move_with_it() -> None:
     async with network() as world:
         watchers = await watched(world, RANKS)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATP: best-effort aggregation in first-hop switches, and a parameter server on rank 0's host.
+
+See README.md beside `p4src/atp/main.p4`. Option: `slots`, aggregators that all jobs share, a power of two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job
+from railweave.experiments.contenders.atp import fabric
+from railweave.experiments.contenders.atp.packet import HEADER, LANES, SCALE
+from railweave.hosts.limits import ETHERNET, IPV4, LANE_BYTES, UDP
+from railweave.p4src.config import CONFIG
+from railweave.topologies.errors import LabError
+from railweave.topologies.lab.namespaces import CONTROLLER_NODE
+from railweave.topologies.model import Plane
+
+if TYPE_CHECKING:
+    from railweave.topologies.lab.lab import Lab
+
+
+class Kind(Implementation):
+    """One job on one plane, whose P4 switches run the program of ATP for as long."""
+
+    def __init__(self, contender: Contender) -> None:
+        """Take the value that it runs."""
+        super().__init__(contender)
+        self.slots = int(contender.options.get("slots", CONFIG["SLOTS"]))
+
+    def limit_bps(self, plane: Plane, collective: str) -> float:
+        """The server's link carries the tensor once for every rack that aggregates and every other worker."""
+        payload = LANE_BYTES * LANES
+        fraction = payload / (payload + HEADER.size + UDP + IPV4 + ETHERNET)
+        return plane.rate_bps * fraction / fabric.flows(plane)
+
+    def error_bound(self, ranks: int) -> float:
+        """Each rank's number is rounded to the fixed point."""
+        return ranks / (2 * SCALE)
+
+    @contextlib.asynccontextmanager
+    async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
+        """Take the switches from the controller for one run; yields what they have counted."""
+        async with switches(lab, job.planes[0], 1, self.slots) as counts:
+            write(file_of(job), lab, job.planes[0])
+            yield counts
+
+    def connect(self, job: Job, rank: int) -> Endpoint:
+        """Join the job."""
+        from railweave.experiments.contenders.atp.endpoint import Atp  # noqa: PLC0415 - not in the runner
+
+        return Atp(job, rank, 0, file_of(job))
+
+
+def file_of(job: Job, number: int = 0) -> Path:
+    """Return the file that a job's server reads; `number` is the job's among those on the same switches."""
+    return Path(job.out) / f"atp-{number}.json"
+
+
+def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
+    """Write what a job's server must know."""
+    plane = lab.topology.plane(plane_name)
+    values = {"number": number, "address": plane.nics[0].address, "receivers": fabric.receivers(plane)}
+    path.write_text(json.dumps(values))
+
+
+@contextlib.asynccontextmanager
+async def switches(lab: Lab, plane: str, jobs: int, slots: int) -> AsyncIterator[dict[str, Any]]:
+    """Let a plane's P4 switches run ATP for so many jobs; what it yields has their counts at the end.
+
+    The controller, which would take them back, is away meanwhile.
+    """
+    counts: dict[str, Any] = {}
+    if not any(switch.p4runtime for switch in lab.topology.plane(plane).switches):
+        yield counts
+        return
+    await lab.kill(CONTROLLER_NODE)
+    try:
+        await _configure(lab, plane, jobs, slots)
+        yield counts
+        counts |= await _configure(lab, plane, jobs, slots)
+    finally:
+        await lab.revive(CONTROLLER_NODE)
+
+
+async def _configure(lab: Lab, plane: str, jobs: int, slots: int) -> dict[str, int]:
+    module = "railweave.experiments.contenders.atp.configure"
+    command = [sys.executable, "-m", module, str(lab.topology_file), plane, str(jobs), str(slots)]
+    process = await asyncio.create_subprocess_exec(
+        *lab.run_in(CONTROLLER_NODE, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    answer, complaint = await process.communicate()
+    if process.returncode:
+        lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise LabError(f"the switches could not be filled for ATP: {lines[-1]}")
+    counted: dict[str, int] = json.loads(answer)
+    return counted

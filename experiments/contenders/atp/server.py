@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameter server of ATP without I/O: adds what comes, answers with the result when all ranks are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from railweave.experiments.contenders.atp.packet import (
+    GRADIENT,
+    LANES,
+    RESULT,
+    Packet,
+)
+from railweave.experiments.contenders.atp.worker import MAX_WINDOW, SEQUENCES
+
+
+@dataclass
+class _Sum:
+    """A sequence number's sum so far."""
+
+    ranks: int
+    numbers: NDArray[Any]
+
+
+@dataclass
+class Server:
+    """One job's server. It asks for nothing: what it cannot use is sent again."""
+
+    job: int
+    ranks: int
+    lanes: int = LANES
+    packets: int = 0  # taken into a sum
+    discarded: int = 0  # that held a rank which was in already
+    _newest: int = -1  # sequence number of the last that was completed
+    _sums: dict[int, _Sum] = field(default_factory=dict)
+    _results: dict[int, bytes] = field(default_factory=dict)
+
+    def receive(self, datagram: bytes) -> tuple[bytes, int] | None:
+        """Take a datagram; return a result and the ranks that it is for, if there is one to be sent."""
+        packet = Packet.decode(datagram, self.lanes)
+        if packet is None or packet.kind != GRADIENT or packet.job != self.job:
+            return None
+        if not packet.ranks or packet.ranks & ~self._everybody:
+            return None
+        return self._gradient(packet)
+
+    @property
+    def _everybody(self) -> int:
+        return (1 << self.ranks) - 1
+
+    def _gradient(self, packet: Packet) -> tuple[bytes, int] | None:
+        # A worker has all results but the last MAX_WINDOW before what it sends, and sends no further ahead.
+        first = self._newest + 1 - MAX_WINDOW
+        sequence = first + (packet.sequence - first) % SEQUENCES
+        if sequence >= first + 2 * MAX_WINDOW or sequence in self._results:
+            result = self._results.get(sequence)
+            return (result, packet.ranks) if result else None
+        held = self._sums.get(sequence)
+        if held is None:
+            held = self._sums[sequence] = _Sum(0, np.zeros(self.lanes, np.int32))
+        if held.ranks & packet.ranks:
+            self.discarded += 1
+        else:
+            held.ranks |= packet.ranks
+            held.numbers += packet.numbers
+            self.packets += 1
+        if held.ranks != self._everybody:
+            return None
+        return self._complete(sequence, held.numbers), self._everybody
+
+    def _complete(self, sequence: int, numbers: NDArray[Any]) -> bytes:
+        payload = numbers.astype(">i4").tobytes()
+        result = Packet(RESULT, 0, self.job, sequence % SEQUENCES, self._everybody, payload).encode()
+        del self._sums[sequence]
+        self._results[sequence] = result
+        if sequence > self._newest:
+            for old in range(self._newest + 1 - MAX_WINDOW, sequence + 1 - MAX_WINDOW):
+                self._results.pop(old, None)
+            self._newest = sequence
+        return result

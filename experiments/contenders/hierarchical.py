@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hierarchical ring over TCP (H-AR): rings inside racks, and rings of racks between them.
+
+A reduce-scatter in each rack's ring, an allreduce of each shard among the ranks of the racks that have it, an
+allgather in the racks: 2 (k - 1) + 2 (R - 1) steps for R racks of k ranks. The rings are `ring.py`'s.
+Option: `racks`, R; ranks are numbered rack by rack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
+from railweave.experiments.contenders.ring import MEETING_PORT, Ring
+from railweave.hosts.limits import payload_fraction
+from railweave.topologies.model import Plane
+
+
+class Kind(Implementation):
+    """Two rings on one plane for every rank."""
+
+    def __init__(self, contender: Contender) -> None:
+        """Take the value that it runs."""
+        super().__init__(contender)
+        self.racks = int(contender.options["racks"])
+
+    def limit_bps(self, plane: Plane, collective: str) -> float:
+        """Stages follow each other; between racks, ranks share uplinks that are as fast as their links."""
+        per_rack = len(plane.nics) // self.racks
+        volume = 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks
+        return plane.rate_bps * payload_fraction("tcp") / volume
+
+    def connect(self, job: Job, rank: int) -> Endpoint:
+        """Join the rack's ring, and that of the ranks with the same place in their racks."""
+        return Hierarchy(rank, job, self.racks)
+
+
+class Hierarchy(Endpoint):
+    """One rank in its two rings."""
+
+    def __init__(self, rank: int, job: Job, racks: int, port: int = MEETING_PORT) -> None:
+        """Connect with the ranks of both rings."""
+        self._per_rack = job.size // racks
+        rack, place = divmod(rank, self._per_rack)
+        own = slice(rack * self._per_rack, (rack + 1) * self._per_rack)
+        self._rack = Ring(place, _part(job, own), port=port)
+        self._across = Ring(rack, _part(job, slice(place, None, self._per_rack)), port=port + 1)
+
+    def all_reduce(self, given: Array, out: Array, op: str) -> None:
+        """Reduce over all ranks; tensors that the rack does not divide are filled up."""
+        shard: Any = np.empty(-(-given.size // self._per_rack), given.dtype)
+        whole: Any = given
+        gathered: Any = out
+        if fill := shard.size * self._per_rack - given.size:
+            whole = np.concatenate([given, np.zeros(fill, given.dtype)])
+            gathered = np.empty_like(whole)
+        self._rack.reduce_scatter(whole, shard, op)
+        self._across.all_reduce(shard, shard, op)
+        self._rack.all_gather(shard, gathered)
+        if fill:
+            out[:] = gathered[: out.size]
+
+    def close(self) -> None:
+        """Leave."""
+        self._across.close()
+        self._rack.close()
+
+
+def _part(job: Job, members: slice) -> Job:
+    """The job as the members of one ring see it."""
+    addresses = {plane: of[members] for plane, of in job.addresses.items()}
+    return replace(job, addresses=addresses)

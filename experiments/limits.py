@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the links of a plane allow a collective: bits of the tensor per second; 0 where they are unshaped."""
+
+from __future__ import annotations
+
+import math
+
+from railweave._native.collectives import Collective
+from railweave.controller.composition import mixed, racks
+from railweave.experiments.problem import BOTH
+from railweave.hosts.limits import limit_bps, payload_fraction
+from railweave.topologies.model import Plane
+
+
+def over_hosts(plane: Plane, collective: str, kind: str = "tcp") -> float:
+    """Return the limit where the plane's hosts are alike: those of a ring, or of one tree where it is ina."""
+    hosts, rate_bps = len(plane.nics), plane.rate_bps
+    limits = [
+        limit_bps(kind, rate_bps, hosts, collective=Collective[each.upper()])
+        for each in collective.split("+")
+    ]
+    if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
+        limits[0] = rate_bps * payload_fraction(kind, multicast=True) * hosts
+    return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
+
+
+def ring_members(plane: Plane) -> int:
+    """Return the members of the in-network rail's ring, racks and single ranks; 1 is a tree."""
+    hosts = len(plane.nics)
+    if not mixed(plane):
+        return 1
+    found = racks(plane, dict(enumerate(plane.nics)))
+    return len(found) + hosts - sum(map(len, found))
+
+
+def of_railweave(plane: Plane, collective: str) -> float:
+    """Return the limit of a rail on this plane: where not all switches aggregate, that of the ring."""
+    members = ring_members(plane)
+    if plane.kind == "ina" and members > 1:
+        if collective != "all_reduce":
+            return over_hosts(plane, collective)
+        return limit_bps("tcp", plane.rate_bps, members)
+    return over_hosts(plane, collective, plane.kind)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of ATP: packets in, packets and counters out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dataplane.harness import Frames, Switch
+from dataplane.programs import aggregation
+from protocol.atp_schedules import install
+from protocol.engine_switch import HEADERS, Station, frame
+
+from railweave.controller.tables import mac_number
+from railweave.experiments.contenders.atp import fabric
+from railweave.experiments.contenders.atp.packet import (
+    GRADIENT,
+    RESEND,
+    RESULT,
+    Packet,
+    server_port,
+    worker_port,
+)
+from railweave.p4src.artifacts import ATP
+from railweave.topologies.model import Nic, Plane
+from railweave.topologies.named import named
+
+PLANE: Plane = replace(named("racks:racks=1,hosts=3,ina=1", rails=["ina"], rates=[0]).planes[0])
+SERVER = PLANE.nics[0]
+RANKS = (1, 2)  # behind the switch, but the server's
+JOBS = (0, 1)
+FREE = 4  # a port of the switch without a host
+
+
+@pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
+def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
+    """With one aggregator for two jobs."""
+    loaded = target.load(aggregation(request.param, ATP))
+    [state] = fabric.states(PLANE, JOBS, 1).values()
+    install(loaded, state)
+    return loaded
+
+
+def station(nic: Nic, port: int) -> Station:
+    return Station(bytes(map(int, nic.address.split("."))), mac_number(nic.mac).to_bytes(6), port)
+
+
+def payload(switch: Switch, factor: int) -> bytes:
+    return (np.arange(switch.lanes, dtype=np.int64) * factor).astype(">u4").tobytes()
+
+
+def gradient(
+    switch: Switch, rank: int, factor: int, sequence: int = 0, job: int = 0, **fields: int
+) -> Packet:
+    ranks = fields.get("ranks", 1 << rank)
+    return Packet(GRADIENT, fields.get("flags", 0), job, sequence, ranks, payload(switch, factor))
+
+
+def send(switch: Switch, rank: int, packet: Packet, port: int | None = None) -> Frames:
+    """What leaves because of a gradient; addresses are looked at here."""
+    nic = PLANE.nics[rank]
+    to = station(SERVER, server_port(packet.job))
+    sent = frame(station(nic, worker_port(packet.job)), to, packet.encode())
+    out = switch.exchange(port or nic.port, sent)
+    for where, data in out:
+        assert where == SERVER.port
+        assert data[:12] == sent[:12]
+        assert data[14:38] == sent[14:38]
+    return [(where, data[HEADERS:]) for where, data in out]
+
+
+def at_server(packet: Packet) -> Frames:
+    return [(SERVER.port, packet.encode())]
+
+
+def answer(switch: Switch, sequence: int, job: int = 0, port: int = SERVER.port) -> Frames:
+    """What leaves because of a result to the rack."""
+    first = station(PLANE.nics[RANKS[0]], worker_port(job))
+    result = Packet(RESULT, 0, job, sequence, 7, payload(switch, 9)).encode()
+    return switch.exchange(port, frame(station(SERVER, server_port(job)), first, result))
+
+
+def test_the_last_worker_takes_the_sum_along(switch: Switch) -> None:
+    assert send(switch, 1, gradient(switch, 1, 3)) == []
+    assert send(switch, 2, gradient(switch, 2, -5)) == at_server(gradient(switch, 2, -2, ranks=6))
+    assert switch.action_packets("decide")["sum"] == 1
+
+
+def test_a_result_goes_to_all_workers_and_frees_the_aggregator(switch: Switch) -> None:
+    send(switch, 1, gradient(switch, 1, 3))
+    send(switch, 2, gradient(switch, 2, 4))
+    out = answer(switch, 0)
+    assert sorted(port for port, _ in out) == [PLANE.nics[rank].port for rank in RANKS]
+    result = Packet(RESULT, 0, 0, 0, 7, payload(switch, 9)).encode()
+    for port, data in out:
+        nic = next(nic for nic in PLANE.nics if nic.port == port)
+        assert data == frame(station(SERVER, server_port(0)), station(nic, worker_port(0)), result)
+    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []  # it is taken by the next
+
+
+def test_a_collision_goes_on_alone(switch: Switch) -> None:
+    assert send(switch, 1, gradient(switch, 1, 3)) == []
+    for other in (gradient(switch, 1, 4, sequence=1), gradient(switch, 1, 5, job=1)):
+        assert send(switch, 1, other) == at_server(other)
+    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+    assert switch.action_packets("decide")["collision"] == 2
+
+
+def test_a_result_of_another_frees_nothing(switch: Switch) -> None:
+    send(switch, 1, gradient(switch, 1, 3))
+    assert len(answer(switch, 7)) == len(answer(switch, 0, job=1)) == 2
+    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+
+
+def test_a_duplicate_counts_once(switch: Switch) -> None:
+    for _ in range(3):
+        assert send(switch, 1, gradient(switch, 1, 3)) == []
+    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+    assert send(switch, 2, gradient(switch, 2, 1)) == []
+    assert switch.action_packets("decide")["duplicate"] == 3
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_what_is_sent_again_takes_along_what_is_held(switch: Switch, rank: int) -> None:
+    send(switch, 1, gradient(switch, 1, 3))
+    again = gradient(switch, rank, 3 if rank == 1 else 4, flags=RESEND)
+    held = gradient(switch, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
+    assert send(switch, rank, again) == at_server(held)
+    assert send(switch, rank, again) == at_server(again)  # alone; it takes no aggregator
+    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []
+
+
+@pytest.mark.parametrize("ranks", [0, 1, 4, 6, 2**32 - 1])
+def test_a_worker_cannot_speak_for_others(switch: Switch, ranks: int) -> None:
+    assert send(switch, 1, gradient(switch, 1, 3, ranks=ranks)) == []
+    assert send(switch, 1, gradient(switch, 1, 3, ranks=ranks, flags=RESEND)) == []
+    assert switch.action_packets("decide")["bad_ranks"] == 2
+    send(switch, 1, gradient(switch, 1, 3))
+    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+
+
+def test_strangers_are_forwarded_and_summed_nowhere(switch: Switch) -> None:
+    """From another port, of another job: what they send is the server's to judge."""
+    stranger = gradient(switch, 1, 3)
+    assert send(switch, 1, stranger, port=FREE) == at_server(stranger)
+    other = gradient(switch, 1, 3, job=7)
+    assert send(switch, 1, other) == at_server(other)
+    assert send(switch, 1, gradient(switch, 1, 1)) == []
+
+
+def test_a_result_from_elsewhere_is_not_copied(switch: Switch) -> None:
+    send(switch, 1, gradient(switch, 1, 3))
+    assert [port for port, _ in answer(switch, 0, port=FREE)] == [PLANE.nics[RANKS[0]].port]
+    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+
+
+def test_a_damaged_header_is_dropped(switch: Switch) -> None:
+    nic = PLANE.nics[1]
+    sent = frame(
+        station(nic, worker_port(0)), station(SERVER, server_port(0)), gradient(switch, 1, 3).encode()
+    )
+    damaged = bytearray(sent)
+    damaged[15] ^= 4  # type of service
+    assert switch.exchange(nic.port, bytes(damaged)) == []
+    assert switch.action_packets("decide")["bad_checksum"] == 1
+
+
+@pytest.mark.parametrize("cut", [1, 4, 200])
+def test_another_length_is_no_gradient(switch: Switch, cut: int) -> None:
+    nic = PLANE.nics[1]
+    datagram = gradient(switch, 1, 3).encode()[:-cut]
+    sent = frame(station(nic, worker_port(0)), station(SERVER, server_port(0)), datagram)
+    assert switch.exchange(nic.port, sent) == [(SERVER.port, sent)]
+    assert send(switch, 1, gradient(switch, 1, 1)) == []

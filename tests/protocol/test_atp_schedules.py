@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of ATP; and mutants of program, workers and server, which some schedule must catch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from protocol import atp_schedules
+from protocol.atp_schedules import HangError, Mutation, Schedule, loaded_switch, run_seed
+from protocol.test_ring_schedules import action, decides, without
+
+from railweave.experiments.contenders.atp.packet import GRADIENT, RESULT, Packet
+from railweave.experiments.contenders.atp.server import Server
+from railweave.experiments.contenders.atp.worker import MAX_WINDOW, Overflow, Worker
+
+SEEDS = range(400)
+MUTANT_SEEDS = range(400)
+LANES = atp_schedules.LANES
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules(part: int) -> None:
+    decided: Counter[str] = Counter()
+    for seed in SEEDS[part::4]:
+        outcome = run_seed(seed)
+        assert not outcome.failure, f"seed {seed}: {outcome.failure}"
+        decided += outcome.decided
+    assert min(decided[name] for name in ("sum", "collision", "drain", "alone", "duplicate", "result")) > 0
+
+
+# --- mutants of the program, made of its JSON ---
+
+
+def adds_again(program: dict[str, Any]) -> None:
+    """A packet that comes again counts again."""
+    for each in program["actions"]:
+        if each["name"].endswith("Sums.read"):
+            donor = action(program, "add")
+            each["primitives"], each["runtime_data"] = donor["primitives"], donor["runtime_data"]
+
+
+PROGRAMS: dict[str, Mutation] = {
+    "a repetition counts again": adds_again,
+    "owners are not kept": partial(without, "aggregator_owner"),
+    "ranks are not kept": partial(without, "aggregator_ranks"),
+    "a collision is dropped": partial(decides, "collision", "absorb"),
+    "what is drained goes nowhere": partial(decides, "drain", "absorb"),
+    "a lone repetition goes nowhere": partial(decides, "alone", "absorb"),
+    "a sum goes nowhere": partial(decides, "sum", "absorb"),
+    "results go nowhere": partial(decides, "result", "absorb"),
+}
+
+
+def caught(seed: int, mutation: Mutation | None = None) -> bool:
+    """Whether this seed's schedule shows the mutant."""
+    try:
+        Schedule(seed, mutation).run()
+    except (AssertionError, HangError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_mutants_of_the_program_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atp_schedules, "BOUND_S", 300.0)
+    try:
+        assert any(caught(seed, PROGRAMS[name]) for seed in MUTANT_SEEDS)
+    finally:
+        loaded_switch.cache_clear()
+
+
+def test_a_server_that_counts_a_rank_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradient = Server._gradient
+
+    def forgets(self: Server, packet: Packet) -> tuple[bytes, int] | None:
+        for held in self._sums.values():
+            held.ranks &= ~packet.ranks
+        return gradient(self, packet)
+
+    monkeypatch.setattr(Server, "_gradient", forgets)
+    monkeypatch.setattr(atp_schedules, "BOUND_S", 300.0)
+    assert any(caught(seed) for seed in MUTANT_SEEDS)
+
+
+def test_a_server_that_forgets_results_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("railweave.experiments.contenders.atp.server.MAX_WINDOW", 2)
+    monkeypatch.setattr(atp_schedules, "BOUND_S", 300.0)
+    assert any(caught(seed) for seed in MUTANT_SEEDS)
+
+
+# --- single machines ---
+
+
+def exchange(worker: Worker, servers: list[Server], now_s: float) -> None:
+    while (packet := worker.transmit(now_s)) is not None:
+        for server in servers:
+            if (answer := server.receive(packet)) is not None:
+                worker.receive(answer[0], now_s)
+
+
+def reduce_alone(
+    given: np.ndarray[Any, Any], out: np.ndarray[Any, Any], worker: Worker, server: Server
+) -> None:
+    worker.begin(given)
+    for step in range(1000):
+        exchange(worker, [server], step / 1000)
+        if worker.done:
+            break
+    worker.finish(out)
+
+
+def test_floats_are_rounded_to_the_fixed_point() -> None:
+    given = np.array([0.1234564, -0.1234566, 3.0, -2000.5], np.float32)
+    out = np.zeros_like(given)
+    reduce_alone(given, out, Worker(0, 1, 0, LANES), Server(0, 1, LANES))
+    np.testing.assert_array_equal(out, np.array([0.123456, -0.123457, 3.0, -2000.5], np.float32))
+
+
+def test_sequence_numbers_run_over_the_top() -> None:
+    start = 2**32 - 5
+    worker = Worker(0, 1, 0, LANES, _next=start, _end=start, _oldest=start)
+    server = Server(0, 1, LANES, _newest=start - 1)
+    for call in range(3):
+        given = np.arange(20 * LANES, dtype=np.int32) + call
+        out = np.zeros_like(given)
+        reduce_alone(given, out, worker, server)
+        np.testing.assert_array_equal(out, given)
+
+
+@pytest.mark.parametrize("value", [2147.0, -2147.0, np.inf, np.nan])
+def test_floats_whose_sum_may_not_fit_are_an_error(value: float) -> None:
+    with pytest.raises(Overflow):
+        Worker(0, 2, 0, LANES).begin(np.array([1, value], np.float32))
+
+
+def test_the_window_shrinks_when_results_queue_and_grows_when_they_come_soon() -> None:
+    worker, server = Worker(0, 1, 0, LANES), Server(0, 1, LANES)
+    worker.begin(np.zeros(4000 * LANES, np.int32))
+    now_s = 0.0
+    for delay_s, least, most in ((0.001, 100, MAX_WINDOW), (0.5, 2, 16)):
+        for _ in range(12):
+            sent = []
+            while (packet := worker.transmit(now_s)) is not None:
+                sent.append(packet)
+            now_s += delay_s
+            for packet in sent:
+                answer = server.receive(packet)
+                assert answer is not None
+                worker.receive(answer[0], now_s)
+        assert least <= worker.window <= most
+    assert worker.resends == 0
+
+
+def packet_of(kind: int = GRADIENT, job: int = 0, sequence: int = 0, ranks: int = 1) -> bytes:
+    return Packet(kind, 0, job, sequence, ranks, bytes(4 * LANES)).encode()
+
+
+def hostile(kind: int, other: int) -> list[bytes]:
+    good = packet_of(kind)
+    return [
+        b"",
+        good[:-1],
+        good + b"\0",
+        b"\x20" + good[1:],  # another version
+        packet_of(other),
+        packet_of(7),
+        packet_of(kind, job=1),
+        packet_of(kind, sequence=MAX_WINDOW),
+        packet_of(kind, sequence=2**31),
+        packet_of(kind, sequence=2**32 - MAX_WINDOW - 1),
+    ]
+
+
+NO_RANKS = [packet_of(ranks=0), packet_of(ranks=8)]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_server_takes_nothing_else(number: int) -> None:
+    server = Server(0, 3, LANES)
+    assert server.receive([*hostile(GRADIENT, RESULT), *NO_RANKS][number]) is None
+    assert server == Server(0, 3, LANES)
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_worker_takes_nothing_else(number: int) -> None:
+    worker = Worker(0, 3, 0, LANES)
+    worker.begin(np.zeros(LANES, np.int32))
+    assert worker.transmit(0.0) is not None
+    worker.receive(hostile(RESULT, GRADIENT)[number], 0.0)
+    assert not worker.done
+    worker.receive(packet_of(RESULT), 0.0)
+    assert worker.done

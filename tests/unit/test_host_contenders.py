@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameter server and the hierarchical ring: sums, their limits, and peers that are none."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from unit.test_ring_contender import free_port
+
+from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
+from railweave.experiments.contenders.atp import fabric
+from railweave.experiments.contenders.ring import reach
+from railweave.topologies.named import named
+
+RANKS = 6
+DEADLINE_S = 60.0
+KINDS = {"ps": ps.Kind, "hierarchical": hierarchical.Kind}
+
+
+def job_of(kind: str) -> Job:
+    contender = Contender(kind, kind, options={"racks": 2})
+    # An address for each rank: rings of several racks meet at the same port.
+    addresses = {"lo": tuple(f"127.0.1.{rank + 1}" for rank in range(RANKS))}
+    return Job(contender, RANKS, ("lo",), addresses, "", DEADLINE_S, {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 7, 100_000])
+def test_it_sums(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(ps, "PORT", port)
+    job = job_of(kind)
+
+    def work(rank: int) -> list[Array]:
+        if kind == "ps":
+            endpoint: Endpoint = job.contender.implementation().connect(job, rank)
+        else:
+            endpoint = hierarchical.Hierarchy(rank, job, 2, port=port)
+        outs = []
+        for call in range(3):
+            given = np.arange(count, dtype=np.int32) * (rank + 1) + call
+            out = given.copy()
+            endpoint.all_reduce(given, out, "sum")
+            outs.append(out)
+        endpoint.barrier()
+        endpoint.close()
+        return outs
+
+    with ThreadPoolExecutor(RANKS) as ranks:
+        results = list(ranks.map(work, range(RANKS)))
+    factor = sum(range(RANKS + 1))
+    for outs in results:
+        for call, out in enumerate(outs):
+            np.testing.assert_array_equal(out, np.arange(count) * factor + call * RANKS)
+
+
+def test_limits_are_those_of_their_models() -> None:
+    """Parts of the tensor that the fullest link carries: 15 of 16 ranks' each way; 3/4 and 3/4, twice."""
+    network = named("racks:racks=4,hosts=4,ina=0", rails=["ina"], rates=[10_000_000])
+    goodput = 10e6 * 1448 / 1514
+    volumes = {"ps": 15.0, "hierarchical": 3.0, "ring": 1.875, "railweave": 1.875}
+    for kind, volume in volumes.items():
+        implementation = Contender(kind, kind, options={"racks": 4}).implementation()
+        assert implementation.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / volume)
+
+
+@pytest.mark.parametrize(("ina", "members"), [(0, 16), (1, 13), (2, 10), (3, 7), (4, 4)])
+def test_our_limit_follows_the_members_of_the_ring(ina: int, members: int) -> None:
+    network = named(f"racks:racks=4,hosts=4,ina={ina}", rails=["ina"], rates=[10_000_000])
+    limit = Contender("ina", "railweave").implementation().limit_bps(network.planes[0], "all_reduce")
+    assert limit == pytest.approx(10e6 * 1448 / 1514 * members / (2 * (members - 1)))
+
+
+@pytest.mark.parametrize("sent", [b"", b"abc", struct.pack("!I", 0), struct.pack("!I", 9)])
+def test_who_is_no_worker_is_an_error(sent: bytes) -> None:
+    at = "127.0.0.1", free_port()
+    with ThreadPoolExecutor(1) as pool:
+        accepting = pool.submit(ps.accept, at, 3, time.monotonic() + DEADLINE_S)
+        with reach(at, time.monotonic() + DEADLINE_S) as peer:
+            peer.sendall(sent)
+            peer.shutdown(socket.SHUT_WR)
+            with pytest.raises(ConnectionError, match="a worker calls itself"):
+                accepting.result(DEADLINE_S / 2)
+
+
+def test_a_worker_that_leaves_is_an_error() -> None:
+    server_end, worker_end = socket.socketpair()
+    server = ps.Server([server_end], DEADLINE_S)
+    worker_end.close()
+    with pytest.raises(ConnectionError):
+        server.all_reduce(np.ones(4, np.int32), np.ones(4, np.int32), "sum")
+
+
+def test_ranks_that_do_not_come_are_an_error() -> None:
+    job = replace(job_of("ps"), timeout_s=0.2)
+    for rank in range(2):
+        with pytest.raises(TimeoutError):
+            ps.Kind(job.contender).connect(job, rank)
+
+
+@pytest.mark.parametrize(("ina", "flows"), [(0, 15), (1, 13), (2, 10), (3, 7), (4, 4)])
+def test_flows_of_atp_meet_at_the_server(ina: int, flows: int) -> None:
+    plane = named(f"racks:racks=4,hosts=4,ina={ina}", rails=["ina"], rates=[10_000_000]).planes[0]
+    assert fabric.flows(plane) == flows
+    limit = Contender("atp", "atp").implementation().limit_bps(plane, "all_reduce")
+    assert limit == pytest.approx(10e6 * 1024 / (1024 + 12 + 8 + 20 + 14) / flows)
+
+
+def test_results_of_a_rack_that_aggregates_go_to_its_first_worker() -> None:
+    plane = named("racks:racks=3,hosts=2,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
+    address = [nic.address for nic in plane.nics]
+    assert fabric.receivers(plane) == [address[n] for n in (0, 1, 2, 2, 4, 5)]
+
+
+def test_a_rack_of_the_server_alone_sums_nothing() -> None:
+    plane = named("racks:racks=2,hosts=1,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
+    states = fabric.states(plane, [0], 8)
+    tables = {name: {entry.table for entry in state.entries} for name, state in states.items()}
+    assert tables == {"leaf1": {"mac_table"}, "leaf2": {"mac_table", "workers", "copies", "results"}}
