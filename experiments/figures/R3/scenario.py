@@ -72,11 +72,13 @@ async def _dedicated(options: dict[str, Any], out: Path, on_phase: OnPhase) -> l
     quotas = [f"job{number + 1}:slots=0" for number in range(WITH_SLOTS, options["jobs"])]
     asked = jobs_run.JobsOptions(
         _topology(options),
-        out,
+        LabOptions(
+            out,
+            controller=("--slots", str(SLOTS), *(part for quota in quotas for part in ("--quota", quota))),
+        ),
         options["jobs"],
         options["bytes"],
         options["seconds"],
-        controller=("--slots", str(SLOTS), *(part for quota in quotas for part in ("--quota", quota))),
     )
     found = await jobs_run.run(asked, on_phase)
     goodputs = [row.bps["ina"] for row in found.rows]
