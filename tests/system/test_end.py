@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -57,6 +58,35 @@ def test_a_signal_while_the_network_is_made(start: Callable[..., Command]) -> No
     command.until("making a network")
     command.process.send_signal(signal.SIGINT)
     code, complaint = command.end()
+    assert code == 130
+    assert "Traceback" not in complaint
+    assert not command.records
+
+
+MNEXEC = """#!/bin/sh
+case "$*" in
+*mininet:h2) echo > {waits}; while [ -e {waits} ]; do sleep 0.05; done ;;  # as if Ctrl-C had ended the shell
+*) exec {real} "$@" ;;
+esac
+"""
+
+
+def test_a_signal_ends_the_wait_for_a_shell(
+    start: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = tmp_path / "waits"
+    os.mkfifo(waits)
+    script = tmp_path / "mnexec"
+    script.write_text(MNEXEC.format(waits=waits, real=shutil.which("mnexec")))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command = start(*LONG)
+    waits.read_text()  # returns when the shell is waited for
+    try:
+        command.process.send_signal(signal.SIGINT)
+        code, complaint = command.end()
+    finally:
+        waits.unlink()
     assert code == 130
     assert "Traceback" not in complaint
     assert not command.records

@@ -8,9 +8,10 @@ import contextlib
 import json
 import logging
 import re
+import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -38,6 +39,22 @@ PEER_LOST = "PeerLost: "  # the error of ranks that have lost another one
 NOTICE_S = 8.0  # time for the other workers to end once one has failed
 
 
+@contextlib.contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once, as without asyncio, which waits for the next `await`.
+
+    It also ends the shells that Mininet is starting, and Mininet then waits for them for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Lab:
     """`async with Lab(topology, options) as lab:` is a running network; on leaving, all of it is gone."""
 
@@ -55,14 +72,10 @@ class Lab:
 
     async def __aenter__(self) -> Lab:
         """Start everything but workers, each part when what it needs is ready."""
-        require_tools()
-        for leftovers in sweep():
-            log.warning("%s", leftovers)
-        self._options.out.mkdir(parents=True, exist_ok=True)
-        self.topology_file.write_text(to_yaml(self.topology))
-        self._record = RunRecord(self._options.out)
         try:
-            await self._start()
+            with _interrupted_at_once():
+                self._make_network()
+            await self._start_services()
         except BaseException:
             await self._close()
             raise
@@ -249,13 +262,20 @@ class Lab:
         """Return the command line that runs `command` inside a node."""
         return self._nodes.enter(node, command)
 
-    async def _start(self) -> None:
+    def _make_network(self) -> None:
+        require_tools()
+        for leftovers in sweep():
+            log.warning("%s", leftovers)
+        self._options.out.mkdir(parents=True, exist_ok=True)
+        self.topology_file.write_text(to_yaml(self.topology))
+        self._record = RunRecord(self._options.out)
         self._namespaces = Namespaces(
             self.topology, self._options.loss, plain_frames=self._options.switch_target == "bmv2"
         )
-        assert self._record is not None  # noqa: S101
         for node in self._namespaces.nodes():
             self._record.add(f"namespace {node}", self._namespaces.pid(node))
+
+    async def _start_services(self) -> None:
         for plane in self.topology.planes:
             for switch in plane.switches:
                 if switch.p4runtime:
