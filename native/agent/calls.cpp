@@ -287,12 +287,13 @@ void Calls::apply(const recovery::Commit& commit) {
 
 // ---------------------------------------------------------------- questions
 
+// Not all up to `next_` are there: calls of an agent that is failing are skipped.
 Calls::Call* Calls::find(std::uint32_t op_index) {
-  return op_index >= first_ && op_index < next_ ? &calls_[op_index - first_] : nullptr;
+  return op_index >= first_ && op_index - first_ < calls_.size() ? &calls_[op_index - first_] : nullptr;
 }
 
 const Calls::Call* Calls::find(std::uint32_t op_index) const {
-  return op_index >= first_ && op_index < next_ ? &calls_[op_index - first_] : nullptr;
+  return op_index >= first_ && op_index - first_ < calls_.size() ? &calls_[op_index - first_] : nullptr;
 }
 
 bool Calls::holds(const Place& place) const {
