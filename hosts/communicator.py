@@ -191,6 +191,16 @@ class Communicator(Collectives):
             self._parts.calls.settle(LINGER_S)
         return work
 
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:  # noqa: D102
+        # Other ranks wait for this one: a call like the last one is made in few steps.
+        if out is not None and not async_op:
+            op_index = self._agent.again(x, op, out)
+            if op_index is not None:
+                if op_index >= 0:
+                    self._wait(op_index, None)
+                return out
+        return super().all_reduce(x, op, out, async_op)
+
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Return a new communicator of the ranks that give the same `color`; None for those that give none.
 
@@ -285,6 +295,8 @@ class Communicator(Collectives):
         `decisions.Reason`, `detail` says it in words; of an in-network rail that is used, whether broadcasts
         and allgathers were multicast.
         """
+        if self._parts.calls is not None:
+            self._parts.calls.count()
         now = self._health.verdicts() if self._health is not None else {}
         standing = [
             Decision(name, "", "", "", 0, False, verdict.reason or "", verdict.text)

@@ -159,6 +159,33 @@ class Planner:
                 self._agreement.submitted(op_index, plan.survey, self._lag)
                 self._next_in_force = min(self._next_in_force, self._agreement.horizon)
 
+    def ahead(self, op_index: int, call: CallKey) -> tuple[tuple[Plan, ...], int]:
+        """Return the plans that calls like this one have in turn from this index on, and for how many calls.
+
+        For none if the next one has to be planned. `repeated` counts those that are made.
+        """
+        with self.lock:
+            entry = self._entries.get(call)
+            if entry is None or self.reasons:
+                return (), 0
+            call_class, first = entry.call_class, self._calls % len(entry.plans)
+            most = self._next_in_force - op_index
+            if call_class is not None:
+                most = min(most, call_class.left if entry.version == call_class.version else 0)
+            return entry.plans[first:] + entry.plans[:first], max(0, most)
+
+    def repeated(self, op_index: int, plans: Sequence[Plan], calls: int) -> None:
+        """Count so many calls, the last before this index, that took these plans in turn."""
+        with self.lock:
+            for number, plan in enumerate(plans):
+                plan.tally.calls += len(range(number, calls, len(plans)))
+            last = plans[(calls - 1) % len(plans)]
+            self._calls += calls
+            self._last_rail = last.parts[0][0]
+            if last.quiet is not None:
+                last.quiet.left -= calls
+                last.quiet.last_quiet = op_index - 1
+
     def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)

@@ -395,6 +395,19 @@ class Agent:
         Start the next call, planned from (op index, number of changes known), over parts (rail, offset, count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since, or a plan point would have to be waited for: take that
         """
 
+    def repeat(self, call: Call, op: str, input: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], ways: Sequence[Sequence[tuple[int, int, int]]], expected_s: float, changes: int, most: int) -> None:
+        """
+        The next `most` calls, if they are all_reduces like this one of `input`, may be made by `again`, each over the parts of the next one of `ways`, while so many changes are known. `op`: the operation's name
+        """
+
+    def again(self, x: object, op: object, out: object) -> int | None:
+        """
+        Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for
+        """
+
+    def stop_repeating(self) -> int:
+        """End what `repeat` allows; how many calls have been made by it"""
+
     def next_op(self) -> int:
         """The next call's op index"""
 
