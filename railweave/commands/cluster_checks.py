@@ -36,6 +36,7 @@ from railweave.v1 import controller_pb2_grpc as pb_grpc
 ANSWER_S = 10.0
 LEAST_MTU = 1500
 MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are read together
+PINGS = 3  # until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
 TRIES, TRY_S = 5, 0.3  # of the packet to be summed
 
@@ -215,8 +216,9 @@ def _peer(plane: str, peer: str, address: str, interface: str, mtu: int) -> Iter
 
 def _pings(address: str, interface: str, payload: int) -> bool:
     unfragmented = ("-M", "do", "-s", str(payload), "-I", interface)
-    command = ("ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "1", *unfragmented, address)
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    command = ("ping", "-n", "-q", "-c", "1", "-W", "1", *unfragmented, address)
+    attempts = (subprocess.run(command, capture_output=True, check=False) for _ in range(PINGS))
+    return any(attempt.returncode == 0 for attempt in attempts)
 
 
 def _output(*command: str) -> str:
@@ -247,12 +249,13 @@ def _reduced_packet(cluster: Cluster, access: Access, host: str, plane: str, nic
 def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
     lanes = np.arange(place.lanes, dtype=">i4").tobytes()
     header = ina.Header(group=place.group, child=place.child).encode()
-    began = time.monotonic()
+    began, why = time.monotonic(), ""
     for _ in range(TRIES):
-        udp.sendto(header + lanes, (place.virtual_address, place.udp_port))
         try:
+            udp.sendto(header + lanes, (place.virtual_address, place.udp_port))
             answer = udp.recv(2048)
-        except TimeoutError:
+        except OSError as error:  # TimeoutError is one
+            why = str(error)
             continue
         if answer[ina.HEADER_BYTES :] == lanes:
             took_ms = 1e3 * (time.monotonic() - began)
@@ -260,6 +263,6 @@ def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
         return _bad(what, "another sum came back", "see whether the switch runs this version: restart it")
     return _bad(
         what,
-        f"no answer from {place.virtual_address}, UDP port {place.udp_port}",
+        f"no answer from {place.virtual_address}, UDP port {place.udp_port}: {why}",
         "look whether the cable is in the port that the file says, and for firewalls (nft list ruleset)",
     )

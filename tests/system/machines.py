@@ -30,9 +30,10 @@ for which in all default; do
 done
 ip link set lo up
 echo up
-trap '' CHLD  # processes without a parent are to vanish when they end
-exec sleep infinity
+exec "$4" -c "$5"
 """
+# Processes without a parent are to vanish when they end.
+INIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); signal.pause()"
 
 
 class Machine:
@@ -88,18 +89,8 @@ def machine(name: str, folder: Path) -> Iterator[Machine]:
     """Start a machine; all its processes end with the block."""
     own = folder / name
     own.mkdir()
-    command = [
-        *OWN,
-        "--mount-proc",
-        "--kill-child",
-        "sh",
-        "-ec",
-        SET_UP,
-        "sh",
-        name,
-        str(own),
-        str(REPOSITORY),
-    ]
+    given = (name, str(own), str(REPOSITORY), sys.executable, INIT)
+    command = [*OWN, "--mount-proc", "--kill-child", "sh", "-ec", SET_UP, "sh", *given]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout is not None
