@@ -239,11 +239,9 @@ def _reduced_packet(cluster: Cluster, access: Access, host: str, plane: str, nic
         given: dict[str, Any] = {"job": job, "rank": 0, "size": 1, "rails": [offer], "access": access}
         try:
             with bootstrap.join(cluster.controller, **given, deadline_s=ANSWER_S) as membership:
-                if why := membership.refusals.get(plane):
-                    return _bad(what, f"refused: {why}", "`railweave why` shows who has what")
                 return _sum(what, udp, membership.groups[plane][0])
         except RailweaveError as error:
-            return _bad(what, str(error), "see the controller's log")
+            return _bad(what, str(error), "`railweave why` shows who has what; see the controller's log, too")
 
 
 def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
