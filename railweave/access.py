@@ -96,7 +96,8 @@ def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.envir
     if cluster.token and not token:
         where = cluster.token
         token = private_file(where).decode(errors="replace").strip()
-    if token and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+    wanted = cluster.token or token
+    if wanted and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise TopologyError(
             f"{where}: expected a line of at least {LEAST_TOKEN} ASCII characters; "
             "`openssl rand -hex 32` makes one"

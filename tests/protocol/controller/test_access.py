@@ -222,6 +222,8 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
     key.chmod(0o644)
     (token := tmp_path / "token").write_text(TOKEN)
     token.chmod(0o644)
+    (empty := tmp_path / "empty").write_text("\n")
+    empty.chmod(0o600)
     tls = f"tls: {{ca: {folder}/ca.pem, certificate: {folder}/host.pem, key: {folder}/host.key}}\n"
     await asyncio.gather(
         fails("token: is given without tls", "--cluster", cluster("a.yaml", "token: token\n")),
@@ -235,6 +237,7 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
             "a certificate and its key", "--cluster",
             cluster("e.yaml", tls.replace("host.key", "elsewhere.key")),
         ),
+        fails("empty: expected a line of", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
         fails("either --topology or --cluster"),
     )  # fmt: skip
     monkeypatch.setenv("RAILWEAVE_TOKEN", TOKEN)
