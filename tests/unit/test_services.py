@@ -47,7 +47,7 @@ def test_the_units_start_commands_that_there_are() -> None:
     [
         ("mpirun", ["-n", "2", "--allow-run-as-root", "--oversubscribe"]),
         ("srun", ["-n", "2"]),
-        ("torchrun", ["--nproc-per-node", "2", "--no-python"]),
+        ("torchrun", ["--standalone", "--nproc-per-node", "2", "--no-python"]),
     ],
 )
 def test_launchers_that_are_here_number_the_ranks(launcher: str, options: list[str]) -> None:
