@@ -101,7 +101,7 @@ class Communicator(Collectives):
             if options.progress_cpus:
                 self._progress_on(options.progress_cpus)
             if options.world_size > 1:
-                self._connect(self._join or controller_join())
+                self._connect(self._join or controller_join(options.access))
             if options.metrics:
                 self._parts.server = self._serve_metrics()
                 self.metrics_address = self._parts.server.address
@@ -177,7 +177,7 @@ class Communicator(Collectives):
 
         stats = _of_living(self, Communicator.stats)
         collector = RankCollector(self.options.job, self.rank, stats, _decisions(self))
-        return MetricsServer(self.options.metrics, collector)
+        return MetricsServer(self.options.metrics, collector, self.options.access)
 
     # ------------------------------------------------------------ calls
 

@@ -353,10 +353,12 @@ class JobReport(_message.Message):
     def __init__(self, job: _Optional[str] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailReport, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankReport, _Mapping]]] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "time_s")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobReport]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobReport, _Mapping]]] = ...) -> None: ...
+    time_s: float
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobReport, _Mapping]]] = ..., time_s: _Optional[float] = ...) -> None: ...
 
 class SwitchCountersRequest(_message.Message):
     __slots__ = ("plane",)
