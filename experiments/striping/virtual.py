@@ -27,7 +27,8 @@ class VirtualRail:
     """What a rail really costs now.
 
     `crowded`: how much longer a part takes while other rails carry parts. `rested`: of a call's time, what it
-    takes after one in which the rail carried nothing.
+    takes after one in which the rail carried nothing. `early_s`: of a call's time, what goes by before the
+    last rank starts, another one each time.
     """
 
     a_s: float
@@ -35,6 +36,7 @@ class VirtualRail:
     kind: str = "tcp"
     crowded: float = 1.0
     rested: float = 1.0
+    early_s: float = 0.0
 
     def time_s(self, size: int, company: bool, what: What = SUM) -> float:
         """Return how long `size` bytes of a call's tensor take: a + s / b, whatever the call."""
@@ -264,10 +266,11 @@ class StripedJob:
         for rail, _, count in plan.parts:
             time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1, what)
             time_s *= 1.0 if rail in before else self.rails[rail].rested
+            last = self.random.randrange(self.ranks) if self.rails[rail].early_s else -1
             for rank in range(self.ranks):
                 own_s = time_s * (1 + self.random.uniform(0, self.noise))
                 clock_s = self.clocks_s[rank] + self.now_s
-                at_s = clock_s + late_s[rank]
+                at_s = clock_s + late_s[rank] + self.rails[rail].early_s * (rank == last)
                 left_s = clock_s + max(late_s) + own_s - at_s
                 for piece in [size for r, _, size in plan.sequence if r == rail] or [count]:
                     start_ns, at_s = int(at_s * 1e9), at_s + left_s * piece / count

@@ -238,7 +238,7 @@ class Planner:
         entry.cold = call_class.state is ClassState.COLD
         entry.time_s, entry.version = split.time_s, call_class.version
         if split.ways != old or not entry.plans[0].expected_s:
-            spared = NO_GAIN if not split.turns else TRYING if call_class.comparing else TURN
+            spared = TRYING if call_class.comparing else TURN if split.turns else NO_GAIN
             entry.plans = tuple(self._plan_of(entry, call_class, parts, spared) for parts in split.ways)
 
     def _plan_of(
@@ -286,7 +286,7 @@ class Planner:
         block = call_class.block()
         if block is not None:
             first, last = block
-            self._agreement.measure([replace(of_class, op_index=first, until=last, turns=call_class.turns)])
+            self._agreement.measure([replace(of_class, op_index=first, until=last, way=call_class.way)])
         self._agreement.measure(
             replace(of_class, rail=rail, size=count * element_bytes) for rail, _, count in plan.parts
         )
@@ -400,7 +400,7 @@ class Planner:
             if call_class is None:
                 continue
             if item.until:
-                call_class.compare(item.turns, time_s)
+                call_class.compare(item.way, time_s)
             else:
                 call_class.observe(item, time_s)
 

@@ -232,9 +232,38 @@ def test_rails_of_one_kind_take_no_turns_where_one_is_slower(slower_s: float) ->
 
 def test_unlike_rails_take_no_turns() -> None:
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)], noise=0.5)
-    calls(job, 2 * WITHIN, SMALL)
+    calls(job, COMPARING, SMALL)
     later = calls(job, 200, SMALL)
     assert sum(taken.shares() == {0: 1.0} for taken in later) >= 190
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("better", [0, 1, 2])
+def test_small_calls_find_the_quickest_rail_although_single_times_name_another(
+    noise: float, better: int
+) -> None:
+    """Where the last rank to start finds most of the work done, a rail seems up to three times as quick."""
+    rails = [
+        VirtualRail(550e-6, 1e9, early_s=350e-6),
+        VirtualRail(650e-6, 1e9, "ina", early_s=500e-6),
+        VirtualRail(600e-6, 1e9, "rdma", early_s=200e-6),
+    ]
+    rails[better].a_s, rails[better].early_s = 430e-6, 0.0
+    job = StripedJob(rails, noise=noise)
+    calls(job, 2 * COMPARING, SMALL)
+    later = calls(job, 2000, SMALL)
+    assert sum(taken.shares() == {better: 1.0} for taken in later) >= 1800
+    assert sum(taken.time_s for taken in later) <= 1.05 * 2000 * rails[better].time_s(SMALL * 4, False)
+
+
+def test_calls_of_several_classes_in_turn_compare_no_ways() -> None:
+    """No block has calls of one class alone: nothing would be learnt by taking a slower rail."""
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)])
+    for _ in range(COMPARING):
+        calls(job, 1, SMALL)
+        calls(job, 1, SMALL // 4)
+    slower = [taken for taken in job.taken[WITHIN:] if 1 in taken.shares()]
+    assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in slower)
 
 
 def test_surveys_of_small_calls_are_rare() -> None:
