@@ -252,6 +252,7 @@ void RdmaTransport::join_ring() {
   roce::QueuePairOptions options = pair_options();
   options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
   options.min_window = std::min(options.min_window, options.window);
+  options.window_time = 0;  // fixed: all wait for the last rank, and more would only fill the links' queues
   options.retries = kTireless;
   options.min_timeout = kRanksApart;
   options.qpn = sums_[own].out;
