@@ -36,6 +36,8 @@ class Kind:
 
     def missing(self, plane: Plane) -> str:
         """Return what a plane lacks for this fault; empty if nothing."""
+        if self is QUEUE_PAIR_ENDED:
+            return "" if plane.kind in ("rdma", "netreduce") else "a rail of RDMA"
         if self not in OF_TREES:
             return ""
         if plane.kind != "ina":
@@ -59,11 +61,14 @@ def _places(plane: Plane, rng: random.Random) -> dict[str, str]:
     }
 
 
+QUEUE_PAIR_ENDED = Kind("queue pair ended", "queue pair ended {host} {rail}", fail_stop=False)
+
 KINDS = (
     Kind("host link down", "host link down {host} {rail}"),
     Kind("switch port down", "switch port down {host} {rail}"),
     Kind("loss one way", "loss to the {end} {host} {rail}"),
     Kind("loss both ways", "loss both ways {host} {rail}"),
+    QUEUE_PAIR_ENDED,
     Kind("switch killed", "switch killed {switch}"),
     Kind("switch frozen", "switch frozen {switch}"),
     Kind("rate cut", "rate {rate} {rail} {host}", fail_stop=False),
