@@ -36,7 +36,8 @@ def failover(
             "--faults",
             help="host link down, switch port down, loss one way, loss both ways, queue pair ended "
             "(of RDMA), switch killed, switch frozen, rate cut, flapping; leaf killed, uplink cut, spine "
-            "killed, controller restarts (of in-network trees); rank computes, rank killed; default: all, of trees where there are trunks.",
+            "killed, controller restarts (of in-network trees); rank computes, rank killed; default: all, of "
+            "trees where there are trunks.",
         ),
     ] = "",
     restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,
