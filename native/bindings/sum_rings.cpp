@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <tuple>
 
 #include "bindings/simulated_rank.hpp"
 #include "bindings/values.hpp"
@@ -29,8 +31,9 @@ namespace {
 constexpr Time kMostTime = 1000 * kSecond;  // what takes longer hangs
 constexpr Duration kLink = 20 * kMicrosecond;
 
-/// What the switch makes of a transport packet of a rank: packets, and for which ranks.
-using Exchange = std::function<std::vector<std::pair<int, nb::bytes>>(int rank, const nb::bytes& transport)>;
+/// What the switch makes of a transport packet of a rank, in an incarnation: packets, and for which ranks.
+using Exchange = std::function<std::vector<std::pair<int, nb::bytes>>(int rank, const nb::bytes& transport,
+                                                                      std::uint32_t incarnation)>;
 
 struct World {
   std::size_t path_mtu;
@@ -74,6 +77,16 @@ class RingRank final : public SimulatedRank, private TransportListener {
   roce::QueuePair& out() { return *out_; }
   roce::QueuePair& into() { return *into_; }
   std::uint64_t summed() const { return summed_; }
+  bool sleeping = false;
+
+  /// A queue pair fails, while the rail runs.
+  void end(bool out, Time now) {
+    if (halted_ || failure_) return;
+    (out ? *out_ : *into_).abort();
+    drain(now);
+    if (!failure_) ++unnoticed_;
+  }
+  std::uint64_t unnoticed() const { return unnoticed_; }
 
   /// As RdmaTransport does once the queue pairs have moved; false if there was nothing.
   bool drain(Time now) {
@@ -157,7 +170,7 @@ class RingRank final : public SimulatedRank, private TransportListener {
   roce::MemoryRegions memory_;
   std::unique_ptr<roce::QueuePair> out_, into_;
   std::unique_ptr<SumRing> ring_;
-  std::uint64_t summed_ = 0;
+  std::uint64_t summed_ = 0, unnoticed_ = 0;
   bool halted_ = false, lost_ = false;
 };
 
@@ -181,12 +194,13 @@ class Simulation {
     begin();
     while (network_.step(kMostTime)) pump();
     std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
-    std::uint64_t summed = 0;
+    std::uint64_t summed = 0, unnoticed = 0;
     for (const auto& host : hosts_) {
       outcomes.push_back(host->outcome());
       summed += host->summed();
+      unnoticed += host->unnoticed();
     }
-    return std::pair(outcomes, summed);
+    return std::tuple(outcomes, summed, unnoticed);
   }
 
  private:
@@ -211,6 +225,7 @@ class Simulation {
     Time wake = kNever;
     for (int rank = 0; rank < ranks_; ++rank) {
       RingRank& of = host(rank);
+      if (of.sleeping) continue;
       do {
         for (roce::QueuePair* pair : {&of.out(), &of.into()}) {
           if (pair->deadline() <= now) pair->expire(now);
@@ -229,7 +244,7 @@ class Simulation {
     while (const std::size_t size = pair.transmit(buffer, network_.now())) {
       const nb::bytes packet(reinterpret_cast<const char*>(buffer.data()), size);
       carry([this, rank, packet] {
-        for (const auto& [to, made] : exchange_(rank, packet))
+        for (const auto& [to, made] : exchange_(rank, packet, incarnation_))
           carry([this, to = to, made = made] { arrive(to, made); });
       });
     }
@@ -240,6 +255,10 @@ class Simulation {
     const auto parsed = roce::parse(packet);
     roce::QueuePair* pair = parsed ? host(rank).queue_pair(parsed->qpn) : nullptr;
     if (pair != nullptr) pair->receive(*parsed, network_.now());
+    RingRank& of = host(rank);
+    if (of.sleeping || !chance(0.05)) return;
+    of.sleeping = true;  // its process: what comes meanwhile it finds together
+    soon(world_.late, [&of] { of.sleeping = false; });
   }
 
   void begin() {
@@ -251,8 +270,7 @@ class Simulation {
     if (incarnation_ + 1 < calls_.size()) {
       if (world_.ends)
         soon(4 * world_.late, [this, any, out = chance(0.5), incarnation = incarnation_] {
-          if (incarnation != incarnation_) return;
-          out ? host(any).out().abort() : host(any).into().abort();
+          if (incarnation == incarnation_) host(any).end(out, network_.now());
         });
     } else if (world_.dies >= 0) {
       soon(4 * world_.late, [this] { die(); });
@@ -320,10 +338,10 @@ void bind_sum_rings(nb::module_& m) {
       "calls"_a, "exchange"_a, "seed"_a, "first_psns"_a, "path_mtu"_a = 256, "window_packets"_a = 16,
       "in_flight"_a = 64, "loss"_a = 0.0, "duplicate"_a = 0.0, "overtaken"_a = 0.0, "late_s"_a = 0.001,
       "dies"_a = -1, "ends"_a = false,
-      "Run calls, by incarnation and rank. `exchange(rank, transport)` is the switch: transport packets for "
-      "ranks. All incarnations but the last are halted at random times; if `ends`, a queue pair fails in "
-      "each. Per rank: the op indices completed, in order, and the last failure's message or None; and how "
-      "many slices the switch was to add");
+      "Run calls, by incarnation and rank. `exchange(rank, transport, incarnation)` is the switch: transport "
+      "packets for ranks. All incarnations but the last are halted at random times; if `ends`, a queue pair "
+      "fails in each. Per rank: the op indices completed, in order, and the last failure's message or None; "
+      "then how many slices the switch was to add, and how many failures of queue pairs went unnoticed");
 }
 
 }  // namespace railweave

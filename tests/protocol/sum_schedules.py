@@ -6,7 +6,7 @@
 The native rail (its algorithm, its ring and its queue pairs) and the compiled program in the embedded engine,
 in virtual time: links that lose up to 10 %, double and reorder; ranks that begin late; rails that are halted
 at instants of their own on each rank and go on with new calls, while packets of the old ones are on their
-way; queue pairs that fail; a rank that dies; ranks that call different things.
+way; queue pairs that fail; a switch that forgets; a rank that dies; ranks that call different things.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Switch:
     """The embedded switch with the ring's entries, as the simulation sees it."""
 
     def __init__(self, ranks: int, first_psns: Sequence[int], slots: int) -> None:
+        self.forgets: int | None = None  # everything, with this packet of any incarnation but the last
+        self.last = 0  # incarnation
         self.switch = loaded_switch(None)
         members = tuple(
             RingMember(
@@ -59,7 +61,7 @@ class Switch:
         )
         self.packets = 0
 
-    def exchange(self, rank: int, transport: bytes) -> list[tuple[int, bytes]]:
+    def exchange(self, rank: int, transport: bytes, incarnation: int) -> list[tuple[int, bytes]]:
         """Carry a packet to the next rank, or back if it answers one of the rank before."""
         members = self.ring.members
         packet = roce.parse(transport)
@@ -70,6 +72,9 @@ class Switch:
         self.packets += 1
         if self.packets > MOST_PACKETS:
             raise HangError(f"{self.packets} packets")
+        if self.packets == self.forgets and incarnation < self.last:
+            arrays = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
+            arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
         made = []
         for port, frame in self.switch.exchange(m.port, roce.seal(path, self.packets & 0xFFFF, transport)):
             fault, _, _, inner = roce.open_frame(frame)
@@ -107,11 +112,13 @@ class Schedule:
             "dies": self.dies,
             "ends": ends,
         }
+        self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
         self.faults += Counter(
             halt=eras - 1,
             death=self.dies >= 0,
             mismatch=self.differs >= 0,
             loss=self.options["loss"] > 0,
+            outage=self.forgets is not None,
             end=ends,
         )
 
@@ -135,9 +142,10 @@ class Schedule:
             other = self.draw_call(least=6000)  # longer than any
             given[-1][self.differs][0] = other.of(self.differs)
         switch = Switch(self.size, self.first_psns, 2 * self.window)
+        switch.forgets, switch.last = self.forgets, len(self.calls) - 1
         switch.ring.register()
         try:
-            outcomes, summed = sum_rings.simulate(
+            outcomes, summed, unnoticed = sum_rings.simulate(
                 *(given, switch.exchange),
                 seed=self.random.getrandbits(32),
                 first_psns=self.first_psns,
@@ -147,6 +155,7 @@ class Schedule:
             )
         finally:
             switch.ring.unregister()
+        assert not unnoticed, "a queue pair failed, and the rail did not"
         self._check(outcomes)
         return summed
 
