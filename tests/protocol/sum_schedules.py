@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from dataplane.ring import HIDDEN_QP, Ring, RingMember
@@ -103,7 +104,7 @@ class Schedule:
         self.dies = self.random.randrange(self.size) if fate < 0.1 else -1
         self.differs = self.random.randrange(self.size) if fate >= 0.9 and eras == 1 else -1
         ends = eras > 1 and self.random.random() < 0.5
-        self.options = {
+        self.options: dict[str, Any] = {
             "loss": choice((0.0, 0.0, 0.01, 0.1)),
             "duplicate": choice((0.0, 0.05)),
             "overtaken": choice((0.0, 0.02, 0.2)),
