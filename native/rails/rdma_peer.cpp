@@ -190,7 +190,9 @@ void RdmaPeer::post_heartbeat() {
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
   if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
-  const bool silent = completion.status == roce::Status::kRetriesExceeded;
+  // An adapter that has failed answers so: its process may well live.
+  const bool silent = completion.status == roce::Status::kRetriesExceeded ||
+                      completion.status == roce::Status::kRemoteOperationalError;
   if (silent && peer_left_ && !needs_peer()) return;  // it had said so
   fail(silent ? FailureKind::kSilent : FailureKind::kInternal, why(completion.status), now);
 }

@@ -252,8 +252,10 @@ void RdmaTransport::join_ring() {
   roce::QueuePairOptions options = pair_options();
   options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
   options.min_window = std::min(options.min_window, options.window);
+  options.window_time = 0;  // fixed: all wait for the last rank, and more would only fill the links' queues
   options.retries = kTireless;
   options.min_timeout = kRanksApart;
+  options.nak_once = true;
   options.qpn = sums_[own].out;
   options.peer_qpn = sums_[next].alias;
   options.send_psn = first_psn(own);
@@ -450,6 +452,7 @@ void RdmaTransport::abort() {
   failed_ = true;
   heartbeat_at_ = kNever;
   for_each_peer([](RdmaPeer& peer) { peer.abort(); });
+  if (sum_ring_) sum_ring_->halt();  // else it would send for ever what the others do not add to
 }
 
 void RdmaTransport::close(Time now) {
