@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
-from protocol.switch_model import CONTRIBUTE, SPREAD, Packet
+from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.spread import LEAST_CHUNKS
@@ -34,6 +34,7 @@ from railweave.hosts.errors import (
 from railweave.hosts.events import GroupPaused, PlaneDown
 from railweave.hosts.options import parse_rails
 
+NETWORK_CONTROL = 0xC0  # CS6
 RANKS = 3
 
 
@@ -425,6 +426,8 @@ def test_a_silent_switch_is_reported_and_named_and_nobody_is_lost(
         job.meet()
 
     job.run(work, "ina=ina@lo")
+    assert switch.services[CONTRIBUTE] == {0}
+    assert switch.services[PROBE] == {NETWORK_CONTROL}, "probes do not pass queues of data"
 
 
 def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitch, job: StaticJob) -> None:
