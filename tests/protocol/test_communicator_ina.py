@@ -185,21 +185,21 @@ def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
             if to != 2 or len(held) > 20:
                 outputs.append((to, packet))
                 continue
-            held.append(packet)
+            if packet not in held:  # a busy machine repeats what is held for long
+                held.append(packet)
             if len(held) > 20:  # READY's result, and some of what the others spread
                 outputs += [(2, each) for each in held]
         return outputs
 
     monkeypatch.setattr(switch.model, "process", hold)
 
-    def work(comm: Communicator) -> tuple[int, int]:
+    def work(comm: Communicator) -> int:
         whole = gathered(0, HUGE)
         np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, HUGE)[comm.rank]), whole)
         job.meet()
-        group = comm.stats().rails[0].groups[0]
-        return group.stale, group.fetched_bytes
+        return comm.stats().rails[0].groups[0].stale
 
-    assert job.run(work, "ina=ina@lo/100M")[2] == (0, 0)
+    assert job.run(work, "ina=ina@lo/100M")[2] < 10  # more than READY's own repetitions are what was held
 
 
 @pytest.mark.parametrize("refuse_every", [0, 7])
