@@ -22,8 +22,8 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kMostGids = 256, kBatch = 32;
-// 4.096 us times 2 to the power of these: 67 ms and 8.6 s. Retried seven times, which takes the device
-// eight times as long; some round up.
+// 4.096 us times 2 to the power of these: 67 ms and 8.6 s. With retries, a device gives up after seven
+// times as long, or more: some round up.
 constexpr int kLeastTimeout = 14, kMostTimeout = 21;
 
 struct Destroy {

@@ -19,7 +19,8 @@ constexpr std::uint32_t kReceiveTag = 1u << 31;
 // Ranks join within milliseconds of each other. What a peer that is not there yet misses is sent again only
 // after the acknowledgement's time-out, which is much longer.
 constexpr Duration kRanksApart = 20 * kMillisecond;
-constexpr std::uint8_t kRetries = 7, kForEver = 7;
+constexpr std::uint8_t kRetries = 6;            // rdma_rxe takes 7 for ever; the specification, for seven
+constexpr std::uint8_t kForEver = 7;            // of a receiver that is not ready
 constexpr std::uint8_t kReceiverNotReady = 12;  // 0.64 ms
 constexpr std::uint8_t kHops = 64;
 
@@ -92,7 +93,7 @@ void VerbsQueuePair::join(const roce::QueuePairOptions& options, roce::Ipv4Addre
   peer_ = peer;
   reset();
   fault_.reset();
-  dead_ = answered_ = false;
+  dead_ = answered_ = reported_ = false;
   opens_at_ = now + kRanksApart;
   patient_until_ = now + options.retries * options.max_timeout;
   bring_up();
@@ -156,8 +157,8 @@ void VerbsQueuePair::modify(ibv_qp_attr& attributes, int mask, const char* what)
 
 void VerbsQueuePair::post(const roce::WorkRequest& request) {
   if (dead_) return completions_.push_back({.id = request.id, .status = roce::Status::kFlushed});
-  // Who waits for nothing else needs to know that the peer answers.
-  const bool signalled = !request.quiet || !answered_ || ++quiet_ >= kQuietRun;
+  // The first one is reported in any case: whoever only receives has no other sign that the peer answers.
+  const bool signalled = !request.quiet || !reported_ || ++quiet_ >= kQuietRun;
   if (signalled) quiet_ = 0;
   signalled_ += signalled ? 1 : 0;
   Send send{.request = request, .block = {}, .signalled = signalled};
@@ -282,6 +283,7 @@ void VerbsQueuePair::complete(const ibv_wc& done, Time now) {
 
 /// All up to that one: they are carried out in order.
 void VerbsQueuePair::complete_sends(std::uint32_t last) {
+  reported_ = true;
   while (posted_ > 0) {
     const Send send = sends_.front();
     const std::uint32_t sequence = first_send_ & ~kReceiveTag;

@@ -102,9 +102,10 @@ class VerbsQueuePair final : public RdmaConnection {
 
   roce::QueuePairOptions options_;
   roce::Ipv4Address peer_ = 0;
-  Time opens_at_ = kNever;       // nothing is sent before
-  Time patient_until_ = kNever;  // with a peer that has not answered yet
-  bool answered_ = false;
+  Time opens_at_ = kNever;        // nothing is sent before
+  Time patient_until_ = kNever;   // with a peer that has not answered yet
+  bool answered_ = false;         // something has come of the peer
+  bool reported_ = false;         // a request has been completed
   std::uint32_t generation_ = 0;  // of what the device holds: older completions mean nothing
 
   std::deque<Send> sends_;
