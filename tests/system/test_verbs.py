@@ -5,26 +5,25 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
+import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from system.namespaces import inside, ip
 from system.rxe import guest as rxe
 from system.rxe.guest import Place
 from system.rxe.kernel import HOST_FILES, Kernel, KernelMissing, find_kernel
 from system.rxe.machine import Machine, Meeting, booted, meeting, rank_here
-from system.rxe.rank import Line
+from system.rxe.rank import Line, carry_out
 
 from railweave._native import roce
 from railweave._native.agent import Agent, RdmaPlace
-from railweave._native.roce import Operation, QueuePairOptions
+from railweave._native.roce import Operation, QueuePairOptions, Status
 from railweave.hosts.events import RailOffer
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
@@ -88,6 +87,25 @@ def network() -> Iterator[int]:
         yield made
 
 
+def rank_of_ours(line: Line, task: Answer, rank: int, interface: str) -> None:
+    """Takes part; in the task that is to fail it is what makes rank 0 fail."""
+    if task["task"] != "failing":
+        return carry_out(line, task, rank, interface)
+    endpoint = roce.Endpoint(interface, int(ipaddress.ip_address(rxe.HOST)))
+    own = endpoint.reserve()
+    offer = RailOffer("rdma", "rdma", "rdma", rxe.HOST, endpoint.mac.hex(":"), roce.UDP_PORT, (own, own, 0))
+    peer = line.join("", rails=[offer], on_event=lambda _: None).members[0][0]
+    theirs = peer.queue_pairs[rank]
+    options = QueuePairOptions(own, theirs, own, theirs, retries=1000)
+    to = (int(ipaddress.ip_address(peer.address)), bytes.fromhex(peer.mac.replace(":", "")))
+    queue_pair = endpoint.connect(options, *to)
+    queue_pair.post(1, Operation.WRITE, np.zeros(8, np.uint8), remote_address=64, rkey=64)
+    while (done := queue_pair.poll()) is None:
+        endpoint.step(2_000_000)
+    line.say(result={"refused": done.status is Status.REMOTE_ACCESS_ERROR})
+    return None
+
+
 @pytest.fixture(scope="module")
 def mixed(kernel: Kernel, network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
     """Two machines; and a rank of ours, in user space."""
@@ -95,7 +113,7 @@ def mixed(kernel: Kernel, network: int, tmp_path_factory: pytest.TempPathFactory
     with (
         meeting(network) as made,
         booted(kernel, folder, network, made, [Machine(FIRST), Machine(SECOND)]),
-        rank_here(made, network, USER_SPACE, rxe.NIC),
+        rank_here(made, network, USER_SPACE, rxe.NIC, rank_of_ours),
     ):
         made.wait_for(USER_SPACE + 1)
         yield made
@@ -143,30 +161,14 @@ def test_lost_packets_change_no_number(mixed: Meeting, network: int) -> None:
     assert "packets 0 bytes 0" not in rules.stdout, "nothing was lost"
 
 
-def test_a_queue_pair_that_dies_is_named(mixed: Meeting, network: int) -> None:
+def test_a_queue_pair_that_dies_is_named(mixed: Meeting) -> None:
     """A peer writes where it may not, which the device answers with the death of the queue pair."""
-    with inside(network):
-        endpoint = roce.Endpoint(rxe.NIC, int(ipaddress.ip_address(rxe.HOST)))
-    own = endpoint.reserve()
-    said: list[Answer] = []
-
-    def offend(line: Line, task: Answer) -> None:
-        offer = RailOffer("rdma", "rdma", "rdma", rxe.HOST, endpoint.mac.hex(":"), roce.UDP_PORT, (own, 0))
-        members = line.join("", rails=[offer], on_event=lambda _: None).members
-        theirs = members[0][0].queue_pairs[1]
-        guest = int(ipaddress.ip_address(rxe.GUEST))
-        mac = bytes.fromhex(rxe.GUEST_MAC.replace(":", ""))
-        options = QueuePairOptions(own, theirs, own, theirs, retries=100)
-        queue_pair = endpoint.connect(options, guest, mac)
-        queue_pair.post_receive(1, memory := bytearray(4096))
-        del memory
-        queue_pair.post(1, Operation.WRITE, bytes(8), remote_address=64, rkey=64)
-        while not queue_pair.failed:
-            endpoint.step(2_000_000)
-        line.say(result={})
-
-    del said, offend
-    pytest.skip("later")
+    victim, other, offender = mixed.run("failing")
+    assert offender == {"refused": True}
+    assert re.search(
+        r"rank 2 at 10\.9\.0\.1 is cut off: queue pair \d+ of device 'rxe0' has died", victim["text"]
+    )
+    assert "queue pair" in other["text"], "it is told why"
 
 
 def test_without_a_device_the_rail_says_what_is_missing() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual machines that run this checkout over rdma_rxe, and the meeting of their ranks, and of ranks here."""
+"""Virtual machines that run this checkout over rdma_rxe, and the meeting of their ranks and ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,13 +107,15 @@ def meeting(namespace: int) -> Iterator[Meeting]:
 
 
 @contextmanager
-def rank_here(where: Meeting, namespace: int, rank: int, interface: str) -> Iterator[None]:
-    """Run a rank in a thread of this process, on an interface of the network namespace."""
+def rank_here(
+    where: Meeting, namespace: int, rank: int, interface: str, do: Callable[..., None]
+) -> Iterator[None]:
+    """Run a rank in a thread of this process, on an interface of the network namespace; `do` does tasks."""
     host, port = where.address.split(":")
 
     def work() -> None:
         with inside(namespace), socket.create_connection((host, int(port))) as connection:
-            serve(connection, rank, interface)
+            serve(connection, rank, interface, do)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()

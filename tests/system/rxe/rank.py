@@ -147,12 +147,12 @@ def restarted(comm: Communicator) -> dict[str, Any]:
 TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted)}
 
 
-def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None] | None = None) -> None:
+def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
     """Do tasks until the meeting is over; `do` does one."""
     line = Line(meeting)
     line.say(rank=rank)
     while (task := line.hear()) is not None:
-        (do or carry_out)(line, task, rank, interface)
+        do(line, task, rank, interface)
 
 
 def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> None:
