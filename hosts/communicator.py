@@ -117,7 +117,7 @@ class Communicator(Collectives):
 
     def _connect(self, join: Join) -> None:
         options = self.options
-        self._rails = open_rails(self._agent, options.rails, options.peer_timeout_s)
+        self._rails = open_rails(self._agent, options)
         start = time.monotonic()
         members = self._parts.membership = join(
             options.controller,
@@ -334,7 +334,7 @@ class Communicator(Collectives):
 
 def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     spec = rail.spec
-    made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share)
+    made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
     if ring := members.rings.get(spec.name):  # not all ranks have a place in a tree, and all plan alike
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):

@@ -21,6 +21,8 @@ _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
 )
 _CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
+RDMA_PLACES = ("any", "device", "software")  # any: a device where the interface has one
+MAX_TRAFFIC_CLASS = 255
 SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
 # Where launchers say who a process is, in the order in which they are looked at: torchrun and most scripts,
 # Open MPI's mpirun, PMI (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first that is set counts, for both.
@@ -96,6 +98,8 @@ class Options:
     # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
     # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
     progress_cpus: tuple[int, ...] = ()
+    rdma: str = "any"  # one of RDMA_PLACES: who carries rdma rails; netreduce rails are in software
+    traffic_class: int = 0  # of what an RDMA device sends: DSCP times 4, and ECN's two bits
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -114,6 +118,12 @@ class Options:
         if not 0 <= self.multicast_roots <= MAX_MULTICAST_ROOTS:
             raise InvalidOption(
                 f"multicast_roots is {self.multicast_roots}: expected 0 to {MAX_MULTICAST_ROOTS} ranks"
+            )
+        if self.rdma not in RDMA_PLACES:
+            raise InvalidOption(f"rdma is {self.rdma!r}: expected one of {', '.join(RDMA_PLACES)}")
+        if not 0 <= self.traffic_class <= MAX_TRAFFIC_CLASS:
+            raise InvalidOption(
+                f"traffic_class is {self.traffic_class}: expected 0 to {MAX_TRAFFIC_CLASS}, 4 times the DSCP"
             )
         if self.world_size == 1:
             return
@@ -247,6 +257,8 @@ def options_from(
         multicast_roots=_number(environment, "RAILWEAVE_MULTICAST_ROOTS", int, 0)
         if multicast_roots is None
         else multicast_roots,
+        rdma=environment.get("RAILWEAVE_RDMA", Options.rdma),
+        traffic_class=_number(environment, "RAILWEAVE_TRAFFIC_CLASS", int, 0),
     )
 
 

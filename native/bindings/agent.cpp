@@ -92,7 +92,8 @@ class PythonAgent {
 
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
                                                               std::string interface, std::uint64_t rate_bps,
-                                                              double peer_timeout_s, bool sums) {
+                                                              double peer_timeout_s, bool sums,
+                                                              RdmaPlace place, std::uint8_t traffic_class) {
     Rdma rdma{};
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
@@ -100,7 +101,9 @@ class PythonAgent {
                                              .address = address,
                                              .rate_bps = rate_bps,
                                              .liveness = liveness(peer_timeout_s),
-                                             .sums = sums};
+                                             .sums = sums,
+                                             .place = place,
+                                             .traffic_class = traffic_class};
           auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
           rdma.transport = made.get();
           auto rail = make_rdma_rail(std::move(made), listener, rate_bps);
@@ -109,6 +112,11 @@ class PythonAgent {
         });
     rdma_[index] = rdma;
     return {index, rdma.transport->queue_pairs()};
+  }
+
+  std::pair<bool, std::string> rdma_place(std::size_t rail) const {
+    const RdmaTransport& transport = *rdma_.at(rail).transport;
+    return {transport.on_device(), transport.where()};
   }
 
   SumNumbers sum_numbers(std::size_t rail) const { return rdma_.at(rail).transport->sum_numbers(); }
@@ -121,7 +129,9 @@ class PythonAgent {
   }
 
   // Nothing to wait for: whoever is ready first keeps trying.
-  void connect_rdma(std::size_t rail, const std::vector<RdmaMember>& members) {
+  void connect_rdma(std::size_t rail, std::vector<RdmaMember> members,
+                    const std::vector<std::size_t>& devices) {
+    for (const std::size_t rank : devices) members.at(rank).device = true;
     agent_.on_loop([&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
   }
 
@@ -428,15 +438,19 @@ void bind_agent(nb::module_& m) {
            "the end")
       .def(
           "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
-          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, Release(),
+          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, "place"_a = RdmaPlace::kUserSpace,
+          "traffic_class"_a = 0, Release(),
           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With "
-          "`sums` it offers connections that a switch may add up")
+          "`sums` it offers connections that a switch may add up, in user space")
+      .def("rdma_place", &PythonAgent::rdma_place, "rail"_a,
+           "Whether an RDMA rail is on a device, and in words: on which, or why on none")
       .def("sum_numbers", &PythonAgent::sum_numbers, "rail"_a,
            "What an RDMA rail offers for sums: (out, into, alias)")
       .def("sum_rdma", &PythonAgent::sum_rdma, "rail"_a, "members"_a, "window_packets"_a, Release(),
            "A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma")
-      .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a, Release(),
-           "Join with all ranks' (address, MAC, queue pair numbers)")
+      .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a,
+           "devices"_a = std::vector<std::size_t>{}, Release(),
+           "Join with all ranks' (address, MAC, queue pair numbers); `devices`: the ranks on a device")
       .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
            Release(), "Open an in-network rail on the address; (rail, UDP port)")
       .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, "members"_a, "roots"_a = 0,

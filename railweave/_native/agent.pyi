@@ -21,6 +21,13 @@ class FailureKind(enum.Enum):
     SILENT = 4
     """of a rail: its agent finds out which it is"""
 
+class RdmaPlace(enum.Enum):
+    ANY = 0
+
+    DEVICE = 1
+
+    USER_SPACE = 2
+
 class Stall:
     """
     Contributions to a tree are silent; whether probes are answered, and by whom
@@ -300,9 +307,14 @@ class Agent:
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
 
-    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False) -> tuple[int, list[int]]:
+    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False, place: RdmaPlace = RdmaPlace.USER_SPACE, traffic_class: int = 0) -> tuple[int, list[int]]:
         """
-        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up, in user space
+        """
+
+    def rdma_place(self, rail: int) -> tuple[bool, str]:
+        """
+        Whether an RDMA rail is on a device, and in words: on which, or why on none
         """
 
     def sum_numbers(self, rail: int) -> tuple[int, int, int]:
@@ -313,8 +325,10 @@ class Agent:
         A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma
         """
 
-    def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None:
-        """Join with all ranks' (address, MAC, queue pair numbers)"""
+    def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]], devices: Sequence[int] = []) -> None:
+        """
+        Join with all ranks' (address, MAC, queue pair numbers); `devices`: the ranks on a device
+        """
 
     def add_ina(self, name: str, address: str, interface: str, rate_bps: int = 0) -> tuple[int, int]:
         """Open an in-network rail on the address; (rail, UDP port)"""
