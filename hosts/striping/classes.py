@@ -181,8 +181,11 @@ class CallClass:
             return
         self._measured = 0
         self._interval = self._next_interval(usual.time_s)
-        before = self.way
-        self._short.advance(self._ways_of_short(size, usual))
+        before, ways = self.way, self._ways_of_short(size, usual)
+        if len(ways) > 1:
+            self._short.advance(ways)
+        else:
+            self._short = Ways()
         self.version += self.way != before
         self.left = BLOCK if self.comparing else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
@@ -192,14 +195,19 @@ class CallClass:
     def _ways_of_short(self, size: int, usual: Split) -> dict[Way, float]:
         """Return the ways that short calls could take, and what single ones are known to cost.
 
-        The usual rail is the first one. Of rails of one kind and rate there is only one, but for others that
-        are clearly quicker, and all of them in turn. None if calls are not short.
+        The first one is the rail in use, or, while no block has told anything, what costs speak for. Of rails
+        of one kind and rate there is only one, but for others that are clearly quicker, and all of them in
+        turn. None if calls are not short.
         """
         if self.state is not ClassState.HOT or len(usual.parts) > 1 or usual.time_s >= SHORT_S:
             return {}
-        used = (self._short.held or (usual.parts[0][0],))[0]
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        most_s = UNSURE * max(self._short.held_s() or 0.0, singles[used])
+        used, held_s = usual.parts[0][0], self._short.held_s()
+        if held_s is not None:
+            used = self._short.held[0]
+        elif singles[used] > ENGAGE * min(singles.values()):
+            used = min(self.rails, key=lambda rail: (singles[rail], rail))
+        most_s = UNSURE * max(held_s or 0.0, singles[used])
         ways: dict[Way, float] = {}
         for rail in sorted(self.rails, key=lambda rail: (rail != used, singles[rail], rail)):
             like = [way for way in ways if self._table.alike(self.key, rail, way[0])]

@@ -19,6 +19,7 @@ GIVEN_UP = 6 * COMPARED  # blocks, when some have told nothing
 RETRY = 16  # blocks of the quickest way to one of another, at least
 RETRY_BUDGET = 0.01  # of the time of calls that such blocks may take
 FELL = 1.5  # single calls that cost less by this factor are a reason to compare
+VOID = 4  # blocks in a row that have told nothing: what earlier ones told holds no longer
 ANEW = 64  # blocks after which those that have told nothing are tried anew
 GAIN = 1.02  # a way must be quicker by this factor: every block of it than every one of the way in use
 
@@ -37,9 +38,11 @@ class Ways:
         self._costs: dict[Way, float] = {}  # as they were when a way had its latest block
         self._since: dict[Way, int] = {}  # blocks since then
         self._blocks = 0  # since there was something new to compare
+        self._void = 0  # blocks since one has told anything
 
     def learn(self, way: Way, time_s: float) -> None:
         """Take the agreed mean time of the calls of a block."""
+        self._void = 0
         self._times.setdefault(way, deque(maxlen=COMPARED)).append(time_s)
 
     def held_s(self) -> float | None:
@@ -49,12 +52,12 @@ class Ways:
     def advance(self, ways: Mapping[Way, float]) -> None:
         """Choose the way of the next block among these, given with what single calls are known to cost.
 
-        The first one is what they speak for.
+        Until a block has told anything, it is the first one.
         """
-        if len(ways) < 2:
-            self.__init__()  # type: ignore[misc]
-            return
-        if self.held not in ways:
+        self._void += 1
+        if self._void > VOID:
+            self._times.clear()
+        if self.held not in ways or not self._of(self.held):
             self.held = next(iter(ways))
         self._blocks += 1
         self._move(ways)

@@ -266,6 +266,22 @@ def test_calls_of_several_classes_in_turn_compare_no_ways() -> None:
     assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in slower)
 
 
+@pytest.mark.parametrize("alone_first", [0, 2 * COMPARING])
+def test_calls_of_several_classes_in_turn_leave_a_rail_that_becomes_slow(alone_first: int) -> None:
+    """What blocks have told, if any could, does not hold for good where no more blocks come."""
+    job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)])
+    calls(job, alone_first, SMALL)
+    for _ in range(COMPARING):
+        calls(job, 1, SMALL)
+        calls(job, 1, SMALL // 4)
+    assert job.taken[-1].shares() == {0: 1.0}
+    job.rails[0].a_s = 0.003
+    for _ in range(10 * COMPARING):
+        calls(job, 1, SMALL)
+        calls(job, 1, SMALL // 4)
+    assert sum(taken.shares() == {1: 1.0} for taken in job.taken[-200:]) >= 190
+
+
 def test_surveys_of_small_calls_are_rare() -> None:
     job = StripedJob([tcp(), tcp()])
     calls(job, 40, SMALL)
