@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NOTHING = np.empty(0)
 KEPT = 64  # calls in flight before finished ones are looked for
+MOST_REPEATED = 1 << 18  # bytes of a call that the agent repeats: it copies them while it holds the GIL
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
@@ -62,7 +63,7 @@ class CallSequence:
             op_index = self._place(self._arrays, call, source, target, start_now)
             if self._survey_at is not None:
                 self._survey(start_now)
-            if not start_now and call[0] is Collective.ALL_REDUCE:
+            if not start_now and call[0] is Collective.ALL_REDUCE and source.nbytes <= MOST_REPEATED:
                 self._repeat(call, source)
         return op_index
 

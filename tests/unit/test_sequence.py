@@ -18,7 +18,7 @@ from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.decisions import Tally
 from railweave.hosts.errors import InvalidOption, RailDown, RailweaveError
-from railweave.hosts.sequence import CallSequence
+from railweave.hosts.sequence import MOST_REPEATED, CallSequence
 
 TIMEOUT_S = 30.0
 CALL = Call(DType.INT32, ReduceOp.SUM, 4)
@@ -244,6 +244,10 @@ def test_nothing_is_repeated_without_a_plan_behind_a_call_in_flight_or_of_anothe
     for call, start_now in ((SUM, True), ((Collective.ALL_GATHER, *SUM[1:]), False)):
         world.calls.submit(call, x, x.copy(), start_now=start_now)
         assert not world.agent.may_repeat
+    for count, repeated in ((MOST_REPEATED // 4, True), (MOST_REPEATED // 4 + 1, False)):
+        x = np.ones(count, np.int32)
+        world.calls.submit(SUM, x, x.copy(), start_now=False)
+        assert world.agent.may_repeat is repeated
 
 
 def interrupted_by_a_change(world: World, from_op: int, then: Callable[[], None] = lambda: None) -> None:
