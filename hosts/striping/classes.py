@@ -185,7 +185,7 @@ class CallClass:
         if len(ways) > 1:
             self._short.advance(ways)
         else:
-            self._short = Ways()
+            self._short = Ways(found=self.state is ClassState.HOT)
         self.version += self.way != before
         self.left = BLOCK if self.comparing else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
@@ -243,6 +243,11 @@ class CallClass:
     def way(self) -> Way:
         """Return the rails that short calls take in turn now; () if that follows from the costs."""
         return self._short.now
+
+    @property
+    def stage(self) -> str:
+        """Return the state, or "comparing" where it is hot but which way short calls take is not known."""
+        return "comparing" if self.state is ClassState.HOT and not self._short.found else self.state
 
     @property
     def comparing(self) -> bool:

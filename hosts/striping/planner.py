@@ -433,13 +433,13 @@ class Planner:
             costs = saved.dump(self.table, self.rails, self.world_size)
         saved.write(Path(path), costs)
 
-    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], ClassState | None]:
-        """Return the parts that such calls take in turn, if there have been any, and their class's state."""
+    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], str | None]:
+        """Return the parts that such calls take in turn, if there have been any, and their class's stage."""
         entry = self._entries.get(key)
         if entry is None:
             return (), None
         ways = tuple(plan.parts for plan in entry.plans)
-        return ways, entry.call_class.state if entry.call_class is not None else None
+        return ways, entry.call_class.stage if entry.call_class is not None else None
 
     def shares(self) -> dict[str, float]:
         """Return the shares of large allreduces now, by rail."""

@@ -29,8 +29,9 @@ Way = tuple[int, ...]  # rails that take whole calls in turn, or the one that ta
 class Ways:
     """The ways of one class of calls, which change from survey to survey: a block lies between two."""
 
-    def __init__(self) -> None:
-        """Begin with nothing to compare."""
+    def __init__(self, *, found: bool = False) -> None:
+        """Begin with nothing to compare; with `found`, there will not be anything."""
+        self.found = found  # the quickest is known
         self.held: Way = ()  # the quickest so far
         self.now: Way = ()  # what calls take; () if there is nothing to compare
         self.comparing = False  # this block is there to compare
@@ -68,8 +69,9 @@ class Ways:
                 self._blocks = 0
             self._since[way] = self._since.get(way, 0) + 1
         unsure = self._unsure(others)
+        self.found = not unsure or self._blocks % ANEW > GIVEN_UP
         if unsure:
-            self.comparing = self._blocks % ANEW <= GIVEN_UP
+            self.comparing = not self.found
         else:
             unsure = [way for way in others if self._due(way)]
             self.comparing = bool(unsure)

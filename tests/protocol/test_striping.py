@@ -600,6 +600,17 @@ def test_ranks_that_would_plan_differently_are_told() -> None:
         calls(StripedJob(rails, planners=planners), 1)
 
 
+def test_short_calls_are_hot_when_their_way_is_found() -> None:
+    job = StripedJob([tcp(), tcp()])
+    seen: list[str] = []
+    for _ in range(COMPARING):
+        job.call(SMALL)
+        stage = predict(job.planners[0], SMALL * 4).state
+        if not seen or seen[-1] != stage:
+            seen.append(stage)
+    assert seen == ["cold", "warm", "comparing", "hot"]
+
+
 def test_states_of_a_class_from_cold_to_hot() -> None:
     job = StripedJob([tcp(), tcp()])
     seen = []
@@ -609,3 +620,4 @@ def test_states_of_a_class_from_cold_to_hot() -> None:
         if not seen or seen[-1] is not each.state:
             seen.append(each.state)
     assert seen == [ClassState.COLD, ClassState.WARM, ClassState.HOT]
+    assert predict(job.planners[0], LARGE * 4).state == "hot"  # large ones are not compared in blocks
