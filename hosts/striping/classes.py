@@ -37,6 +37,7 @@ EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
 UNSURE = 3.0  # times as long as a block of calls that a rail may seem to take, and be quicker yet
+NOISE_S = 0.001  # by about which single calls are measured wrong, where ranks wait for processors
 DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
 LEAST_SLICE = 8 * ALIGNMENT  # elements
 MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is known well by one time
@@ -207,7 +208,7 @@ class CallClass:
             used = self._short.held[0]
         elif singles[used] > ENGAGE * min(singles.values()):
             used = min(self.rails, key=lambda rail: (singles[rail], rail))
-        most_s = UNSURE * max(held_s or 0.0, singles[used])
+        most_s = UNSURE * max(held_s or 0.0, singles[used], NOISE_S)
         ways: dict[Way, float] = {}
         for rail in sorted(self.rails, key=lambda rail: (rail != used, singles[rail], rail)):
             like = [way for way in ways if self._table.alike(self.key, rail, way[0])]

@@ -475,7 +475,7 @@ def test_short_calls_between_others_are_learnt() -> None:
         job.call(LARGE)
         job.call(SMALL)
     planner = job.planners[0]
-    assert predict(planner, SMALL * 4).state in {ClassState.WARM, ClassState.HOT}
+    assert predict(planner, SMALL * 4).state != ClassState.COLD
     assert job.call(SMALL).shares() == {1: 1.0}
 
 
