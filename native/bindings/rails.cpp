@@ -73,11 +73,12 @@ class RankRails final {
 
   /// With its control, as an agent makes it: on the same port.
   std::uint16_t open_ina(std::size_t rank, const std::string& address, const std::string& interface,
-                         std::uint64_t rate_bps) {
+                         std::uint64_t rate_bps, bool yields) {
     auto guarded = std::make_unique<GuardedRail>(hosts_.at(rank));
     auto rail = std::make_unique<InaRail>(
         loop_, InaRailOptions{.address = address, .interface = interface, .rate_bps = rate_bps},
         guarded->listener());
+    if (yields) rail->yield();
     auto control = std::make_unique<TcpTransport>(
         loop_,
         TcpTransportOptions{.local = {.address = address, .interface = interface}, .liveness = kNoBeats});
@@ -288,7 +289,7 @@ void bind_rails(nb::module_& m) {
       .def("open_rdma", &RankRails::open_rdma, "rank"_a, "interface"_a, "address"_a,
            "Open; (MAC, queue pair number for each rank)")
       .def("open_ina", &RankRails::open_ina, "rank"_a, "address"_a, "interface"_a = "", "rate_bps"_a = 0,
-           "Open an in-network rail with its control; the control's port")
+           "yields"_a = false, "Open an in-network rail with its control; the control's port")
       .def("attach", &RankRails::attach, "rank"_a, "trees"_a, "slots"_a, "lanes"_a,
            "cpus"_a = std::vector<int>{},
            "The trees of an in-network rail: (group, virtual address), and the CPUs of its workers. Children "

@@ -166,7 +166,10 @@ Bytes Endpoint::depart(std::uint32_t index, Time now) {
   flight.sent = next_transmission_++;
   flight.sent_at = now;
   (++flight.transmissions == 1 ? fresh_ : again_).push_back(index);
-  if (silent_at_ == kNever) silent_at_ = now + window_.rto(now);
+  if (silent_at_ == kNever) {
+    silent_since_ = now;
+    silent_at_ = now + window_.rto(now);
+  }
   const std::byte* const bytes = flights_.packet_by_index(index);
   const bool bare = decode(bytes).flags & flag::kOwner;
   return {bytes, bare ? kHeaderBytes : packet_bytes(options_.lanes)};
@@ -307,6 +310,7 @@ void Endpoint::learn(const Flight& flight, Time now) {
   }
   burst_ = flight.after_timeout ? std::min(4 * burst_, options_.slots) : kFirstBurst;
   const bool waiting = in_flight() > 0 || !lost_.empty();
+  silent_since_ = now;
   silent_at_ = waiting ? now + window_.rto(now) : kNever;
 }
 

@@ -179,6 +179,8 @@ class Endpoint {
 
   bool idle() const { return calls_.empty(); }
   std::uint32_t in_flight() const { return fresh_.size() + again_.size(); }
+  /// How long it has waited for a result; 0 where none is awaited.
+  Duration silence(Time now) const { return silent_at_ == kNever ? 0 : now - silent_since_; }
   const EndpointStats& stats() const { return stats_; }
   const Window& window() const { return window_; }
 
@@ -266,6 +268,7 @@ class Endpoint {
   Time progress_resumed_at_ = 0;        // when progress last followed silence
   bool silence_ = false;                // the timer has expired since the last result
   std::uint32_t burst_;                 // chunks that a timeout sends again
+  Time silent_since_ = 0;               // the latest result, or when they began to be awaited
   Time silent_at_ = kNever;             // when the timer expires
   Time stall_due_ = 0;                  // no Stalled before
   Prober prober_;

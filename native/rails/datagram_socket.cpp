@@ -20,6 +20,7 @@
 namespace railweave {
 namespace {
 
+constexpr int kBestEffort = 0;         // CS0
 constexpr int kLowerEffort = 0x20;     // CS1
 constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
@@ -160,8 +161,8 @@ std::optional<std::size_t> DatagramSocket::largest_datagram() const {
   return static_cast<std::size_t>(mtu) - kIpUdpHeaders;
 }
 
-void DatagramSocket::set_lower_effort() {
-  lower_effort_ = true;
+void DatagramSocket::set_lower_effort(bool lower) {
+  lower_effort_ = lower;
   apply_options();
 }
 
@@ -171,7 +172,7 @@ void DatagramSocket::set_buffers(std::size_t bytes) {
 }
 
 void DatagramSocket::apply_options() const {
-  if (lower_effort_) set_option(fd(), IPPROTO_IP, IP_TOS, kLowerEffort);
+  set_option(fd(), IPPROTO_IP, IP_TOS, lower_effort_ ? kLowerEffort : kBestEffort);
   const int size = static_cast<int>(std::min<std::size_t>(buffers_, 1u << 30));
   for (const auto& [force, plain] :
        {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {

@@ -59,8 +59,10 @@ class DatagramSocket {
   std::optional<std::size_t> largest_datagram() const;
   /// Datagrams of one size may leave together, up to so many bytes at a time.
   void set_super_packets(std::size_t bytes) { super_bytes_ = bytes; }
-  /// What is sent from now on lets other traffic pass where queues know its code point (CS1, RFC 3662).
-  void set_lower_effort();
+  /// Whether what is sent from now on lets other traffic pass, where queues know its code point (CS1, RFC
+  /// 3662).
+  void set_lower_effort(bool lower);
+  bool lower_effort() const { return lower_effort_; }
   /// Room in the kernel for `bytes` of datagrams in each direction, as far as the system allows.
   void set_buffers(std::size_t bytes);
 

@@ -51,8 +51,9 @@ class InaRail final : public Rail, private ReadyHandler {
   void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
               int roots = 0, const InaWorkers& workers = {});
 
-  /// What this rail sends lets the rest of the plane's traffic pass. Before `attach`.
-  void yield() { sockets_[0].set_lower_effort(); }
+  /// What this rail sends lets the rest of the plane's traffic pass, unless that leaves it nothing. Before
+  /// `attach`.
+  void yield() { sockets_[0].set_lower_effort(true); }
 
   /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
   /// std::invalid_argument for a group that this rail has not.

@@ -13,6 +13,8 @@ constexpr int kBatchesPerTurn = 16;  // then the other rails of the loop get the
 constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo frame
 constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
 constexpr std::size_t kMostStrays = 256;    // more are lost, as on the way
+constexpr Duration kStarved = 250 * kMillisecond;  // without a result, of what lets other traffic pass
+constexpr Duration kInsists = 5 * kSecond;         // then it does not
 
 bool is_probe(Bytes datagram) {
   return ina::decode(datagram.data()).kind == static_cast<std::uint8_t>(ina::Kind::kProbe);
@@ -33,7 +35,12 @@ ina::WindowOptions window_for(const InaTreesOptions& options, std::size_t packet
 InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socket,
                    const InaTreesOptions& options, const std::vector<InaGroup>& groups,
                    const std::vector<SocketAddress>& members)
-    : loop_(loop), handler_(handler), socket_(socket), members_(members), lanes_(groups.at(0).lanes) {
+    : loop_(loop),
+      handler_(handler),
+      socket_(socket),
+      members_(members),
+      lanes_(groups.at(0).lanes),
+      yields_(socket.lower_effort()) {
   std::size_t slots = 0;
   for (const InaGroup& group : groups) {
     trees_.emplace_back(
@@ -202,11 +209,21 @@ Time InaTrees::deadline() const {
 }
 
 void InaTrees::expire(Time now) {
+  if (yields_) insist(now);
   for (Tree& tree : trees_) {
     tree.endpoint.expire(now);
     tree.spreader.expire(now);
   }
   flush(now);
+}
+
+/// Others' traffic may never pause. Without a result for a while, this rail does not yield for some time:
+/// what is repeated then passes what waits.
+void InaTrees::insist(Time now) {
+  for (const Tree& tree : trees_)
+    if (tree.endpoint.silence(now) >= kStarved) insists_until_ = now + kInsists;
+  const bool yields = now >= insists_until_;
+  if (yields != socket_.lower_effort()) socket_.set_lower_effort(yields);
 }
 
 // ---------------------------------------------------------------- sending

@@ -101,6 +101,7 @@ class InaTrees final : public Timed {
   void push_unsent(std::size_t tree);
   bool fill_spread(Tree& tree, Time now);
   void push_spread(std::size_t tree);
+  void insist(Time now);
   void count(Bytes datagram);
 
   EventLoop& loop_;
@@ -111,6 +112,8 @@ class InaTrees final : public Timed {
   std::uint32_t lanes_;
   bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
   bool halted_ = false;
+  bool yields_;             // lets other traffic pass
+  Time insists_until_ = 0;  // but not now
   SentBytes sent_;
   std::deque<Stray> strays_;
 };

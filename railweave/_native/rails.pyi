@@ -19,7 +19,7 @@ class Rails:
     def open_rdma(self, rank: int, interface: str, address: str) -> tuple[str, list[int]]:
         """Open; (MAC, queue pair number for each rank)"""
 
-    def open_ina(self, rank: int, address: str, interface: str = '', rate_bps: int = 0) -> int:
+    def open_ina(self, rank: int, address: str, interface: str = '', rate_bps: int = 0, yields: bool = False) -> int:
         """Open an in-network rail with its control; the control's port"""
 
     def attach(self, rank: int, trees: Sequence[tuple[int, str]], slots: int, lanes: int, cpus: Sequence[int] = []) -> None:

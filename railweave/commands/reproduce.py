@@ -31,7 +31,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2 and T3 keep theirs.")
+        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2, R3 and T3 keep theirs.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"

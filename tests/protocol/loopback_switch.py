@@ -48,6 +48,7 @@ class LoopbackSwitch:
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
         self.deaf = threading.Event()  # while it is set, whatever comes is lost
+        self.starved: set[int] = set()  # types of service that get nothing of a link
         self.spared: set[int] = set()  # children to which nothing is multicast
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
@@ -72,7 +73,7 @@ class LoopbackSwitch:
         except BlockingIOError:
             return None
         self.services[data[0] & 0xF].add(service[0])
-        return data, sender
+        return (data, sender) if service[0] not in self.starved else None
 
     def _serve(self) -> None:
         # At random: of packets that are sent again in one order, every nth would be the same ones for ever.

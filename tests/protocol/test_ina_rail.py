@@ -10,6 +10,7 @@ import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
 from protocol.rail_world import TOKEN, World
+from protocol.switch_model import CONTRIBUTE
 
 from railweave._native.rails import Rails
 
@@ -25,9 +26,14 @@ def switch(request: pytest.FixtureRequest) -> Iterator[LoopbackSwitch]:
     served.close()
 
 
-def attached_rails(hosts: int, rate_bps: int = 0) -> Rails:
+BEST_EFFORT, LOWER_EFFORT = 0, 0x20  # CS0, CS1
+
+
+def attached_rails(hosts: int, rate_bps: int = 0, *, yields: bool = False) -> Rails:
     rails = Rails(hosts)
-    members = [(LOOPBACK, rails.open_ina(host, LOOPBACK, rate_bps=rate_bps)) for host in range(hosts)]
+    members = [
+        (LOOPBACK, rails.open_ina(host, LOOPBACK, rate_bps=rate_bps, yields=yields)) for host in range(hosts)
+    ]
     for host in range(hosts):
         rails.attach(host, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
         rails.connect_tcp(host, TOKEN, members)
@@ -59,6 +65,20 @@ def test_slices_over_real_sockets(switch: LoopbackSwitch, rate_bps: int) -> None
     assert stats.payload_bytes == 4 * (5000 + 3000)
     assert (stats.retransmissions > 0) or not switch.refuse_every
     assert stats.malformed == 0
+
+
+@pytest.mark.parametrize("switch", [(2, 0)], indirect=True)
+@pytest.mark.parametrize("starved", [False, True])
+def test_what_lets_others_pass_gets_its_part_yet(switch: LoopbackSwitch, starved: bool) -> None:
+    """Queues may give lower effort nothing for as long as there is other traffic (RFC 8622)."""
+    if starved:
+        switch.starved.add(LOWER_EFFORT)
+    rails = attached_rails(2, yields=True)
+    inputs = [np.full(5000, host + 1, np.int32) for host in range(2)]
+    outputs = start(rails, 0, "sum", inputs)
+    World(2, rails).run(lambda: all(rails.done(host) == [0] for host in range(2)))
+    assert all((output == 3).all() for output in outputs)
+    assert switch.services[CONTRIBUTE] == ({LOWER_EFFORT, BEST_EFFORT} if starved else {LOWER_EFFORT})
 
 
 def test_errors_say_what_is_wrong() -> None:
