@@ -23,7 +23,7 @@ def draw(runs: Runs) -> Figure:
         drawing.curve(total, jobs, [Measured.of([one["total_mbps"] for one in of]) for of in found], kind)
         drawing.curve(each, jobs, [_between(of) for of in found], kind)
     total.set_ylabel("goodput of all jobs (Mbit/s)")
-    each.set_ylabel("of one job: mean, least to greatest (Mbit/s)")
+    each.set_ylabel("goodput of one job (Mbit/s)")
     for panel in (total, each):
         panel.set_ylim(bottom=0, auto=None)
         drawing.ticks(panel, jobs, "jobs", "linear")
