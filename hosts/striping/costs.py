@@ -204,14 +204,16 @@ class RailCost:
     def part(self) -> Line:
         """Return the line of a part of a split. The rail must be known.
 
-        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone.
+        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone, but for
+        no less than what parts have had.
         """
         if not self.shared.known:
             return self.alone.line()
-        line = self.shared.line()
+        line, shared = self.shared.line(), self.shared
         if not self.alone.known or line.rate <= (rate := FASTER * self.alone.line().rate):
             return line
-        return Line(max(0.0, self.shared.mean_s - self.shared.mean_size / rate), rate)
+        rate = max(rate, shared.mean_size / shared.mean_s)
+        return Line(max(0.0, shared.mean_s - shared.mean_size / rate), rate)
 
     def single_s(self, size: int) -> float:
         """Return the time of `size` bytes on this rail alone. The rail must be known."""

@@ -114,6 +114,14 @@ def test_what_is_known_of_a_rail_alone_changes_with_its_speed_in_company() -> No
     assert cost.single_s(MIB) == pytest.approx(0.4, rel=0.1)
 
 
+def test_one_slow_call_alone_does_not_hide_how_fast_parts_are() -> None:
+    cost = RailCost(MIB, 0.0)
+    cost.observe(MIB, 1.0, alone=True, anchor_s=0.0)
+    for _ in range(3):
+        cost.observe(MIB // 4, 0.025, alone=False, anchor_s=0.0)
+    assert cost.part().time_s(MIB // 4) == pytest.approx(0.025)
+
+
 @given(st.lists(st.tuples(st.integers(1, 2 * MIB), st.floats(1e-7, 200)), min_size=1), st.floats(0, 1))
 def test_any_times_give_a_line_that_rises(seen: list[tuple[int, float]], anchor_s: float) -> None:
     fit = Fit(MIB, anchor_s)
