@@ -204,8 +204,8 @@ class RailCost:
     def part(self) -> Line:
         """Return the line of a part of a split. The rail must be known.
 
-        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone, but for
-        no less than what parts have had.
+        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone, but
+        for no less than what parts have had.
         """
         if not self.shared.known:
             return self.alone.line()
