@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring whose members stand at several switches: a root that sums what the leaves below it have summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dataplane.harness import Switch
+from dataplane.packets import Station
+from dataplane.ring import Ring, RingMember
+
+from railweave._native import roce
+from railweave._native.roce import Opcode
+from railweave.controller import desired
+from railweave.controller.slots import SlotRange
+from railweave.controller.state import SwitchState
+from railweave.controller.tables import NOWHERE, Connection, Endpoint
+
+LINK_QP = 0x7AFE00  # and the ring's number: the queue pair that packets between switches bear
+LINK_UDP_PORT = 0xC000
+
+
+@dataclass(frozen=True)
+class Leaf(Station):
+    """A switch below the root: its address, its port to the root, and the root's port to it."""
+
+    up: int
+    down: int
+
+    def frame(self, ring: Ring, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
+        """A packet between this switch and the root, in either direction."""
+        fields = {"qpn": LINK_QP + ring.number, "psn": index & 0xFFFFFF} | fields
+        mac = self.mac.to_bytes(6)
+        path = roce.Path(mac, mac, self.ip, self.ip, LINK_UDP_PORT)
+        return roce.seal(path, index & 0xFFFF, roce.build(opcode, payload=payload, **fields))
+
+
+def leaves(count: int) -> tuple[Leaf, ...]:
+    """Leaves at ports 1 to `count` of the root; port 4 leads from each to the root."""
+    return tuple(Leaf(ip=0x0A02FF00 + n, mac=0x02FE0A02FF00 + n, up=4, down=n) for n in range(1, count + 1))
+
+
+@dataclass(frozen=True)
+class RingTree:
+    """The parts of a ring's tree, as the controller writes them.
+
+    A member's `port` is one of the switch at which it stands: the leaf of its number in `at`, or the root.
+    """
+
+    ring: Ring
+    leaves: Sequence[Leaf]
+    at: Mapping[int, int | None]  # by member: its leaf, None: at the root
+
+    def install(self, switch: Switch, leaf: int | None) -> RingTree:
+        """Have a switch forward, and sum its part: that of a leaf or of the root (None)."""
+        self.bridge(switch, leaf)
+        return self.register(switch, leaf)
+
+    def bridge(self, switch: Switch, leaf: int | None) -> None:
+        """The way to all members, and none to switches."""
+        for m in self.ring.members:
+            switch.insert("mac_table", {"destination": m.mac}, "forward", {"port": self.way(leaf, m)})
+        for each in self.leaves:
+            switch.insert("mac_table", {"destination": each.mac}, "forward", {"port": NOWHERE})
+
+    def register(self, switch: Switch, leaf: int | None) -> RingTree:
+        state = self.states[leaf]
+        for multicast in state.multicasts:
+            switch.multicast(multicast.group, sorted(multicast.replicas))
+        for entry in state.entries:
+            switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
+        return self
+
+    def unregister(self, switch: Switch, leaf: int | None) -> None:
+        """Take the entries away; what is in registers stays."""
+        state = self.states[leaf]
+        for entry in state.entries:
+            switch.delete(entry.table, dict(entry.match))
+        for multicast in state.multicasts:
+            switch.delete_multicast(multicast.group)
+
+    def way(self, leaf: int | None, m: RingMember) -> int:
+        """The port of a switch towards a member."""
+        there = self.at[m.number]
+        if there == leaf:
+            return m.port
+        return self.leaves[leaf].up if leaf is not None else self.leaves[there or 0].down
+
+    @cached_property
+    def states(self) -> dict[int | None, SwitchState]:
+        """What each leaf needs, and the root (None)."""
+        ring, root, used = self.ring, None, sorted({leaf for leaf in self.at.values() if leaf is not None})
+        slots = SlotRange(ring.slot_base // 2, ring.slots // 2, ring.epoch)
+        found: dict[int | None, SwitchState] = {}
+        for leaf in (root, *used):
+            members = [self._connection(leaf, m) for m in ring.members if self.at[m.number] == leaf]
+            if leaf is None:
+                members += [self._link(self.leaves[n], self.leaves[n].down) for n in used]
+            uplink = None if leaf is None else self._link(self.leaves[leaf], self.leaves[leaf].up)
+            part = desired.Ring(ring.number, tuple(members), slots, ring.header_base, uplink)
+            found[leaf] = desired.ring(part)
+        return found
+
+    def _connection(self, leaf: int | None, m: RingMember) -> Connection:
+        to = self.ring.next(m)
+        ends = Endpoint(m.mac, m.ip, m.udp_port), m.port, Endpoint(to.mac, to.ip), self.way(leaf, to)
+        return Connection(*ends, m.sent_qp, m.qp, m.first_psn)
+
+    def _link(self, leaf: Leaf, port: int) -> Connection:
+        end, number = Endpoint(leaf.mac, leaf.ip, LINK_UDP_PORT), LINK_QP + self.ring.number
+        return Connection(end, port, end, port, number, number, 0)
