@@ -32,19 +32,26 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Ring:
-    """RDMA connections that one switch sums, member i's leading to member i + 1; the ring's slots, and where
-    its members' headers are kept.
+    """RDMA connections that one switch sums; the ring's slots here, and where its members' headers are kept.
+
+    In a tree, links from switches below are among the connections, and `uplink` leads to the switch above.
     """
 
     group: int
     connections: tuple[Connection, ...]
     slots: SlotRange
     header_base: int
+    uplink: Connection | None = None
+
+    @property
+    def ways(self) -> tuple[Connection, ...]:
+        """All that its packets come and go by."""
+        return self.connections if self.uplink is None else (*self.connections, self.uplink)
 
     @property
     def header_cells(self) -> int:
-        """A RETH and immediate data for each slot number of each member."""
-        return (self.slots.mask + 1) * len(self.connections)
+        """A RETH and immediate data for each slot number of each of them."""
+        return (self.slots.mask + 1) * len(self.ways)
 
 
 @dataclass(frozen=True)
@@ -110,13 +117,14 @@ def _contributor(
 def ring(of: Ring) -> SwitchState:
     """What a ring's switch needs to sum the WRITEs of its connections."""
     entries: set[Entry] = set()
-    for member, connection in enumerate(of.connections):
+    for member, way in enumerate(of.ways):
         header_base = of.header_base + member * (of.slots.mask + 1)
         place = (len(of.connections), of.slots, header_base)
-        entries.add(tables.connections(of.group, member, connection, *place))
-        entries.add(tables.deliveries(of.group, member, connection, header_base))
-    copies = frozenset((c.receiver_port, member) for member, c in enumerate(of.connections))
-    return SwitchState(frozenset(entries), frozenset({Multicast(tables.multicast_id(of.group), copies)}))
+        entries.add(tables.connections(of.group, member, way, *place, is_root=of.uplink is None))
+        entries.add(tables.deliveries(of.group, member, way, header_base))
+    ports = {member: connection.receiver_port for member, connection in enumerate(of.connections)}
+    uplink = of.uplink.receiver_port if of.uplink else None
+    return SwitchState(frozenset(entries), tables.sum_multicasts(of.group, ports, uplink))
 
 
 def losses(wanted: Iterable[Loss]) -> SwitchState:

@@ -17,8 +17,10 @@ from railweave.p4src.config import CONFIG
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
 UPLINK_RID = CONFIG["MAX_CHILDREN"] + 1  # egress_rid of the copy for the parent; child c's is c + 1
-SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well (`spread_id`)
+SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well, or a ring's alone (`spread_id`)
 MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast groups lie FLOOD_GROUP beyond it, in 16 bits
+RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
+NOWHERE = 511  # v1model drops what is forwarded to this port
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
@@ -35,6 +37,8 @@ class Endpoint:
 class Connection:
     """A member's RDMA connection to the next in its ring: packets come from `sender` by port `sender_port`,
     to queue pair `sent_qp`, and go on to `receiver` by port `receiver_port`, to its queue pair `qp`.
+
+    A link of a tree of switches is one as well, from the lower switch to the upper and back to itself.
     """
 
     sender: Endpoint
@@ -48,7 +52,7 @@ class Connection:
     @property
     def key(self) -> Fields:
         """What its packets are known by."""
-        match = {"ingress_port": self.sender_port, "source": self.sender.ip}
+        match = {"ingress_port": self.sender_port, "mac": self.receiver.mac, "source": self.sender.ip}
         return fields(match | {"destination": self.receiver.ip, "qp": self.sent_qp})
 
 
@@ -68,7 +72,10 @@ def multicast_id(group: int) -> int:
 
 
 def spread_id(group: int, is_root: bool) -> int:
-    """The multicast group of all neighbours in a group's tree: what a child sends to everybody."""
+    """The multicast group of all neighbours in a group's tree: what a child sends to everybody.
+
+    In a ring's tree it is where a complete sum goes: to the switch above, or from the root to all members.
+    """
     return multicast_id(group) + (0 if is_root else SPREAD_BASE)
 
 
@@ -157,21 +164,34 @@ def virtual_addresses(ip: int) -> Entry:
 
 
 def connections(
-    group: int, member: int, of: Connection, members: int, slots: SlotRange, header_base: int
+    group: int,
+    member: int,
+    of: Connection,
+    members: int,
+    slots: SlotRange,
+    header_base: int,
+    *,
+    is_root: bool,
 ) -> Entry:
-    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0."""
-    own = {"member_number": member, "member_bit": 1 << member, "first_psn": of.first_psn}
+    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0.
+
+    Beyond the members, `member` is the switch above.
+    """
+    above = member == members
+    own = {"member_number": member, "member_bit": RESULT_PRESENT if above else 1 << member}
+    own |= {"first_psn": of.first_psn, "port": of.receiver_port, "header_base": header_base}
     place = {"slot_base": slots.first_number, "slot_mask": slots.mask, "epoch": slots.start}
-    place |= {"all_members": (1 << members) - 1, "header_base": header_base}
-    place |= {"group": group, "mcast_group": multicast_id(group)}
-    return Entry("connections", of.key, "contributor", fields(own | place))
+    place |= {"group": group, "all_members": (1 << members) - 1, "is_root": int(is_root)}
+    to = spread_id(group, is_root or above)
+    return Entry("connections", of.key, "contributor", fields(own | place | {"mcast_group": to}))
 
 
 def connections_serials(known: Serials) -> Entry:
     """A note of the controller to itself: the epoch from which a range of slots may be used again."""
-    match = {"ingress_port": 0, "source": known.base, "destination": 0, "qp": 0}
-    unused = ("group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base")
-    noted = dict.fromkeys(unused, 0) | {"all_members": known.size, "epoch": known.start, "mcast_group": 0}
+    match = {"ingress_port": 0, "mac": 0, "source": known.base, "destination": 0, "qp": 0}
+    unused = ["group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base"]
+    unused += ["port", "is_root", "mcast_group"]
+    noted = dict.fromkeys(unused, 0) | {"all_members": known.size, "epoch": known.start}
     return Entry("connections", fields(match), "contributor", fields(noted))
 
 
@@ -212,6 +232,15 @@ def multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozens
     if uplink is None:
         return frozenset({down})
     return frozenset({down, Multicast(spread_id(group, is_root=False), children | {(uplink, UPLINK_RID)})})
+
+
+def sum_multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozenset[Multicast]:
+    """A ring's multicast groups: of all members at a switch, by `ports`; and of the switch above, if any."""
+    down = Multicast(multicast_id(group), frozenset((port, member) for member, port in ports.items()))
+    if uplink is None:
+        return frozenset({down})
+    up = Multicast(spread_id(group, is_root=False), frozenset({(uplink, len(ports))}))
+    return frozenset({down, up})
 
 
 def flood(ports: frozenset[int]) -> Multicast:

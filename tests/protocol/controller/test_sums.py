@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 from controller_world import DEADLINE_S, World, controller_of, running_switches
+from fake_switch import FakeSwitch
 from watcher import Watcher
 
+from railweave.controller import tables
+from railweave.controller.addresses import AddressPlan
+from railweave.controller.desired import Ring
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.rings import RingSwitch
+from railweave.topologies.clos import leaf_spine
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
@@ -20,11 +25,11 @@ TOPOLOGY = planes(3, ("netreduce", "tcp"))
 SLOTS = 64
 
 
-def request(world: World, rank: int, job: str = "job", **changes: Any) -> pb.JoinGroupRequest:
+def request(world: World, rank: int, job: str = "job", size: int = 3, **changes: Any) -> pb.JoinGroupRequest:
     numbers = [1000 + 10 * rank, 1001 + 10 * rank, 1002 + 10 * rank]  # out, into, alias
     sums = world.offer(rank + 1, "netreduce", sum_queue_pairs=numbers, **changes)
     rails = [sums, world.offer(rank + 1, "tcp")]
-    return pb.JoinGroupRequest(job=job, rank=rank, size=3, rails=rails, deadline_s=DEADLINE_S)
+    return pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S)
 
 
 def resume(world: World, rank: int) -> pb.Resume:
@@ -32,7 +37,7 @@ def resume(world: World, rank: int) -> pb.Resume:
 
 
 def of(world: World) -> RingSwitch:
-    return world.running.fabric.ring_switches["netreduce"]
+    return world.running.fabric.ring_switches["s-nr"]
 
 
 async def join(world: World, job: str = "job") -> list[pb.JoinGroupResponse]:
@@ -113,3 +118,108 @@ async def test_ranks_are_told_why_nobody_adds(topology: Topology, options: Any, 
             assert reason in sums.reason
             assert not answer.refusals
         assert not world.switch.table("deliveries")
+
+
+# --- trees of switches ---
+
+RACKS = leaf_spine(2, 2, 2, rails=("netreduce", "tcp"))  # leaf1 and leaf2 of two hosts each, spine1, spine2
+
+
+async def join_racks(world: World) -> list[pb.JoinGroupResponse]:
+    requests = [request(world, rank, size=4) for rank in range(4)]
+    return list(await asyncio.gather(*map(world.stub.JoinGroup, requests)))
+
+
+def parts(world: World) -> dict[str, Ring]:
+    """The ring in each switch that has it."""
+    return {name: ring for name, s in world.running.fabric.ring_switches.items() for ring in s.rings}
+
+
+def adders(switches: dict[str, FakeSwitch]) -> set[str]:
+    return {name for name, switch in switches.items() if switch.config and switch.table("deliveries")}
+
+
+async def test_a_ring_over_racks_is_a_tree_of_switches() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        empty = {name: switch.snapshot() for name, switch in switches.items()}
+        answers = await join_racks(world)
+        assert {answer.sums[0].window_packets for answer in answers} == {SLOTS}
+        plane = world.topology.plane("netreduce")
+        trunks = {(t.lower, t.upper): t for t in plane.trunks}
+        found = parts(world)
+        (report,) = (await world.stub.Explain(pb.ExplainRequest())).jobs[0].rails[:1]
+        spine, *leaves = report.adders
+        assert (set(leaves), found.keys()) == ({"leaf1", "leaf2"}, {*leaves, spine})
+        assert spine in ("spine1", "spine2")
+
+        for leaf, ranks in (("leaf1", (0, 1)), ("leaf2", (2, 3))):
+            up = trunks[leaf, spine]
+            assert [c.first_psn for c in found[leaf].connections] == [1000 + 10 * rank for rank in ranks]
+            inner, outer = found[leaf].connections
+            assert inner.receiver_port == plane.nics[ranks[1]].port
+            assert outer.receiver_port in {trunks[leaf, name].lower_port for name in ("spine1", "spine2")}
+            link = found[leaf].uplink
+            assert link
+            assert (link.sender_port, link.receiver_port) == (up.lower_port, up.lower_port)
+            (above,) = [c for c in found[spine].connections if c.sender_port == up.upper_port]
+            # The same link from both ends: what one sends the other knows.
+            assert (link.sender, link.receiver, link.qp) == (above.sender, above.receiver, above.sent_qp)
+            assert (link.sent_qp, link.first_psn) == (above.qp, above.first_psn)
+        assert found[spine].uplink is None
+        assert len(found[spine].connections) == 2
+        for name in found:
+            assert await world.running.fabric.ring_switches[name].reconcile() == []
+
+        for answer in answers:
+            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        await world.settled(lambda: not adders(switches))
+        assert all(empty[name] <= switch.snapshot() for name, switch in switches.items())
+
+
+async def test_ranks_of_one_rack_need_no_spine() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        requests = [request(world, rank, size=2) for rank in range(2)]
+        await asyncio.gather(*map(world.stub.JoinGroup, requests))
+        assert adders(switches) == {"leaf1"}
+        assert parts(world)["leaf1"].uplink is None
+
+
+@pytest.mark.parametrize("which", ["leaf", "spine"])
+async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: str) -> None:
+    """What is on its way between the old parts is no packet of the new ones."""
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        await join_racks(world)
+        before = parts(world)
+        name = next(name for name in sorted(before) if name.startswith(which))
+        await switches[name].restart(lose_state=True)
+
+        def again() -> bool:
+            now = parts(world)
+            whole = len(now) == 3 and adders(switches) == now.keys()
+            return whole and all(now[each].group != before[each].group for each in now if each in before)
+
+        await world.settled(again)
+        now = parts(world)
+        links = {ring.uplink.qp for ring in now.values() if ring.uplink}
+        assert len(links) == 1
+        assert links.isdisjoint(ring.uplink.qp for ring in before.values() if ring.uplink)
+        assert all(len(switches[each].table("deliveries")) in (2, 3) for each in now)
+
+
+async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        await switches["spine1"].stop()
+        await world.settled(lambda: not world.running.fabric.ring_switches["spine1"].link.up)
+        await join_racks(world)
+        assert adders(switches) == {"leaf1", "leaf2", "spine2"}
+
+
+async def test_no_frame_to_a_switch_is_forwarded_and_floods_make_no_loop() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        addresses = AddressPlan(world.topology.plane("netreduce")).switches.values()
+        nowhere = {tables.mac_table(each.mac, tables.NOWHERE) for each in addresses}
+        for ring_switch in world.running.fabric.ring_switches.values():
+            assert nowhere <= (await ring_switch.link.read()).entries
+        floods = {name: switch.multicasts()[tables.FLOOD_GROUP] for name, switch in switches.items()}
+        copies = sum(map(len, floods.values()))
+        assert copies == 4 + 2 * 3  # NICs, and both ends of the trunks of a tree of four switches

@@ -24,7 +24,6 @@ from system.rxe.kernel import find_kernel
 
 from railweave.controller.desired import Loss, Ring
 from railweave.controller.rings import RingSwitch
-from railweave.controller.routes import routes
 from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import Connection, Endpoint, ip_number, mac_number
 from railweave.p4src.artifacts import NETREDUCE, artifact
@@ -72,7 +71,7 @@ async def switch(members: Sequence[Place]) -> AsyncIterator[RingSwitch]:
         "setpriv", "--pdeathsig", "KILL", *command, stdout=asyncio.subprocess.PIPE
     )
     there = plane(members)
-    managed = RingSwitch(there.switches[0], artifact(LANES, program=NETREDUCE), routes(there)["s"])
+    managed = RingSwitch(there, there.switches[0], artifact(LANES, program=NETREDUCE))
     session = None
     try:
         assert process.stdout
