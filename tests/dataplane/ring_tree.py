@@ -38,21 +38,23 @@ class Leaf(Station):
         return roce.seal(path, index & 0xFFFF, roce.build(opcode, payload=payload, **fields))
 
 
-def leaves(count: int) -> tuple[Leaf, ...]:
-    """Leaves at ports 1 to `count` of the root; port 4 leads from each to the root."""
-    return tuple(Leaf(ip=0x0A02FF00 + n, mac=0x02FE0A02FF00 + n, up=4, down=n) for n in range(1, count + 1))
+def leaves(count: int, up: int = 4, first_down: int = 1) -> tuple[Leaf, ...]:
+    """Leaves at ports from `first_down` on of the root; port `up` leads from each to the root."""
+    return tuple(
+        Leaf(ip=0x0A02FF01 + n, mac=0x02FE0A02FF01 + n, up=up, down=first_down + n) for n in range(count)
+    )
 
 
 @dataclass(frozen=True)
 class RingTree:
-    """The parts of a ring's tree, as the controller writes them.
+    """A ring's parts, as the controller writes them: each leaf's by its index, the root's by None.
 
-    A member's `port` is one of the switch at which it stands: the leaf of its number in `at`, or the root.
+    A member's `port` is one of the switch at which it stands.
     """
 
     ring: Ring
     leaves: Sequence[Leaf]
-    at: Mapping[int, int | None]  # by member: its leaf, None: at the root
+    at: Mapping[int, int | None]  # by member's number: where it stands
 
     def install(self, switch: Switch, leaf: int | None) -> RingTree:
         """Have a switch forward, and sum its part: that of a leaf or of the root (None)."""
