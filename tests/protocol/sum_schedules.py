@@ -6,8 +6,8 @@
 The native rail (its algorithm, its ring and its queue pairs) and the compiled program in the embedded engine,
 in virtual time: one switch, or a root and leaves; links that lose up to 10 %, double and reorder; ranks that
 begin late; rails that are halted at instants of their own on each rank and go on with new calls, while
-packets of the old ones are on their way; queue pairs that fail; a switch that forgets; a rank that dies; ranks
-that call different things.
+packets of the old ones are on their way; queue pairs that fail; a switch that forgets; a rank that dies;
+ranks that call different things.
 """
 
 from __future__ import annotations

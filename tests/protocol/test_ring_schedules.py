@@ -101,10 +101,8 @@ PROGRAMS: dict[str, Mutation] = {
     "immediate data are not kept": partial(without, "kept_immediate"),
     "groups before are not told apart": partial(without, "slot_epoch"),
     "a leaf's sum is not sent up again": partial(decides, "forward_up_again", "duplicate"),
-    "what comes from above stays there": partial(decides, "deliver_down", "late_result"),
     "the sum of all is added to the leaf's": partial(stage_sets, "age"),
     "a member's packet is added to the sum of all": partial(stage_sets, "again"),
-    "sums go to members whose headers are not known": partial(decides, "early_result", "deliver_down"),
 }
 
 
