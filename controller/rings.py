@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Loss, Ring
 from railweave.controller.errors import Refused, SwitchUnavailable
+from railweave.controller.ring_trees import Part
 from railweave.controller.routes import routes, trunk_ends
 from railweave.controller.slots import MIN_SLOTS, SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference, fields
-from railweave.controller.tables import MAX_GROUP, Connection, mac_number
+from railweave.controller.tables import MAX_GROUP, mac_number
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
 from railweave.topologies.cluster import TlsFiles
@@ -75,15 +76,13 @@ class RingSwitch:
                 return dict(entry.params)["port"]
         raise Refused(f"switch {self.name} has no way to {nic.host}")
 
-    async def add(
-        self, connections: Sequence[Connection], window_packets: int, uplink: Connection | None = None
-    ) -> Ring:
-        """Sum connections of a ring whose members' windows hold `window_packets` packets at most, a power of
-        two from MIN_SLOTS on; Refused names the limit that prevents it.
+    async def add(self, part: Part, window_packets: int) -> Ring:
+        """Sum a part of a ring whose members' windows hold `window_packets` packets at most, a power of two
+        from MIN_SLOTS on; Refused names the limit that prevents it.
         """
         if window_packets < MIN_SLOTS:
             raise Refused(f"a window of {window_packets} packets; expected {MIN_SLOTS} at least")
-        ring = self._reserve(tuple(connections), window_packets, uplink)
+        ring = self._reserve(part, window_packets)
         try:
             await self.reconcile()
         except BaseException:
@@ -111,14 +110,13 @@ class RingSwitch:
         rings = (desired.ring(ring) for ring in self._rings.values())
         return desired.merge([bridge, *rings, desired.losses(self.losses.values())])
 
-    def _reserve(
-        self, connections: tuple[Connection, ...], window_packets: int, uplink: Connection | None
-    ) -> Ring:
-        if not 1 <= len(connections) <= CONFIG["MAX_CHILDREN"]:
-            raise Refused(f"{len(connections)} connections; expected 1 to {CONFIG['MAX_CHILDREN']}")
-        self._require_room([*connections, uplink] if uplink else connections)
+    def _reserve(self, part: Part, window_packets: int) -> Ring:
+        members = len(part.answers)
+        if not 1 <= members <= CONFIG["MAX_CHILDREN"]:
+            raise Refused(f"{members} connections; expected 1 to {CONFIG['MAX_CHILDREN']}")
+        self._require_room(part)
         group = next(n for n in self._numbers() if n not in self.slots.taken)
-        ring = Ring(group, connections, self.slots.allocate(group, window_packets), 0, uplink)
+        ring = Ring(group, part, self.slots.allocate(group, window_packets), 0)
         try:
             base = _first_fit(ring.header_cells, [(r.header_base, r.header_cells) for r in self.rings])
         except Refused:
@@ -128,13 +126,13 @@ class RingSwitch:
         self._last_group = group
         return self._rings[group]
 
-    def _require_room(self, ways: Sequence[Connection]) -> None:
-        used = sum(len(ring.ways) for ring in self.rings) + len(ways)
+    def _require_room(self, part: Part) -> None:
+        used = sum(len(each.copies) for each in (part, *(ring.part for ring in self.rings)))
         room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
         if used > min(room, CONFIG["MAX_REPLICAS"] - len(self.ports)):
             raise Refused(f"switch {self.name} would need {used} entries in connections; it has no room")
-        taken = {way.key for ring in self.rings for way in ring.ways}
-        if len({way.key for way in ways} - taken) < len(ways):
+        taken = {way.key for ring in self.rings for way in ring.part.ways}
+        if len({way.key for way in part.ways} - taken) < len(part.ways):
             raise Refused(f"switch {self.name} sums one of these connections already")
 
     def _numbers(self) -> Iterable[int]:

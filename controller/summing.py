@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from railweave.controller.fabric import Fabric, Host
 from railweave.controller.jobs import Group, RailSums
 from railweave.controller.quotas import Quotas, slots_per_tree
 from railweave.controller.requests import MAX_QUEUE_PAIR
+from railweave.controller.ring_trees import parts
 from railweave.controller.tables import Connection, Endpoint
 from railweave.v1 import controller_pb2 as pb
 
@@ -75,7 +75,7 @@ class Summing:
 
     async def _put_in(self, sums: RailSums) -> None:
         """To the switch above, a switch is a member whose connection leads back to itself."""
-        tree = self._fabric.plan_sums(sums.plane, sums.nics)
+        switches, tree = self._fabric.ring_switches, self._fabric.plan_sums(sums.plane, sums.nics)
         addresses = AddressPlan(self._fabric.topology.plane(sums.plane)).switches
         number = secrets.randbelow(MAX_QUEUE_PAIR) + 1  # which packets of earlier rings do not bear
 
@@ -83,18 +83,11 @@ class Summing:
             end = Endpoint(addresses[switch].mac, addresses[switch].ip, UDP_PORTS)
             return Connection(end, port, end, port, number, number, 0)
 
-        for node in tree.nodes:
-            switch = self._fabric.ring_switches[node.switch]
-            members = []
-            for one in node.contributors:
-                if one.rank is None:
-                    members.append(link(one.switch or "", one.port))
-                else:
-                    to = sums.nics[(one.rank + 1) % len(sums.nics)]
-                    members.append(replace(sums.connections[one.rank], receiver_port=switch.way(to)))
-            uplink = link(node.switch, node.parent.port) if node.parent else None
-            ring = await switch.add(members, sums.window_packets, uplink)
-            sums.rings[node.switch] = ring.group
+        def way(switch: str, rank: int) -> int:
+            return switches[switch].way(sums.nics[rank])
+
+        for name, part in parts(tree, sums.connections, link, way).items():
+            sums.rings[name] = (await switches[name].add(part, sums.window_packets)).group
         if self._broken(sums):
             raise SwitchUnavailable("a switch was restarted meanwhile")
 

@@ -177,12 +177,11 @@ def connections(
 
     Beyond the members, `member` is the switch above.
     """
-    above = member == members
-    own = {"member_number": member, "member_bit": RESULT_PRESENT if above else 1 << member}
+    own = {"member_number": member, "member_bit": sender_bit(member, members)}
     own |= {"first_psn": of.first_psn, "port": of.receiver_port, "header_base": header_base}
     place = {"slot_base": slots.first_number, "slot_mask": slots.mask, "epoch": slots.start}
     place |= {"group": group, "all_members": (1 << members) - 1, "is_root": int(is_root)}
-    to = spread_id(group, is_root or above)
+    to = spread_id(group, is_root or member == members)
     return Entry("connections", of.key, "contributor", fields(own | place | {"mcast_group": to}))
 
 
@@ -205,11 +204,16 @@ def read_connections(entry: Entry) -> Serials | None:
     return Serials(params["slot_base"] // 2, (params["slot_mask"] + 1) // 2, params["epoch"] + 1)
 
 
-def deliveries(group: int, member: int, of: Connection, header_base: int) -> Entry:
-    """The headers under which sums travel on a member's connection."""
+def sender_bit(member: int, members: int) -> int:
+    """A member's bit in a slot, or that of the switch above."""
+    return 1 << member if member < members else RESULT_PRESENT
+
+
+def deliveries(group: int, number: int, of: Connection, bit: int, header_base: int) -> Entry:
+    """The headers of a copy of a sum for a connection; what the sender of this bit says is kept at a base."""
     params = {**_addresses(of.sender, of.receiver), "udp_port": of.sender.udp_port, "qp": of.qp}
-    params |= {"first_psn": of.first_psn, "member_bit": 1 << member, "header_base": header_base}
-    return Entry("deliveries", fields({"group": group, "member": member}), "deliver", fields(params))
+    params |= {"first_psn": of.first_psn, "member_bit": bit, "header_base": header_base}
+    return Entry("deliveries", fields({"group": group, "member": number}), "deliver", fields(params))
 
 
 def mac_table(mac: int, port: int) -> Entry:
@@ -232,15 +236,6 @@ def multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozens
     if uplink is None:
         return frozenset({down})
     return frozenset({down, Multicast(spread_id(group, is_root=False), children | {(uplink, UPLINK_RID)})})
-
-
-def sum_multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozenset[Multicast]:
-    """A ring's multicast groups: of all members at a switch, by `ports`; and of the switch above, if any."""
-    down = Multicast(multicast_id(group), frozenset((port, member) for member, port in ports.items()))
-    if uplink is None:
-        return frozenset({down})
-    up = Multicast(spread_id(group, is_root=False), frozenset({(uplink, len(ports))}))
-    return frozenset({down, up})
 
 
 def flood(ports: frozenset[int]) -> Multicast:

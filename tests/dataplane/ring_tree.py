@@ -15,12 +15,16 @@ from dataplane.ring import Ring, RingMember
 from railweave._native import roce
 from railweave._native.roce import Opcode
 from railweave.controller import desired
+from railweave.controller.ring_trees import parts
 from railweave.controller.slots import SlotRange
 from railweave.controller.state import SwitchState
 from railweave.controller.tables import NOWHERE, Connection, Endpoint
+from railweave.controller.tree import Contributor, Node, Parent, Tree
 
 LINK_QP = 0x7AFE00  # and the ring's number: the queue pair that packets between switches bear
 LINK_UDP_PORT = 0xC000
+NAMES: dict[int | None, str] = {None: "root", 0: "leaf 0", 1: "leaf 1"}
+PLACES = {name: place for place, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -94,23 +98,43 @@ class RingTree:
     @cached_property
     def states(self) -> dict[int | None, SwitchState]:
         """What each leaf needs, and the root (None)."""
-        ring, root, used = self.ring, None, sorted({leaf for leaf in self.at.values() if leaf is not None})
+        ring = self.ring
         slots = SlotRange(ring.slot_base // 2, ring.slots // 2, ring.epoch)
-        found: dict[int | None, SwitchState] = {}
-        for leaf in (root, *used):
-            members = [self._connection(leaf, m) for m in ring.members if self.at[m.number] == leaf]
-            if leaf is None:
-                members += [self._link(self.leaves[n], self.leaves[n].down) for n in used]
-            uplink = None if leaf is None else self._link(self.leaves[leaf], self.leaves[leaf].up)
-            part = desired.Ring(ring.number, tuple(members), slots, ring.header_base, uplink)
-            found[leaf] = desired.ring(part)
-        return found
+        found = parts(self._tree(), [self._connection(m) for m in ring.members], self._link, self._way)
+        return {
+            place: desired.ring(desired.Ring(ring.number, found[NAMES[place]], slots, ring.header_base))
+            for place in (None, *self._used())
+        }
 
-    def _connection(self, leaf: int | None, m: RingMember) -> Connection:
+    def _used(self) -> list[int]:
+        return sorted({leaf for leaf in self.at.values() if leaf is not None})
+
+    def _tree(self) -> Tree:
+        used = self._used()
+        here = self._contributors(None)
+        below = [
+            Contributor(len(here) + n, self.leaves[leaf].down, None, NAMES[leaf])
+            for n, leaf in enumerate(used)
+        ]
+        nodes = [Node(NAMES[None], (*here, *below), None)]
+        for contributor, leaf in zip(below, used, strict=True):
+            parent = Parent(NAMES[None], self.leaves[leaf].up, contributor.child)
+            nodes.append(Node(NAMES[leaf], tuple(self._contributors(leaf)), parent))
+        return Tree(tuple(nodes))
+
+    def _contributors(self, place: int | None) -> list[Contributor]:
+        members = [m for m in self.ring.members if self.at[m.number] == place]
+        return [Contributor(n, m.port, m.number) for n, m in enumerate(members)]
+
+    def _connection(self, m: RingMember) -> Connection:
         to = self.ring.next(m)
-        ends = Endpoint(m.mac, m.ip, m.udp_port), m.port, Endpoint(to.mac, to.ip), self.way(leaf, to)
+        ends = Endpoint(m.mac, m.ip, m.udp_port), m.port, Endpoint(to.mac, to.ip), to.port
         return Connection(*ends, m.sent_qp, m.qp, m.first_psn)
 
-    def _link(self, leaf: Leaf, port: int) -> Connection:
+    def _link(self, name: str, port: int) -> Connection:
+        leaf = self.leaves[PLACES[name] or 0]
         end, number = Endpoint(leaf.mac, leaf.ip, LINK_UDP_PORT), LINK_QP + self.ring.number
         return Connection(end, port, end, port, number, number, 0)
+
+    def _way(self, name: str, member: int) -> int:
+        return self.way(PLACES[name], self.ring.members[member])

@@ -12,7 +12,7 @@ from dataplane.harness import Frames, Switch
 from dataplane.packets import frame
 from dataplane.programs import netreduce
 from dataplane.ring import IMMEDIATE, RETH, Ring, RingMember, lanes, ring_members
-from dataplane.ring_tree import Leaf, RingTree, leaves
+from dataplane.ring_tree import RingTree, leaves
 
 from railweave._native.roce import Opcode
 
@@ -25,7 +25,7 @@ WRITES = [
     Opcode.WRITE_ONLY_IMMEDIATE,
 ]
 MIDDLE = Opcode.WRITE_MIDDLE
-ABOVE = (0, 0, 0)  # a RETH between switches says nothing
+LEAVES = {0: 1, 1: 2}  # by leaf: the member whose connection leads to the other leaf
 
 
 @pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
@@ -36,7 +36,7 @@ def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
 class Part:
     """One switch of a tree, and packets of what it sums.
 
-    Of three members 0 and 1 stand at leaf 0, by ports 1 and 2, and member 2 at leaf 1.
+    Of three members 0 and 1 stand at leaf 0, by ports 1 and 2, and member 2 at leaf 1, by port 3.
     """
 
     def __init__(self, switch: Switch, leaf: int | None, tree: RingTree | None = None) -> None:
@@ -73,13 +73,19 @@ class Part:
         fields = {"qpn": m.qp} | self.own(m, opcode) | fields
         return self.ring.frame(m, index, self.ramp(factor), opcode, **fields)
 
-    def between(self, leaf: Leaf, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
-        """A packet between a leaf and the root."""
-        if opcode in RETH:
-            fields.setdefault("reth", ABOVE)
-        if opcode in IMMEDIATE:
-            fields.setdefault("immediate", 0)
-        return leaf.frame(self.ring, index, self.ramp(factor), opcode, **fields)
+    def between(
+        self, leaf: int, of: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any
+    ) -> bytes:
+        """A packet between a leaf and the root, with what member `of` says."""
+        fields = self.own(self.ring.members[of], opcode) | fields
+        return self.tree.leaves[leaf].frame(self.ring, index, self.ramp(factor), opcode, **fields)
+
+    def going_up(self, leaf: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
+        return self.between(leaf, LEAVES[leaf], index, factor, opcode, **fields)
+
+    def going_down(self, leaf: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
+        """What belongs to the connection that leads to the leaf."""
+        return self.between(leaf, LEAVES[1 - leaf], index, factor, opcode, **fields)
 
     def decided(self) -> dict[str, int]:
         return {name: count for name, count in self.switch.action_packets("decide").items() if count}
@@ -95,14 +101,17 @@ class AtLeaf(Part):
     def from_above(self, data: bytes) -> Frames:
         return self.switch.exchange(self.uplink.up, data)
 
-    def goes_up(self, index: int, factor: int, opcode: Opcode = MIDDLE) -> Frames:
-        return [(self.uplink.up, self.between(self.uplink, index, factor, opcode))]
+    def goes_up(self, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> Frames:
+        return [(self.uplink.up, self.going_up(0, index, factor, opcode, **fields))]
+
+    def down(self, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
+        return self.going_down(0, index, factor, opcode, **fields)
 
     def all_get(self, index: int, factor: int, opcode: Opcode = MIDDLE) -> Frames:
-        """Member 0's connection leads to port 2, member 1's to another leaf."""
+        """On the connections that lead to members here: from member 2, and from member 0."""
         return [
+            (1, self.arrives(2, index, factor, opcode)),
             (2, self.arrives(0, index, factor, opcode)),
-            (self.uplink.up, self.arrives(1, index, factor, opcode)),
         ]
 
     def complete(self, index: int, factor: int) -> None:
@@ -119,11 +128,14 @@ class AtRoot(Part):
     def contribute_leaf(
         self, leaf: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any
     ) -> Frames:
-        of = self.tree.leaves[leaf]
-        return self.switch.exchange(of.down, self.between(of, index, factor, opcode, **fields))
+        data = self.going_up(leaf, index, factor, opcode, **fields)
+        return self.switch.exchange(self.tree.leaves[leaf].down, data)
 
     def goes_down(self, index: int, factor: int, opcode: Opcode = MIDDLE) -> Frames:
-        return [(of.down, self.between(of, index, factor, opcode)) for of in self.tree.leaves]
+        return [
+            (of.down, self.going_down(leaf, index, factor, opcode))
+            for leaf, of in enumerate(self.tree.leaves)
+        ]
 
 
 @pytest.fixture
@@ -139,21 +151,24 @@ def root(switch: Switch) -> AtRoot:
 # A leaf.
 
 
+@pytest.mark.parametrize("asks", [0, 1])
 @pytest.mark.parametrize("opcode", WRITES, ids=lambda opcode: opcode.name)
-def test_a_leafs_own_sum_goes_up_and_that_of_all_goes_on(leaf: AtLeaf, opcode: Opcode) -> None:
-    assert leaf.contribute(1, 5, 3, opcode, ack_request=True) == []
-    assert leaf.contribute(0, 5, 4, opcode) == leaf.goes_up(5, 7, opcode)
-    down = leaf.between(leaf.uplink, 5, 100, opcode)
-    (first, second) = sorted(leaf.from_above(down))
-    assert first == (2, leaf.arrives(0, 5, 100, opcode))
-    assert second == (leaf.uplink.up, leaf.arrives(1, 5, 100, opcode, ack_request=True))
+def test_a_leafs_own_sum_goes_up_and_that_of_all_goes_on(leaf: AtLeaf, opcode: Opcode, asks: int) -> None:
+    """RETH, immediate data and the wish for an acknowledgement go up for the connection to another leaf."""
+    assert leaf.contribute(1, 5, 3, opcode, ack_request=asks == 1) == []
+    up = leaf.goes_up(5, 7, opcode, ack_request=asks == 1)
+    assert leaf.contribute(0, 5, 4, opcode, ack_request=asks == 0) == up
+    assert sorted(leaf.from_above(leaf.down(5, 100, opcode, ack_request=asks == 1))) == [
+        (1, leaf.arrives(2, 5, 100, opcode, ack_request=asks == 1)),
+        (2, leaf.arrives(0, 5, 100, opcode, ack_request=asks == 0)),
+    ]
     assert leaf.decided() == {"absorb": 1, "forward_up": 1, "deliver_down": 1}
 
 
 def test_indices_between_switches_wrap_with_psns(leaf: AtLeaf) -> None:
     for index in (2**24 - 2, 2**24 - 1, 2**24, 2**24 + 5):
         leaf.complete(index, 2)
-        assert sorted(leaf.from_above(leaf.between(leaf.uplink, index, 9))) == leaf.all_get(index, 9)
+        assert sorted(leaf.from_above(leaf.down(index, 9))) == leaf.all_get(index, 9)
 
 
 def test_a_packet_that_is_repeated_sends_the_leafs_sum_up_again(leaf: AtLeaf) -> None:
@@ -168,7 +183,7 @@ def test_a_packet_that_is_repeated_sends_the_leafs_sum_up_again(leaf: AtLeaf) ->
 def test_a_leaf_that_has_the_sum_of_all_answers_itself(leaf: AtLeaf, opcode: Opcode) -> None:
     for number in (0, 1):
         leaf.contribute(number, 0, 1, opcode)
-    leaf.from_above(leaf.between(leaf.uplink, 0, 50, opcode))
+    leaf.from_above(leaf.down(0, 50, opcode))
     for number, port in ((0, 2), (1, leaf.uplink.up)):
         again = leaf.contribute(number, 0, 1, opcode, ack_request=True)
         assert again == [(port, leaf.arrives(number, 0, 50, opcode, ack_request=True))]
@@ -179,10 +194,10 @@ def test_a_sum_from_above_counts_once_and_not_too_late(leaf: AtLeaf) -> None:
     size = leaf.ring.slots
     for index in (0, size):
         leaf.complete(index, 1)
-        down = leaf.between(leaf.uplink, index, 50 + index)
+        down = leaf.down(index, 50 + index)
         assert sorted(leaf.from_above(down)) == leaf.all_get(index, 50 + index)
         assert leaf.from_above(down) == []
-    assert leaf.from_above(leaf.between(leaf.uplink, 0, 50)) == []
+    assert leaf.from_above(leaf.down(0, 50)) == []
     assert leaf.decided()["late_result"] == 3
     assert leaf.contribute(0, size, 1) == [(2, leaf.arrives(0, size, 50 + size))]  # it is what it was
 
@@ -192,7 +207,7 @@ def test_an_empty_packet_from_above_changes_nothing(leaf: AtLeaf) -> None:
     leaf.complete(0, 1)
     assert leaf.from_above(leaf.uplink.frame(leaf.ring, 0, b"", MIDDLE, ack_request=True)) == []
     assert leaf.decided()["late_result"] == 1
-    assert sorted(leaf.from_above(leaf.between(leaf.uplink, 0, 50))) == leaf.all_get(0, 50)
+    assert sorted(leaf.from_above(leaf.down(0, 50))) == leaf.all_get(0, 50)
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "between"])
@@ -200,7 +215,7 @@ def test_a_sum_that_comes_before_what_members_repeat_is_kept_for_them(leaf: AtLe
     """As after a restart of the leaf: nobody gets it whose own headers are not known, nothing is added."""
     if before:
         assert leaf.contribute(0, 3, 1, Opcode.WRITE_ONLY) == []
-    assert leaf.from_above(leaf.between(leaf.uplink, 3, 50, Opcode.WRITE_ONLY)) == []
+    assert leaf.from_above(leaf.down(3, 50, Opcode.WRITE_ONLY)) == []
     for number, port in ((0, 2), (1, leaf.uplink.up)):
         for _ in range(2):
             again = leaf.contribute(number, 3, 1, Opcode.WRITE_ONLY)
@@ -218,11 +233,11 @@ def test_an_older_packet_at_a_leaf_goes_on_empty(leaf: AtLeaf) -> None:
 
 def test_damage_and_other_shapes_from_above_are_refused(leaf: AtLeaf) -> None:
     leaf.complete(0, 1)
-    down = leaf.between(leaf.uplink, 0, 50)
+    down = leaf.down(0, 50)
     damaged = bytearray(down)
     damaged[-9] ^= 4
     assert leaf.from_above(bytes(damaged)) == []
-    assert leaf.from_above(leaf.between(leaf.uplink, 0, 50, Opcode.WRITE_LAST)) == []
+    assert leaf.from_above(leaf.down(0, 50, Opcode.WRITE_LAST)) == []
     decided = leaf.decided()
     assert (decided["bad_icrc"], decided["mismatch"]) == (1, 1)
     assert sorted(leaf.from_above(down)) == leaf.all_get(0, 50)
@@ -230,7 +245,7 @@ def test_damage_and_other_shapes_from_above_are_refused(leaf: AtLeaf) -> None:
 
 def test_nobody_but_the_switch_above_speaks_for_it(leaf: AtLeaf) -> None:
     leaf.complete(0, 1)
-    down = leaf.between(leaf.uplink, 0, 50)
+    down = leaf.down(0, 50)
     for port in (1, 2):  # a member's
         assert leaf.switch.exchange(port, down) == []
     to_a_host = leaf.ring.members[0].mac.to_bytes(6) + down[6:]
@@ -248,12 +263,16 @@ def test_what_is_for_members_elsewhere_passes_a_leaf_as_it_is(leaf: AtLeaf) -> N
 
 
 def test_a_leaf_of_one_member_sends_everything_up(switch: Switch) -> None:
-    ring = Ring(switch, ring_members(3))
-    part = Part(switch, 1, RingTree(ring, leaves(2), {0: 0, 1: 0, 2: 1}))
-    up = part.tree.leaves[1]
+    part = Part(switch, 1)
+    up = part.tree.leaves[1].up
     for _ in range(2):
-        assert part.contribute(2, 7, 6) == [(up.up, part.between(up, 7, 6))]
-    assert switch.exchange(up.up, part.between(up, 7, 60)) == [(up.up, part.arrives(2, 7, 60))]
+        assert part.contribute(2, 7, 6, Opcode.WRITE_ONLY) == [
+            (up, part.going_up(1, 7, 6, Opcode.WRITE_ONLY))
+        ]
+    down = part.going_down(1, 7, 60, Opcode.WRITE_ONLY)
+    assert switch.exchange(up, down) == [(3, part.arrives(1, 7, 60, Opcode.WRITE_ONLY))]
+    # Its own connection leads to the other leaf, which sends the sum, unless that was lost.
+    assert part.contribute(2, 7, 6, Opcode.WRITE_ONLY) == [(up, part.arrives(2, 7, 60, Opcode.WRITE_ONLY))]
 
 
 # A root.
@@ -270,7 +289,7 @@ def test_a_leaf_that_asks_again_is_answered_alone(root: AtRoot) -> None:
     assert root.contribute_leaf(0, 0, 1) == root.contribute_leaf(0, 0, 1) == []
     root.contribute_leaf(1, 0, 1)
     for number, of in enumerate(root.tree.leaves):
-        assert root.contribute_leaf(number, 0, 1) == [(of.down, root.between(of, 0, 2))]
+        assert root.contribute_leaf(number, 0, 1) == [(of.down, root.going_down(number, 0, 2))]
     assert root.decided() == {"absorb": 1, "duplicate": 1, "result": 1, "repeat": 2}
 
 
@@ -278,8 +297,7 @@ def test_a_leafs_older_packet_is_answered_by_an_empty_one(root: AtRoot) -> None:
     for number in (0, 1):
         root.contribute_leaf(number, root.ring.slots, 1)
     for number, of in enumerate(root.tree.leaves):
-        empty = of.frame(root.ring, 0, b"", MIDDLE, ack_request=True)
-        assert root.contribute_leaf(number, 0, 1) == [(of.down, empty)]
+        assert root.contribute_leaf(number, 0, 1) == [(of.down, of.frame(root.ring, 0, b"", MIDDLE))]
 
 
 def test_leaves_at_different_places_of_a_message_are_not_added(root: AtRoot) -> None:
@@ -290,11 +308,11 @@ def test_leaves_at_different_places_of_a_message_are_not_added(root: AtRoot) -> 
 
 def test_packets_of_an_earlier_tree_reach_nobody(root: AtRoot) -> None:
     """They bear another queue pair's number; nor can a leaf speak for another, nor a host for a leaf."""
-    first, second = root.tree.leaves
+    first, _ = root.tree.leaves
     root.contribute_leaf(0, 0, 1)
     assert root.contribute_leaf(1, 0, 9, qpn=0x7AFE77) == []
-    assert root.switch.exchange(first.down, root.between(second, 0, 9)) == []
-    assert root.switch.exchange(3, root.between(second, 0, 9)) == []
+    assert root.switch.exchange(first.down, root.going_up(1, 0, 9)) == []
+    assert root.switch.exchange(3, root.going_up(1, 0, 9)) == []
     assert sorted(root.contribute_leaf(1, 0, 1)) == root.goes_down(0, 2)
 
 
@@ -313,10 +331,19 @@ def test_a_root_has_members_of_its_own_beside_leaves(switch: Switch) -> None:
     part = Part(switch, None, RingTree(ring, leaves(1), {0: 0, 1: 0, 2: None}))
     (below,) = part.tree.leaves
     assert part.contribute(2, 4, 5, Opcode.WRITE_ONLY) == []
-    frames = sorted(switch.exchange(below.down, part.between(below, 4, 6, Opcode.WRITE_ONLY)))
-    assert sorted(frames) == sorted(
-        [
-            (below.down, part.between(below, 4, 11, Opcode.WRITE_ONLY)),
-            (below.down, part.arrives(2, 4, 11, Opcode.WRITE_ONLY)),  # member 0 is at the leaf
-        ]
-    )
+    up = part.between(0, 1, 4, 6, Opcode.WRITE_ONLY)
+    assert sorted(switch.exchange(below.down, up)) == [
+        (below.down, part.between(0, 2, 4, 11, Opcode.WRITE_ONLY)),
+        (3, part.arrives(1, 4, 11, Opcode.WRITE_ONLY)),  # from the leaf to the member here
+    ]
+    assert part.contribute(2, 4, 5, Opcode.WRITE_ONLY) == [
+        (below.down, part.arrives(2, 4, 11, Opcode.WRITE_ONLY))
+    ]
+
+
+def test_the_roots_copies_ask_for_what_the_connections_senders_ask(root: AtRoot) -> None:
+    root.contribute_leaf(0, 0, 1, ack_request=True)
+    assert sorted(root.contribute_leaf(1, 0, 1)) == [
+        (1, root.going_down(0, 0, 2)),
+        (2, root.going_down(1, 0, 2, ack_request=True)),
+    ]

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,7 +59,9 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
             assert (sums.rail, sums.window_packets, sums.reason) == ("netreduce", SLOTS, "")
         nics = world.topology.plane("netreduce").nics
         (ring,) = of(world).rings
-        found = [(c.sender_port, c.sent_qp, c.first_psn, c.receiver_port, c.qp) for c in ring.connections]
+        found = [
+            (c.sender_port, c.sent_qp, c.first_psn, c.receiver_port, c.qp) for c in ring.part.contributors
+        ]
         # From each rank's port, to the number that the next rank lends, counted from the own number.
         assert found == [
             (nics[n].port, 1002 + 10 * to, 1000 + 10 * n, nics[to].port, 1001 + 10 * to)
@@ -86,7 +90,7 @@ async def test_a_switch_that_starts_anew_gets_the_ring_again() -> None:
             lambda: world.switch.config is not None and len(world.switch.table("deliveries")) == 3
         )
         (again,) = of(world).rings
-        assert again.connections == before.connections
+        assert again.part == before.part
 
 
 async def test_a_restarted_controller_puts_the_ring_in_again() -> None:
@@ -98,7 +102,7 @@ async def test_a_restarted_controller_puts_the_ring_in_again() -> None:
             streams = [Watcher(world, answer, resume(world, rank)) for rank, answer in enumerate(answers)]
             await world.settled(lambda: bool(of(world).rings))
             (again,) = of(world).rings
-            assert again.connections == before.connections
+            assert again.part == before.part
             assert again.slots.start != before.slots.start or again.slots.base != before.slots.base
             del streams
 
@@ -152,21 +156,24 @@ async def test_a_ring_over_racks_is_a_tree_of_switches() -> None:
         assert (set(leaves), found.keys()) == ({"leaf1", "leaf2"}, {*leaves, spine})
         assert spine in ("spine1", "spine2")
 
-        for leaf, ranks in (("leaf1", (0, 1)), ("leaf2", (2, 3))):
-            up = trunks[leaf, spine]
-            assert [c.first_psn for c in found[leaf].connections] == [1000 + 10 * rank for rank in ranks]
-            inner, outer = found[leaf].connections
-            assert inner.receiver_port == plane.nics[ranks[1]].port
-            assert outer.receiver_port in {trunks[leaf, name].lower_port for name in ("spine1", "spine2")}
-            link = found[leaf].uplink
-            assert link
-            assert (link.sender_port, link.receiver_port) == (up.lower_port, up.lower_port)
-            (above,) = [c for c in found[spine].connections if c.sender_port == up.upper_port]
-            # The same link from both ends: what one sends the other knows.
-            assert (link.sender, link.receiver, link.qp) == (above.sender, above.receiver, above.sent_qp)
-            assert (link.sent_qp, link.first_psn) == (above.qp, above.first_psn)
-        assert found[spine].uplink is None
-        assert len(found[spine].connections) == 2
+        for leaf, ranks, before in (("leaf1", (0, 1), 3), ("leaf2", (2, 3), 1)):
+            up, part = trunks[leaf, spine], found[leaf].part
+            assert [c.first_psn for c in part.contributors] == [1000 + 10 * rank for rank in ranks]
+            # Sums for the ranks here: of the connection between them, and of the one from the other leaf.
+            ports = {plane.nics[rank].port for rank in ranks}
+            assert {copy.of.receiver_port for copy in part.down} == ports
+            assert {copy.of.first_psn for copy in part.down} == {1000 + 10 * n for n in (ranks[0], before)}
+            assert {copy.kept for copy in part.down} == {0, 2}
+            assert part.up
+            assert part.up.kept == 1
+            assert part.up.of.sender_port == part.up.of.receiver_port == up.lower_port
+            # The same link from the other end.
+            (above,) = [c for c in found[spine].part.contributors if c.sender_port == up.upper_port]
+            assert replace(part.up.of, sender_port=up.upper_port, receiver_port=up.upper_port) == above
+        root = found[spine].part
+        assert root.up is None
+        assert root.answers == root.down
+        assert [copy.kept for copy in root.down] == [1, 0]
         for name in found:
             assert await world.running.fabric.ring_switches[name].reconcile() == []
 
@@ -181,13 +188,14 @@ async def test_ranks_of_one_rack_need_no_spine() -> None:
         requests = [request(world, rank, size=2) for rank in range(2)]
         await asyncio.gather(*map(world.stub.JoinGroup, requests))
         assert adders(switches) == {"leaf1"}
-        assert parts(world)["leaf1"].uplink is None
+        assert parts(world)["leaf1"].part.up is None
 
 
 @pytest.mark.parametrize("which", ["leaf", "spine"])
 async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: str) -> None:
     """What is on its way between the old parts is no packet of the new ones."""
-    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+    options = {"slots": SLOTS, "lease_s": 3 * DEADLINE_S}  # the test sends no heartbeats
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, **options) as world:
         await join_racks(world)
         before = parts(world)
         name = next(name for name in sorted(before) if name.startswith(which))
@@ -200,10 +208,24 @@ async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: 
 
         await world.settled(again)
         now = parts(world)
-        links = {ring.uplink.qp for ring in now.values() if ring.uplink}
-        assert len(links) == 1
-        assert links.isdisjoint(ring.uplink.qp for ring in before.values() if ring.uplink)
-        assert all(len(switches[each].table("deliveries")) in (2, 3) for each in now)
+        links = [{ring.part.up.of.qp for ring in of.values() if ring.part.up} for of in (before, now)]
+        assert [len(each) for each in links] == [1, 1]
+        assert links[0].isdisjoint(links[1])
+
+
+async def test_a_ring_that_leaves_a_rack_twice_is_not_summed() -> None:
+    """The ranks' own ring moves no more over the trunks."""
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        requests = [request(world, rank, size=4) for rank in range(4)]
+        for one, other in ((requests[1], requests[2]), (requests[2], requests[1])):
+            one.rails[0].address = world.topology.plane("netreduce").nics[other.rank].address
+            one.rails[0].mac = world.topology.plane("netreduce").nics[other.rank].mac
+        for answer in await asyncio.gather(*map(world.stub.JoinGroup, requests)):
+            assert answer.sums[0].window_packets == 0
+            assert re.search(
+                "the ring leaves the ranks at switch leaf[12] 2 times, not once", answer.sums[0].reason
+            )
+        assert not adders(switches)
 
 
 async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -> None:

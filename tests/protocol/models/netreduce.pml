@@ -11,7 +11,8 @@
 // acknowledgements that are lost, of which the model therefore needs none.
 //
 // With LEVELS=2 the last member stands at one leaf, the others at another one, and a root sums what the leaves have
-// summed. Packets between switches are as any others. FORGETS times any switch forgets all its slots, as after a
+// summed. The sum of all leaves each leaf on the connections that lead to its members; where one comes from the other
+// leaf, its header is in the root's packet. What a member repeats its own leaf answers. Packets between switches are as any others. FORGETS times any switch forgets all its slots, as after a
 // restart: then sums may be missing for ever, but none is wrong.
 //
 // What is asserted, at every step:
@@ -60,6 +61,7 @@
 #define CONTRIBUTORS(s) (s == ROOT -> 2 : (s == 1 -> MEMBERS - 1 : 1))
 #endif
 #define SLOT(s, k) (s * SLOTS + INDEX(k) % SLOTS)
+#define LAST(s) (s == 1 -> MEMBERS - 2 : MEMBERS - 1)  // of a leaf's members
 #define PLACE(m) (OF(m) == 2 -> 0 : m)  // of a member among its switch's contributors
 
 #define NEXT(m) ((m + 1) % MEMBERS)
@@ -134,14 +136,15 @@ inline goes_on(to) {
   down[NEXT(to)] = down[NEXT(to)] | (1 << k)
 }
 
-// To all members at switch s.
+// On all connections that lead to members at switch s.
 inline deliver() {
   expect_sum(ROOT);
   ahead = 0;  // from here on, of members
   do
   :: ahead < MEMBERS ->
      if
-     :: OF(ahead) == s -> goes_on(ahead)
+     :: OF(NEXT(ahead)) == s && OF(ahead) == s -> goes_on(ahead)
+     :: OF(NEXT(ahead)) == s && OF(ahead) != s -> down[NEXT(ahead)] = down[NEXT(ahead)] | (1 << k)
      :: else
      fi;
      ahead++
@@ -205,6 +208,7 @@ inline arrives() {
      :: !slot[c].result && COMPLETE(s) && s != ROOT -> 
         expect_sum(s);
         assert(slot[c].sum == expected);  // part
+        assert(slot[c].own[LAST(s)] == k + 1);  // own, of the connection to the other leaf
         part[s] = part[s] | (1 << k)
      :: else
      fi
