@@ -121,7 +121,11 @@ class SimulatedTransport final : public Transport {
                    [this, peer, message = std::move(message)]() mutable {
                      network_.transports_[peer]->arrive(rank_, std::move(message));
                    });
-    listener_->sent(peer, network_.now());
+    // An acknowledgement may come when the answers to the message have long been here.
+    if (network_.toss()) return listener_->sent(peer, network_.now());
+    after_delay([this, peer] {
+      if (!aborted_) listener_->sent(peer, network_.now());
+    });
   }
   // As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
   // waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found

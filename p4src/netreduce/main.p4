@@ -26,9 +26,10 @@
 //
 // In a tree of switches each sums what arrives from below: to the switch above, a switch is a member whose connection
 // leads back to itself. Its packet has the slot's index as PSN; what comes back is the sum of all, which takes the place
-// of the slot's own and goes on as above. A packet that is repeated meanwhile sends the switch's own sum up again. The
-// argument holds at every switch: a packet at index + S, whoever sends it, follows from one of a member who holds
-// result k + N.
+// of the slot's own and goes on, on the connections that lead to members here. What a copy says beside the sum is that
+// of one contributor, or of the switch above: entries of `deliveries` name whose. A packet that is repeated meanwhile
+// sends the switch's own sum up again. The argument holds at every switch: a packet at index + S, whoever sends it,
+// follows from one of a member who holds result k + N.
 #include "common/config.p4"
 #include "v1model/arch.p4"
 #include "common/types.p4"
