@@ -13,6 +13,7 @@ namespace railweave {
 namespace {
 
 constexpr std::byte kSpoilt{0xab};
+constexpr int kLost = 200;  // so many times as long it takes what is lost
 
 }  // namespace
 
@@ -121,10 +122,9 @@ class SimulatedTransport final : public Transport {
                    [this, peer, message = std::move(message)]() mutable {
                      network_.transports_[peer]->arrive(rank_, std::move(message));
                    });
-    // An acknowledgement may come when the answers to the message have long been here.
-    if (network_.toss()) return listener_->sent(peer, network_.now());
-    after_delay([this, peer] {
-      if (!aborted_) listener_->sent(peer, network_.now());
+    if (!network_.loses_acknowledgements_ || network_.toss()) return listener_->sent(peer, network_.now());
+    network_.after(kLost * network_.delay(), [this, peer, halts = halts_] {
+      if (halts == halts_ && !aborted_) listener_->sent(peer, network_.now());
     });
   }
   // As the transports of real networks: what is of an older incarnation is dropped, what is of a later one

@@ -9,7 +9,7 @@ from railweave.experiments.scenario import Scenario, Workload
 
 WINDOWS = (16, 32, 64, 128, 256, 512)  # packets
 RATE_BPS = 50_000_000  # what two cores carry, so that the links are the bottleneck
-DELAY_US = 2000  # of a port of the switch, into it
+DELAY_US = 1000  # of a port of the switch, into it
 SIZE = 1024 * networks.KIB
 
 
