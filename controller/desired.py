@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from railweave.controller import tables
 from railweave.controller.addresses import endpoint
 from railweave.controller.errors import Refused
+from railweave.controller.ring_trees import Part
 from railweave.controller.routes import Routes
 from railweave.controller.slots import MIN_SLOTS, Serials, SlotRange
 from railweave.controller.state import Entry, Multicast, SwitchState
-from railweave.controller.tables import Connection, Endpoint
+from railweave.controller.tables import Endpoint
 from railweave.controller.tree import Contributor, Node, Tree
 from railweave.p4src.config import CONFIG
 
@@ -32,19 +33,17 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Ring:
-    """RDMA connections that one switch sums, member i's leading to member i + 1; the ring's slots, and where
-    its members' headers are kept.
-    """
+    """A ring as one switch sums it: its slots here, and where its contributors' headers are kept."""
 
     group: int
-    connections: tuple[Connection, ...]
+    part: Part
     slots: SlotRange
     header_base: int
 
     @property
     def header_cells(self) -> int:
-        """A RETH and immediate data for each slot number of each member."""
-        return (self.slots.mask + 1) * len(self.connections)
+        """A RETH and immediate data for each slot number of each that sends here."""
+        return (self.slots.mask + 1) * len(self.part.ways)
 
 
 @dataclass(frozen=True)
@@ -109,14 +108,24 @@ def _contributor(
 
 def ring(of: Ring) -> SwitchState:
     """What a ring's switch needs to sum the WRITEs of its connections."""
-    entries: set[Entry] = set()
-    for member, connection in enumerate(of.connections):
-        header_base = of.header_base + member * (of.slots.mask + 1)
-        place = (len(of.connections), of.slots, header_base)
-        entries.add(tables.connections(of.group, member, connection, *place))
-        entries.add(tables.deliveries(of.group, member, connection, header_base))
-    copies = frozenset((c.receiver_port, member) for member, c in enumerate(of.connections))
-    return SwitchState(frozenset(entries), frozenset({Multicast(tables.multicast_id(of.group), copies)}))
+    part, entries = of.part, set[Entry]()
+    members, is_root = len(part.answers), part.up is None
+
+    def header_base(sender: int) -> int:
+        return of.header_base + sender * (of.slots.mask + 1)
+
+    for sender, way in enumerate(part.ways):
+        place = (members, of.slots, header_base(sender))
+        entries.add(tables.connections(of.group, sender, way, *place, is_root=is_root))
+    for number, copy in enumerate(part.copies):
+        bit = tables.sender_bit(copy.kept, members)
+        entries.add(tables.deliveries(of.group, number, copy.of, bit, header_base(copy.kept)))
+    copies = {copy: (copy.of.receiver_port, number) for number, copy in enumerate(part.copies)}
+    down = Multicast(tables.multicast_id(of.group), frozenset(copies[copy] for copy in part.down))
+    if part.up is None:
+        return SwitchState(frozenset(entries), frozenset({down}))
+    up = Multicast(tables.spread_id(of.group, is_root=False), frozenset({copies[part.up]}))
+    return SwitchState(frozenset(entries), frozenset({down, up}))
 
 
 def losses(wanted: Iterable[Loss]) -> SwitchState:

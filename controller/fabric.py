@@ -18,7 +18,6 @@ from railweave.controller.forwarding import Forwarding
 from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
 from railweave.controller.rings import RingSwitch
-from railweave.controller.routes import routes
 from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
@@ -76,10 +75,10 @@ class Fabric:
         self._last_group = 0  # of those that ranks report
         self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
-        self.ring_switches: dict[str, RingSwitch] = {}  # by plane
+        self.ring_switches: dict[str, RingSwitch] = {}  # by name
         for plane in topology.planes:
             if plane.kind == "netreduce":
-                self._add_ring_switch(plane)
+                self._add_ring_switches(plane)
             elif any(switch.p4runtime for switch in plane.switches):
                 self._add(plane, program)
 
@@ -93,12 +92,12 @@ class Fabric:
         members = {switch.name: switch for switch in self.switches(plane.name)}
         self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
 
-    def _add_ring_switch(self, plane: Plane) -> None:
-        first, *others = plane.switches
-        if others or not first.p4runtime:
-            raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected one switch, a P4 switch")
+    def _add_ring_switches(self, plane: Plane) -> None:
+        if not all(switch.p4runtime for switch in plane.switches):
+            raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected P4 switches only")
         program = artifact(ROCE_LANES, program=NETREDUCE)
-        self.ring_switches[plane.name] = RingSwitch(first, program, routes(plane)[first.name], tls=self._tls)
+        for switch in plane.switches:
+            self.ring_switches[switch.name] = RingSwitch(plane, switch, program, tls=self._tls)
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
         """The P4 switches of a plane, or all."""
@@ -116,8 +115,23 @@ class Fabric:
                 tasks.create_task(switch.link.run(), name=f"link {switch.name}")
 
     def _all(self, plane: str = "") -> list[ManagedSwitch | RingSwitch]:
-        rings = (switch for name, switch in self.ring_switches.items() if plane in ("", name))
-        return [*self.switches(plane), *rings]
+        return [*self.switches(plane), *self.rings_of(plane)]
+
+    def rings_of(self, plane: str = "") -> list[RingSwitch]:
+        """The switches of a plane that run netreduce, or all."""
+        return [switch for switch in self.ring_switches.values() if plane in ("", switch.plane)]
+
+    def plan_sums(self, plane: str, nics: Mapping[int, Nic]) -> Tree:
+        """The tree of switches that can add up these ranks' connections now; Refused names the obstacle."""
+        switches = {switch.name: switch for switch in self.rings_of(plane)}
+        if not switches:
+            raise Refused(f"plane {plane!r} has no switch with the program netreduce")
+        for nic in nics.values():
+            if not switches[nic.switch].link.up:
+                raise SwitchUnavailable(switches[nic.switch].link.problem)
+        usable = [name for name, switch in switches.items() if switch.link.up]
+        load = {name: len(switch.rings) for name, switch in switches.items()}
+        return trees.build(self.topology.plane(plane), nics, usable, load)
 
     async def configured(self, deadline_s: float) -> None:
         """Wait until every switch is configured; ControllerError names those that are not in time."""

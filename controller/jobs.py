@@ -13,6 +13,7 @@ from railweave.controller.desired import Aggregation
 from railweave.controller.errors import RequestError
 from railweave.controller.requests import JoinRequest
 from railweave.controller.tables import Connection
+from railweave.topologies.model import Nic
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -100,13 +101,17 @@ class RailTree:
 
 @dataclass
 class RailSums:
-    """How a switch adds up a netreduce rail's connections, if it does."""
+    """How switches add up a netreduce rail's connections, if they do."""
 
     plane: str
-    connections: Sequence[Connection] = ()
-    window_packets: int = 0  # 0: it never has
-    ring: int = 0  # its number in the switch now; 0: none
+    connections: Sequence[Connection] = ()  # of each rank to the next
+    nics: Mapping[int, Nic] = field(default_factory=dict)  # by rank
+    window_packets: int = 0  # 0: they never have
+    rings: dict[str, int] = field(
+        default_factory=dict
+    )  # its number in each switch of its tree, the root first
     reason: str = ""  # why it has none
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # while rings are put in or taken out
 
 
 @dataclass

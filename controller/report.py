@@ -40,6 +40,7 @@ def _rail(group: Group, rail: pb.RailOffer) -> pb.RailReport:
         trees=trees,
         ring=ring,
         sums=message(rail.name, sums) if sums else None,
+        adders=sums.rings if sums else (),
     )
 
 

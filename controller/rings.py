@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch that runs the program netreduce: which rings of RDMA connections it sums, and what it holds."""
+"""A switch that runs the program netreduce: which connections of RDMA rings it sums, and what it holds."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from railweave.controller import desired, tables
+from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Loss, Ring
-from railweave.controller.errors import Refused
-from railweave.controller.routes import Routes
+from railweave.controller.errors import Refused, SwitchUnavailable
+from railweave.controller.ring_trees import Part
+from railweave.controller.routes import routes, trunk_ends
 from railweave.controller.slots import MIN_SLOTS, SlotSpace
 from railweave.controller.southbound import SwitchLink
-from railweave.controller.state import SwitchState, Update, difference
-from railweave.controller.tables import MAX_GROUP, Connection
+from railweave.controller.state import SwitchState, Update, difference, fields
+from railweave.controller.tables import MAX_GROUP, mac_number
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
 from railweave.topologies.cluster import TlsFiles
-from railweave.topologies.model import Switch
+from railweave.topologies.model import Nic, Plane, Switch
 
 LOG = logging.getLogger(__name__)
 
 
 class RingSwitch:
-    """Rings are added and removed here; those that the switch loses with its registers are reported and gone.
+    """Rings are added and removed here; those that the switch loses with its registers are gone.
 
     A ring of an earlier controller process is removed: its senders' packets then reach no receiver, as
     `sent_qp` is none that a receiver has, and the connections give up.
@@ -32,22 +35,25 @@ class RingSwitch:
 
     def __init__(
         self,
+        plane: Plane,
         switch: Switch,
         artifact: Artifact,
-        routes: Routes,
-        connected: Callable[[frozenset[int]], None] = lambda _: None,
+        connected: Callable[[], None] = lambda: None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a switch; `connected` is called when a session with it has begun, with the groups of the
-        rings that it has lost.
-        """
+        """Prepare a switch of a plane; `connected` is called when a session with it has begun."""
         self.name = switch.name
+        self.plane = plane.name
         self.link = SwitchLink(switch, artifact, self._connected, tls=tls)
         self.ready = asyncio.Event()  # reconciled since the controller started
         self.losses: dict[tuple[str, int], Loss] = {}
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.connected = connected
-        self._routes = routes
+        self._routes = routes(plane)[switch.name]
+        self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
+        # Frames to a switch belong to a ring's tree, or to nobody: so hosts cannot speak for switches.
+        addressed = AddressPlan(plane).switches.values() if self._trunks else ()
+        self._nowhere = frozenset(tables.mac_table(each.mac, tables.NOWHERE) for each in addressed)
         self._rings: dict[int, Ring] = {}
         self._last_group = 0
         self._lock = asyncio.Lock()
@@ -60,20 +66,30 @@ class RingSwitch:
     @property
     def ports(self) -> frozenset[int]:
         """The ports that lead somewhere."""
-        return self._routes.nics
+        return self._trunks | self._routes.nics
 
-    async def add(self, connections: Sequence[Connection], window_packets: int) -> Ring:
-        """Sum the connections of a ring whose members' windows hold `window_packets` packets at most, a power
-        of two from MIN_SLOTS on; Refused names the limit that prevents it.
+    def way(self, nic: Nic) -> int:
+        """The port by which frames to a NIC leave; Refused if there is none."""
+        match = fields({"destination": mac_number(nic.mac)})
+        for entry in self._routes.entries:
+            if entry.match == match:
+                return dict(entry.params)["port"]
+        raise Refused(f"switch {self.name} has no way to {nic.host}")
+
+    async def add(self, part: Part, window_packets: int) -> Ring:
+        """Sum a part of a ring whose members' windows hold `window_packets` packets at most, a power of two
+        from MIN_SLOTS on; Refused names the limit that prevents it.
         """
         if window_packets < MIN_SLOTS:
             raise Refused(f"a window of {window_packets} packets; expected {MIN_SLOTS} at least")
-        ring = self._reserve(tuple(connections), window_packets)
+        ring = self._reserve(part, window_packets)
         try:
             await self.reconcile()
         except BaseException:
             self._forget(ring.group)
             raise
+        if ring.group not in self._rings:
+            raise SwitchUnavailable(f"switch {self.name} was restarted")
         return ring
 
     async def remove(self, group: int) -> None:
@@ -88,48 +104,51 @@ class RingSwitch:
 
     def wanted(self) -> SwitchState:
         """What the switch should hold now."""
-        flood = tables.flood(self._routes.nics)
+        flood = tables.flood(self._routes.nics | self._routes.tree)
         notes = frozenset(tables.connections_serials(known) for known in self.slots.serials())
-        bridge = SwitchState(self._routes.entries | notes, frozenset({flood}))
+        bridge = SwitchState(self._routes.entries | self._nowhere | notes, frozenset({flood}))
         rings = (desired.ring(ring) for ring in self._rings.values())
         return desired.merge([bridge, *rings, desired.losses(self.losses.values())])
 
-    def _reserve(self, connections: tuple[Connection, ...], window_packets: int) -> Ring:
-        if not 2 <= len(connections) <= CONFIG["MAX_CHILDREN"]:
-            raise Refused(f"a ring of {len(connections)}; expected 2 to {CONFIG['MAX_CHILDREN']} members")
-        used = sum(len(ring.connections) for ring in self.rings) + len(connections)
-        room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
-        if used > min(room, CONFIG["MAX_REPLICAS"] - len(self._routes.nics)):
-            raise Refused(f"switch {self.name} would need {used} entries in connections; it has no room")
-        taken = {connection.key for ring in self.rings for connection in ring.connections}
-        if len({connection.key for connection in connections} - taken) < len(connections):
-            raise Refused(f"switch {self.name} sums one of these connections already")
+    def _reserve(self, part: Part, window_packets: int) -> Ring:
+        members = len(part.answers)
+        if not 1 <= members <= CONFIG["MAX_CHILDREN"]:
+            raise Refused(f"{members} connections; expected 1 to {CONFIG['MAX_CHILDREN']}")
+        self._require_room(part)
         group = next(n for n in self._numbers() if n not in self.slots.taken)
-        slots = self.slots.allocate(group, window_packets)
-        ring = Ring(group, connections, slots, 0)
+        ring = Ring(group, part, self.slots.allocate(group, window_packets), 0)
         try:
             base = _first_fit(ring.header_cells, [(r.header_base, r.header_cells) for r in self.rings])
         except Refused:
             self.slots.release(group)
             raise
-        self._rings[group] = Ring(group, connections, slots, base)
+        self._rings[group] = replace(ring, header_base=base)
         self._last_group = group
         return self._rings[group]
+
+    def _require_room(self, part: Part) -> None:
+        used = sum(len(each.copies) for each in (part, *(ring.part for ring in self.rings)))
+        room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
+        if used > min(room, CONFIG["MAX_REPLICAS"] - len(self.ports)):
+            raise Refused(f"switch {self.name} would need {used} entries in connections; it has no room")
+        taken = {way.key for ring in self.rings for way in ring.part.ways}
+        if len({way.key for way in part.ways} - taken) < len(part.ways):
+            raise Refused(f"switch {self.name} sums one of these connections already")
 
     def _numbers(self) -> Iterable[int]:
         """Group numbers in turn, so that copies of an ended ring's sums do not belong to a new one."""
         return ((self._last_group + step) % MAX_GROUP + 1 for step in range(MAX_GROUP))
 
     def _forget(self, group: int) -> None:
-        del self._rings[group]
+        self._rings.pop(group, None)
         self.slots.release(group, rounds=1)
 
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
-            lost = frozenset[int]()
+            lost = 0
             if self.link.wiped or not actual.entries:
-                lost = frozenset(self._rings)
+                lost = len(self._rings)
                 self._rings.clear()
                 self.slots.reset()
             self.link.wiped = False
@@ -137,9 +156,9 @@ class RingSwitch:
             known = (tables.read_connections(entry) for entry in others)
             self.slots.remember(serials for serials in known if serials)
             updates = await self._reconcile(actual)
-        LOG.info("switch %s: %d rings lost, %d updates", self.name, len(lost), len(updates))
+        LOG.info("switch %s: %d rings lost, %d updates", self.name, lost, len(updates))
         self.ready.set()
-        self.connected(lost)
+        self.connected()
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         updates = difference(actual, self.wanted())

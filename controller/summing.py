@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has switches add up what the ranks of netreduce rails WRITE to each other, and again after a restart."""
+"""Has trees of switches add up what ranks of netreduce rails WRITE to each other, also after restarts."""
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
+from railweave.controller.addresses import AddressPlan
 from railweave.controller.errors import Refused, SwitchUnavailable
 from railweave.controller.fabric import Fabric, Host
 from railweave.controller.jobs import Group, RailSums
 from railweave.controller.quotas import Quotas, slots_per_tree
+from railweave.controller.requests import MAX_QUEUE_PAIR
+from railweave.controller.ring_trees import parts
 from railweave.controller.tables import Connection, Endpoint
 from railweave.v1 import controller_pb2 as pb
 
@@ -35,11 +39,11 @@ class Summing:
         self._quotas = quotas
         self._running = running
         self._soon = soon
-        for plane, switch in fabric.ring_switches.items():
-            switch.connected = partial(self._connected, plane)
+        for switch in fabric.rings_of():
+            switch.connected = partial(self._connected, switch.plane)
 
     async def place(self, group: Group, rail: pb.RailOffer, hosts: dict[int, Host]) -> None:
-        """Have a rail's switch add, or note why it does not: then the ranks do."""
+        """Have a rail's switches add, or note why they do not: then the ranks do."""
         sums = group.sums[rail.name] = RailSums(rail.plane)
         try:
             quota = self._quotas.share(group.job)
@@ -48,50 +52,77 @@ class Summing:
         except Refused as refused:
             sums.reason = str(refused)
             return
+        sums.nics = {rank: host.nic for rank, host in hosts.items()}
         await self._register(group, sums)
-        if not sums.ring:
+        if not sums.rings:
             sums.window_packets = 0
 
     async def _register(self, group: Group, sums: RailSums) -> None:
-        switch = self._fabric.ring_switches.get(sums.plane)
-        try:
-            if switch is None:
-                raise Refused(f"plane {sums.plane!r} has no switch with the program netreduce")
-            sums.ring = (await switch.add(sums.connections, sums.window_packets)).group
-            sums.reason = ""
-        except (Refused, SwitchUnavailable) as error:
-            sums.reason = str(error)
-            LOG.info("job %s: no sums on plane %s: %s", group.job, sums.plane, error)
-            return
+        """Put a ring into the switches of a tree, where it is not in all of them."""
+        async with sums.lock:
+            if sums.rings and not self._broken(sums):
+                return
+            await self._take_out(sums)
+            try:
+                await self._put_in(sums)
+                sums.reason = ""
+            except (Refused, SwitchUnavailable) as error:
+                sums.reason = str(error)
+                LOG.info("job %s: no sums on plane %s: %s", group.job, sums.plane, error)
+                await self._take_out(sums)
         if group.closed:
             await self._remove(sums)
 
-    def _connected(self, plane: str, lost: frozenset[int]) -> None:
-        """A switch that was restarted gets its rings again; ranks that miss sums start their rails anew."""
+    async def _put_in(self, sums: RailSums) -> None:
+        """To the switch above, a switch is a member whose connection leads back to itself."""
+        switches, tree = self._fabric.ring_switches, self._fabric.plan_sums(sums.plane, sums.nics)
+        addresses = AddressPlan(self._fabric.topology.plane(sums.plane)).switches
+        number = secrets.randbelow(MAX_QUEUE_PAIR) + 1  # which packets of earlier rings do not bear
+
+        def link(switch: str, port: int) -> Connection:
+            end = Endpoint(addresses[switch].mac, addresses[switch].ip, UDP_PORTS)
+            return Connection(end, port, end, port, number, number, 0)
+
+        def way(switch: str, rank: int) -> int:
+            return switches[switch].way(sums.nics[rank])
+
+        for name, part in parts(tree, sums.connections, link, way).items():
+            sums.rings[name] = (await switches[name].add(part, sums.window_packets)).group
+        if self._broken(sums):
+            raise SwitchUnavailable("a switch was restarted meanwhile")
+
+    def _broken(self, sums: RailSums) -> bool:
+        """Whether a switch has lost its part of the ring."""
+        return any(not self._holds(switch, ring) for switch, ring in sums.rings.items())
+
+    def _holds(self, switch: str, ring: int) -> bool:
+        return ring in {known.group for known in self._fabric.ring_switches[switch].rings}
+
+    def _connected(self, plane: str) -> None:
+        """Put rings in anew that a restart has broken; ranks that miss sums start their rails anew."""
         for group in self._running():
             for sums in group.sums.values():
-                if sums.plane != plane or not sums.window_packets:
-                    continue
-                if sums.ring in lost:
-                    sums.ring = 0
-                if not sums.ring:
+                if sums.plane == plane and sums.window_packets:
                     self._soon(self._register(group, sums))
 
     def end(self, group: Group) -> None:
         """A job has ended."""
         for sums in group.sums.values():
-            if sums.ring:
+            if sums.rings:
                 self._soon(self._remove(sums))
 
     async def _remove(self, sums: RailSums) -> None:
-        ring, sums.ring = sums.ring, 0
-        switch = self._fabric.ring_switches[sums.plane]
-        if ring not in {known.group for known in switch.rings}:
-            return
-        try:
-            await switch.remove(ring)
-        except SwitchUnavailable as unavailable:
-            LOG.warning("put off: %s", unavailable)
+        async with sums.lock:
+            await self._take_out(sums)
+
+    async def _take_out(self, sums: RailSums) -> None:
+        rings, sums.rings = sums.rings, {}
+        for switch, ring in rings.items():
+            if self._holds(switch, ring):
+                try:
+                    await self._fabric.ring_switches[switch].remove(ring)
+                except SwitchUnavailable as unavailable:
+                    LOG.warning("put off: %s", unavailable)
 
 
 def message(rail: str, sums: RailSums) -> pb.Sums:
@@ -100,7 +131,9 @@ def message(rail: str, sums: RailSums) -> pb.Sums:
 
 
 def _connections(group: Group, rail: str, hosts: dict[int, Host]) -> tuple[Connection, ...]:
-    """Of every rank to the next one."""
+    """Of every rank to the next one, as if both were at one switch."""
+    if len(hosts) == 1:
+        raise Refused("a ring of 1; expected 2 members at least")
     offers = {
         rank: next(one for one in request.rails if one.name == rail)
         for rank, request in group.requests.items()

@@ -17,8 +17,10 @@ from railweave.p4src.config import CONFIG
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
 UPLINK_RID = CONFIG["MAX_CHILDREN"] + 1  # egress_rid of the copy for the parent; child c's is c + 1
-SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well (`spread_id`)
+SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well, or a ring's alone (`spread_id`)
 MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast groups lie FLOOD_GROUP beyond it, in 16 bits
+RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
+NOWHERE = 511  # v1model drops what is forwarded to this port
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
@@ -35,6 +37,8 @@ class Endpoint:
 class Connection:
     """A member's RDMA connection to the next in its ring: packets come from `sender` by port `sender_port`,
     to queue pair `sent_qp`, and go on to `receiver` by port `receiver_port`, to its queue pair `qp`.
+
+    A link of a tree of switches is one as well, from the lower switch to the upper and back to itself.
     """
 
     sender: Endpoint
@@ -48,7 +52,7 @@ class Connection:
     @property
     def key(self) -> Fields:
         """What its packets are known by."""
-        match = {"ingress_port": self.sender_port, "source": self.sender.ip}
+        match = {"ingress_port": self.sender_port, "mac": self.receiver.mac, "source": self.sender.ip}
         return fields(match | {"destination": self.receiver.ip, "qp": self.sent_qp})
 
 
@@ -68,7 +72,10 @@ def multicast_id(group: int) -> int:
 
 
 def spread_id(group: int, is_root: bool) -> int:
-    """The multicast group of all neighbours in a group's tree: what a child sends to everybody."""
+    """The multicast group of all neighbours in a group's tree: what a child sends to everybody.
+
+    In a ring's tree it is where a complete sum goes: to the switch above, or from the root to all members.
+    """
     return multicast_id(group) + (0 if is_root else SPREAD_BASE)
 
 
@@ -157,21 +164,33 @@ def virtual_addresses(ip: int) -> Entry:
 
 
 def connections(
-    group: int, member: int, of: Connection, members: int, slots: SlotRange, header_base: int
+    group: int,
+    member: int,
+    of: Connection,
+    members: int,
+    slots: SlotRange,
+    header_base: int,
+    *,
+    is_root: bool,
 ) -> Entry:
-    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0."""
-    own = {"member_number": member, "member_bit": 1 << member, "first_psn": of.first_psn}
+    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0.
+
+    Beyond the members, `member` is the switch above.
+    """
+    own = {"member_number": member, "member_bit": sender_bit(member, members)}
+    own |= {"first_psn": of.first_psn, "port": of.receiver_port, "header_base": header_base}
     place = {"slot_base": slots.first_number, "slot_mask": slots.mask, "epoch": slots.start}
-    place |= {"all_members": (1 << members) - 1, "header_base": header_base}
-    place |= {"group": group, "mcast_group": multicast_id(group)}
-    return Entry("connections", of.key, "contributor", fields(own | place))
+    place |= {"group": group, "all_members": (1 << members) - 1, "is_root": int(is_root)}
+    to = spread_id(group, is_root or member == members)
+    return Entry("connections", of.key, "contributor", fields(own | place | {"mcast_group": to}))
 
 
 def connections_serials(known: Serials) -> Entry:
     """A note of the controller to itself: the epoch from which a range of slots may be used again."""
-    match = {"ingress_port": 0, "source": known.base, "destination": 0, "qp": 0}
-    unused = ("group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base")
-    noted = dict.fromkeys(unused, 0) | {"all_members": known.size, "epoch": known.start, "mcast_group": 0}
+    match = {"ingress_port": 0, "mac": 0, "source": known.base, "destination": 0, "qp": 0}
+    unused = ["group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base"]
+    unused += ["port", "is_root", "mcast_group"]
+    noted = dict.fromkeys(unused, 0) | {"all_members": known.size, "epoch": known.start}
     return Entry("connections", fields(match), "contributor", fields(noted))
 
 
@@ -185,11 +204,16 @@ def read_connections(entry: Entry) -> Serials | None:
     return Serials(params["slot_base"] // 2, (params["slot_mask"] + 1) // 2, params["epoch"] + 1)
 
 
-def deliveries(group: int, member: int, of: Connection, header_base: int) -> Entry:
-    """The headers under which sums travel on a member's connection."""
+def sender_bit(member: int, members: int) -> int:
+    """A member's bit in a slot, or that of the switch above."""
+    return 1 << member if member < members else RESULT_PRESENT
+
+
+def deliveries(group: int, number: int, of: Connection, bit: int, header_base: int) -> Entry:
+    """The headers of a copy of a sum for a connection; what the sender of this bit says is kept at a base."""
     params = {**_addresses(of.sender, of.receiver), "udp_port": of.sender.udp_port, "qp": of.qp}
-    params |= {"first_psn": of.first_psn, "member_bit": 1 << member, "header_base": header_base}
-    return Entry("deliveries", fields({"group": group, "member": member}), "deliver", fields(params))
+    params |= {"first_psn": of.first_psn, "member_bit": bit, "header_base": header_base}
+    return Entry("deliveries", fields({"group": group, "member": number}), "deliver", fields(params))
 
 
 def mac_table(mac: int, port: int) -> Entry:

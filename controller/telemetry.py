@@ -37,16 +37,16 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
 
 def of_ring_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any, pb.SwitchCounters]]:
     """All counters of the switches with the program netreduce."""
-    return [_of_rings(name, s) for name, s in fabric.ring_switches.items() if plane in ("", name)]
+    return [_of_rings(switch) for switch in fabric.rings_of(plane)]
 
 
-async def _of_rings(plane: str, switch: RingSwitch) -> pb.SwitchCounters:
-    counters = pb.SwitchCounters(plane=plane, name=switch.name, slots=switch.slots.slots)
+async def _of_rings(switch: RingSwitch) -> pb.SwitchCounters:
+    counters = pb.SwitchCounters(plane=switch.plane, name=switch.name, slots=switch.slots.slots)
     counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
     try:
         counters.packets.update(await _packets(switch.link, "connections"))
     except SwitchUnavailable as unavailable:
-        return pb.SwitchCounters(plane=plane, name=switch.name, problem=str(unavailable))
+        return pb.SwitchCounters(plane=switch.plane, name=switch.name, problem=str(unavailable))
     return counters
 
 

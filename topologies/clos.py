@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topologies whose in-network planes have levels: `leaf-spine`, `racks`, `fat-tree` (folded Clos networks).
 
-Only planes of kind ina get levels; the others are one bridge each, as in the `planes` topology. There is a P4
-switch in every place, but for `racks`, where some are bridges. Hosts are numbered rack by rack.
+Only planes whose switches run a P4 program get levels; the others are one bridge each, as in the `planes`
+topology. There is a P4 switch in every place, but for `racks`, where some are bridges and only planes of kind
+ina get levels. Hosts are numbered rack by rack.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import DEFAULT_RAILS, Plane, Switch, Topology, Trunk
+from railweave.topologies.model import DEFAULT_RAILS, P4_KINDS, Plane, Switch, Topology, Trunk
 from railweave.topologies.planes import (
     DEFAULT_RATE_BPS,
     MAX_FAN_IN,
@@ -152,13 +153,14 @@ def _topology(
     _check(fabric)
     hosts = tuple(f"h{number}" for number in range(1, fabric.hosts + 1))
     names = plane_names(rails)
-    alone = sum(kind == "ina" for kind in rails) == 1
+    levelled = ("ina",) if name == "racks" else P4_KINDS
+    alone = sum(kind in levelled for kind in rails) == 1
     planes = []
     per_plane = zip(names, rails, rate_of_each_plane(rates, len(rails)), strict=True)
     for index, (plane, kind, rate) in enumerate(per_plane):
-        if kind == "ina":
+        if kind in levelled:
             label = _long_name if alone else _short_name(plane)
-            planes.append(_plane(index, plane, rate, uplink_bps, fabric, hosts, label))
+            planes.append(_plane(index, plane, kind, rate, uplink_bps, fabric, hosts, label))
         else:
             planes.append(single_switch(index, plane, kind, rate, hosts))
     return Topology(name, hosts, tuple(planes))
@@ -167,6 +169,7 @@ def _topology(
 def _plane(
     index: int,
     name: str,
+    kind: str,
     rate_bps: int,
     uplink_bps: int | None,
     fabric: Fabric,
@@ -197,7 +200,7 @@ def _plane(
     for level, lower, upper in fabric.uplinks:
         below, above = names[level][lower], names[level + 1][upper]
         trunks.append(Trunk(below, port_of(below), above, port_of(above), uplink_bps))
-    return Plane(name, "ina", network_of(network), rate_bps, switches, tuple(nics), tuple(trunks))
+    return Plane(name, kind, network_of(network), rate_bps, switches, tuple(nics), tuple(trunks))
 
 
 def _long_name(letter: str, number: int) -> str:
@@ -206,7 +209,8 @@ def _long_name(letter: str, number: int) -> str:
 
 def _short_name(plane: str) -> Callable[[str, int], str]:
     """Interfaces are named after switch and port in 15 characters, so names with a plane must be short."""
-    return lambda letter, number: f"{plane}-{letter}{number}"
+    short = plane.replace("netreduce", "nr")
+    return lambda letter, number: f"{short}-{letter}{number}"
 
 
 def _positive(**counts: int) -> None:

@@ -186,6 +186,7 @@ class Simulation {
         ranks_(static_cast<int>(calls.at(0).size())),
         random_(seed),
         network_(ranks_, seed) {
+    network_.lose_acknowledgements();
     for (int rank = 0; rank < ranks_; ++rank)
       hosts_.push_back(std::make_unique<RingRank>(network_, world_, rank, ranks_));
   }

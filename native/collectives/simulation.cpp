@@ -13,6 +13,7 @@ namespace railweave {
 namespace {
 
 constexpr std::byte kSpoilt{0xab};
+constexpr int kLost = 200;  // so many times as long it takes what is lost
 
 }  // namespace
 
@@ -121,7 +122,10 @@ class SimulatedTransport final : public Transport {
                    [this, peer, message = std::move(message)]() mutable {
                      network_.transports_[peer]->arrive(rank_, std::move(message));
                    });
-    listener_->sent(peer, network_.now());
+    if (!network_.loses_acknowledgements_ || network_.toss()) return listener_->sent(peer, network_.now());
+    network_.after(kLost * network_.delay(), [this, peer, halts = halts_] {
+      if (halts == halts_ && !aborted_) listener_->sent(peer, network_.now());
+    });
   }
   // As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
   // waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found

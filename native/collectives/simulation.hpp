@@ -27,6 +27,8 @@ class SimulatedNetwork {
   void befriend(int rank, const std::vector<int>& ranks) {
     friends_[rank].insert(ranks.begin(), ranks.end());
   }
+  /// From now on some messages are known to be sent when all that follows from them may have been done.
+  void lose_acknowledgements() { loses_acknowledgements_ = true; }
   /// A transport lives as long as the network.
   std::unique_ptr<Transport> transport(int rank);
   /// Runs until nothing is left to happen, or until then.
@@ -55,6 +57,7 @@ class SimulatedNetwork {
   bool toss() { return random_() % 2 == 0; }
 
   std::mt19937_64 random_;
+  bool loses_acknowledgements_ = false;
   Time now_ = 0;
   std::uint64_t order_ = 0;
   std::priority_queue<Event> events_;

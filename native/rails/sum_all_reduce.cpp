@@ -46,9 +46,8 @@ void SumAllReduce::note_sent(int peer) {
   }
 }
 
-bool SumAllReduce::awaits_sent(int peer) const {
-  return (started_ && peer == before_ && !greeting_sent_) || (exponents_ && exponents_->awaits_sent(peer));
-}
+// Asked once all sums are here, before which the own greeting has been sent.
+bool SumAllReduce::awaits_sent(int peer) const { return exponents_ && exponents_->awaits_sent(peer); }
 
 void SumAllReduce::note_received(int peer) {
   if (peer != next_ || greeted_) return exponents_->note_received(peer);

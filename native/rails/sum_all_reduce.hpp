@@ -34,9 +34,7 @@ class SumAllReduce final : public Algorithm {
   /// Also to be called when the ring has completed something.
   void advance(Time now) override;
   bool ready() const override { return call_.complete(); }
-  bool finished() const override {
-    return ready() && greeting_sent_ && (!exponents_ || exponents_->finished());
-  }
+  bool finished() const override { return ready() && (!exponents_ || exponents_->finished()); }
 
  private:
   void start(Time now);

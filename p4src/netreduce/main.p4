@@ -23,6 +23,13 @@
 // A member that goes back N repeats what others have got through: it finds complete slots, and its receiver duplicates.
 // After a restart without its registers, the switch may lack contributions that are acknowledged; then the connections that
 // miss the sum give up. tests/protocol/models/netreduce.pml has this argument for exhaustive search.
+//
+// In a tree of switches each sums what arrives from below: to the switch above, a switch is a member whose connection
+// leads back to itself. Its packet has the slot's index as PSN; what comes back is the sum of all, which takes the place
+// of the slot's own and goes on, on the connections that lead to members here. What a copy says beside the sum is that
+// of one contributor, or of the switch above: entries of `deliveries` name whose. A packet that is repeated meanwhile
+// sends the switch's own sum up again. The argument holds at every switch: a packet at index + S, whoever sends it,
+// follows from one of a member who holds result k + N.
 #include "common/config.p4"
 #include "v1model/arch.p4"
 #include "common/types.p4"
@@ -61,6 +68,11 @@ control Reduce(inout headers_t hdr, inout metadata_t md) {
                 SlotMembers.apply(md);
                 SlotRequests.apply(hdr, md);
                 KeepHeaders.apply(hdr, md);
+                if (md.from_above == 1) {
+                    md.age = AGE_NEW;  // overwrites
+                } else if (md.has_result == 1) {
+                    md.again = 1;      // its part is in there
+                }
                 Sums.apply(hdr, md);
             }
         }
@@ -77,8 +89,7 @@ control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standar
             Connections.apply(hdr, md);
             if (md.taken == 1) {
                 Reduce.apply(hdr, md);
-            }
-            if (md.taken == 0 || md.verdict == VERDICT_UNICAST) {
+            } else {
                 Forward.apply(hdr, md);
             }
         }

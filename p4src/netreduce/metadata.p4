@@ -13,7 +13,7 @@ struct metadata_t {
 
     /* Decisions, applied once by main.p4. */
     verdict_t verdict;
-    port_t port;
+    port_t port;             // on which a packet that goes to one receiver leaves
     mcast_t mcast_group;
     bit<32> loss;            // the injector's threshold
     bit<1> lost;             // this copy goes nowhere
@@ -25,6 +25,8 @@ struct metadata_t {
     group_t group;
     bit<16> member;          // on ingress the sender; on egress the one on whose connection this copy goes on
     bitmap_t bit_of_sender;
+    bit<1> from_above;       // the sender is the switch above
+    bit<1> is_root;          // no switch is above
     bitmap_t all_children;
     header_cell_t headers;   // where the sender's RETH and immediate data of this slot are kept
     bit<32> epoch;           // the group's number among all that have used its slots
@@ -34,9 +36,9 @@ struct metadata_t {
 
     /* What the registers say. */
     age_t age;
-    bit<1> again;            // the sender's bit was set already
+    bit<1> again;            // the sender's part is in there already
     bit<1> complete;         // all members are in
-    bit<1> has_result;
+    bit<1> has_result;       // the sum of the switch above is in
     bitmap_t ack_requests;   // members that want to hear that the packet has arrived
 }
 

@@ -110,9 +110,14 @@ def _in_network(rail: pb.RailReport) -> str:
         return f"a ring of {racks} racks and {len(rail.ring) - racks} single ranks"
     if rail.kind == "netreduce":
         window = rail.sums.window_packets
-        how = f"sums by the switch, window of {window} packets" if window else "sums by the hosts"
+        how = f"sums by {_adders(rail)}, window of {window} packets" if window else "sums by the hosts"
         return f"{how}[yellow]: {rail.sums.reason}[/yellow]" if rail.sums.reason else how
     return f"{len(rail.trees)} trees" if rail.kind == "ina" else ""
+
+
+def _adders(rail: pb.RailReport) -> str:
+    root, *others = rail.adders or ("no switch now",)
+    return f"{root}, root of {', '.join(others)}" if others else root
 
 
 def _decisions(report: pb.JobReport) -> Table:

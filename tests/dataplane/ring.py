@@ -98,7 +98,7 @@ class Ring:
             own["header_base"] = self.header_base + m.number * self.slots
             place = {"group": self.number, "member_number": m.number, "all_members": every}
             place |= {"slot_base": self.slot_base, "slot_mask": self.slots - 1, "epoch": self.epoch}
-            place |= {"mcast_group": self.mcast_group}
+            place |= {"mcast_group": self.mcast_group, "port": to.port, "is_root": 1}
             self.switch.insert("connections", self.key(m), "contributor", own | place)
             way = {"src_mac": m.mac, "dst_mac": to.mac, "src_ip": m.ip, "dst_ip": to.ip}
             way |= {"udp_port": m.udp_port, "qp": m.qp}
@@ -117,8 +117,9 @@ class Ring:
 
     def key(self, m: RingMember) -> dict[str, int]:
         """The key of a member's entry in `connections`."""
-        to = self.next(m).ip
-        return {"ingress_port": m.port, "source": m.ip, "destination": to, "qp": m.sent_qp}
+        to = self.next(m)
+        match = {"ingress_port": m.port, "mac": to.mac, "source": m.ip}
+        return match | {"destination": to.ip, "qp": m.sent_qp}
 
     def frame(self, m: RingMember, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
         """A packet of a member's connection, `index` packets behind the first; `fields`: `roce.build`."""

@@ -4,9 +4,9 @@
     cd tests && python -m protocol.ring_schedules --seeds 0:10000
 
 The native queue pairs and the compiled program in the embedded engine, in virtual time: one or two rings of
-two to four hosts, loss, duplication, reordering, late hosts, PSNs that wrap, slots that earlier rings have
-used, and now and then a switch that loses entries and registers: then a connection may give up, but no result
-may be wrong.
+two to four hosts, at one switch or at a root and its leaves; every link loses, doubles, reorders, late
+hosts, PSNs that wrap, slots that earlier rings have used, and now and then a switch that loses entries and
+registers: then a connection may give up, but no result may be wrong.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import netreduce
 from dataplane.ring import Ring, RingMember
+from dataplane.ring_tree import RingTree, leaves
 from numpy.typing import NDArray
 
 from railweave._native import roce
@@ -53,9 +54,50 @@ class HangError(Exception):
     """Hosts wait for something that does not come."""
 
 
-@lru_cache(maxsize=2)
-def loaded_switch(mutation: Mutation | None) -> InProcessSwitch:
-    """A switch with the program, or what a mutation of its JSON makes of it; it serves many schedules."""
+ROOT = None
+LEAVES = leaves(2, up=9, first_down=11)
+SHAPES: tuple[Mapping[int, int | None], ...] = (
+    dict.fromkeys(range(1, MAX_HOSTS + 1), ROOT),
+    {1: 0, 2: 0, 3: 1, 4: 1},
+    {1: 0, 2: 1, 3: ROOT, 4: 0},
+)
+"""Where hosts stand, by their ports: at the root or at a leaf."""
+
+
+class Fabric:
+    """The switches of a shape, and how they are joined."""
+
+    def __init__(self, shape: int, mutation: Mutation | None) -> None:
+        self.at = SHAPES[shape]
+        used = {leaf for leaf in self.at.values() if leaf is not ROOT}
+        self.switches = {place: _loaded(mutation) for place in (ROOT, *sorted(used))}
+        everyone = tuple(_member(n) for n in self.at)
+        for place, switch in self.switches.items():
+            self.tree(Ring(switch, everyone)).bridge(switch, place)
+
+    def tree(self, ring: Ring) -> RingTree:
+        """A ring's parts in the switches."""
+        return RingTree(ring, LEAVES, {m.number: self.at[m.port] for m in ring.members})
+
+    def next(self, place: int | None, port: int) -> tuple[int | None, int] | None:
+        """The switch behind a port, and the port by which it is entered; None: a host."""
+        if place is not ROOT:
+            return (ROOT, LEAVES[place].down) if port == LEAVES[place].up else None
+        return next(((leaf, of.up) for leaf, of in enumerate(LEAVES) if of.down == port), None)
+
+    def forget(self, place: int | None) -> None:
+        """A switch's registers are as at its start."""
+        arrays = self.switches[place].control.device.pipeline.arrays  # type: ignore[attr-defined]
+        arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
+
+
+@lru_cache(maxsize=len(SHAPES))
+def loaded_fabric(shape: int, mutation: Mutation | None = None) -> Fabric:
+    """Switches with the program, or what a mutation of its JSON makes of it; they serve many schedules."""
+    return Fabric(shape, mutation)
+
+
+def _loaded(mutation: Mutation | None) -> InProcessSwitch:
     program = netreduce(LANES)
     switch = InProcessSwitch()
     with tempfile.NamedTemporaryFile("w", suffix=".json") as mutant:
@@ -66,13 +108,12 @@ def loaded_switch(mutation: Mutation | None) -> InProcessSwitch:
             mutant.flush()
             program = replace(program, json=Path(mutant.name))
         switch.load(program)
-    for n in range(1, MAX_HOSTS + 1):
-        switch.insert("mac_table", {"destination": _mac(n)}, "forward", {"port": n})
     return switch
 
 
-def _mac(port: int) -> int:
-    return 0x020000030000 + port
+def _member(n: int, qp: int = 0, first_psn: int = 0, udp_port: int = 0) -> RingMember:
+    """Host n, which is member n - 1 of every ring; its port is n at whichever switch."""
+    return RingMember(0x0A030000 + n, 0x020000030000 + n, n, n - 1, qp, first_psn, udp_port)
 
 
 @dataclass(frozen=True)
@@ -134,11 +175,12 @@ class Schedule:
 
     def __init__(self, seed: int, mutation: Mutation | None = None) -> None:
         self.random = random.Random(seed)
-        self.switch = loaded_switch(mutation)
         draw = self.random
+        self.fabric = loaded_fabric(draw.randrange(len(SHAPES)), mutation)
         self.hosts = draw.randint(2, MAX_HOSTS)
         self.loss = draw.choice((0, 0.01, 0.05, 0.2))
-        self.duplication = draw.choice((0, 0.02, 0.2))
+        # Each copy of a NAK asks for all again: what is doubled on four links must not be on eight.
+        self.duplication = draw.choice((0, 0.02, 0.2)) / (2 if len(self.fabric.switches) > 1 else 1)
         self.reordering = draw.choice((0, 0.02, 0.3))
         self.late_ns = draw.choice((100 * MICROSECOND, 20 * MILLISECOND))
         self.outage = draw.random() < 0.1
@@ -153,11 +195,8 @@ class Schedule:
     def _ring(self, number: int) -> Job:
         draw = self.random
         members = tuple(
-            RingMember(
-                ip=0x0A030000 + n,
-                mac=_mac(n),
-                port=n,
-                number=n - 1,
+            _member(
+                n,
                 qp=0x100 * (number + 1) + n,
                 first_psn=draw.choice((0, draw.randrange(2**24), 2**24 - draw.randint(1, 40))),
                 udp_port=0xC000 + 16 * number + n,
@@ -168,12 +207,12 @@ class Schedule:
         longest = draw.choice((1, 2, 5, 10))
         slots = self.slots_for(window, longest)
         ring = Ring(
-            self.switch,
+            self.fabric.switches[ROOT],
             members,
             number + 1,
             slot_base=number * SLOT_RANGE,
             slots=slots,
-            header_base=number * SLOT_RANGE * MAX_HOSTS,
+            header_base=number * SLOT_RANGE * (MAX_HOSTS + 1),
             epoch=next(epochs),
             mcast_group=number + 2,
         )
@@ -203,10 +242,13 @@ class Schedule:
                 late = self.random.randrange(self.late_ns) if draw() < self.reordering else 0
                 self.at(self.now + 10 * MICROSECOND + late, call)
 
-    def to_switch(self, port: int, frame: bytes) -> None:
+    def to_switch(self, place: int | None, port: int, frame: bytes) -> None:
         self.outcome.packets += 1
-        for out, data in self.switch.exchange(port, frame):
-            self.launch(lambda out=out, data=data: self.to_host(out, data))  # type: ignore[misc]
+        for out, data in self.fabric.switches[place].exchange(port, frame):
+            if there := self.fabric.next(place, out):
+                self.launch(partial(self.to_switch, *there, data))
+            else:
+                self.launch(partial(self.to_host, out, data))
 
     def to_host(self, port: int, frame: bytes) -> None:
         fault, _, _, transport = roce.open_frame(frame)
@@ -219,21 +261,23 @@ class Schedule:
     def transmit(self) -> None:
         for end in self.ends.values():
             for frame in end.frames(self.now):
-                self.launch(lambda end=end, frame=frame: self.to_switch(end.port, frame))  # type: ignore[misc]
+                self.launch(partial(self.to_switch, self.fabric.at[end.port], end.port, frame))
 
     # --- running ---
 
     def run(self) -> Outcome:
         self.ends = {key: end for job in self.rings for key, end in job.ends.items()}
         for job in self.rings:
-            job.register()
+            for place in self.fabric.switches:
+                job.register(place)
         if self.outage:
             self.at(self.random.randrange(3 * MILLISECOND), self._lose_state)
         try:
             self._run()
         finally:
             for job in self.rings:
-                job.unregister()
+                for place in self.fabric.switches:
+                    job.unregister(place)
         return self.outcome
 
     def _run(self) -> None:
@@ -261,13 +305,13 @@ class Schedule:
         return all(job.done() for job in self.rings)
 
     def _lose_state(self) -> None:
-        """The switch forgets slots and entries, and gets the entries back."""
+        """A switch forgets slots and entries, and gets the entries back."""
+        place = self.random.choice(list(self.fabric.switches))
         for job in self.rings:
-            job.unregister()
-        arrays = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
-        arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
+            job.unregister(place)
+        self.fabric.forget(place)
         for job in self.rings:
-            self.at(self.now + self.random.randrange(30 * MILLISECOND), job.register)
+            self.at(self.now + self.random.randrange(30 * MILLISECOND), partial(job.register, place))
 
 
 class Job:
@@ -278,7 +322,7 @@ class Job:
         self.ring = ring
         self.window = window
         self.messages = messages
-        self.registered = False
+        self.registered: dict[int | None, RingTree] = {}
         self.ends: dict[tuple[int, int], End] = {}
         draw = schedule.random
         # Both directions on one pair of queue pairs: then the number cannot be hidden, for ACKs bear it too.
@@ -337,16 +381,17 @@ class Job:
         self.ends[m.port, qpn] = end
         return end
 
-    def register(self) -> None:
-        """Give the switch the ring's entries."""
-        self.ring.register()
-        self.registered = True
+    def register(self, place: int | None) -> None:
+        """Give a switch the ring's entries, if it has a part in it."""
+        fabric = self.schedule.fabric
+        tree = fabric.tree(self.ring)
+        if place in tree.states:
+            self.registered[place] = tree.register(fabric.switches[place], place)
 
-    def unregister(self) -> None:
+    def unregister(self, place: int | None) -> None:
         """Take them away, where they are."""
-        if self.registered:
-            self.ring.unregister()
-        self.registered = False
+        if tree := self.registered.pop(place, None):
+            tree.unregister(self.schedule.fabric.switches[place], place)
 
     def progress(self) -> None:
         for end in self.ends.values():

@@ -4,9 +4,10 @@
     cd tests && python -m protocol.sum_schedules --seeds 0:10000
 
 The native rail (its algorithm, its ring and its queue pairs) and the compiled program in the embedded engine,
-in virtual time: links that lose up to 10 %, double and reorder; ranks that begin late; rails that are halted
-at instants of their own on each rank and go on with new calls, while packets of the old ones are on their
-way; queue pairs that fail; a switch that forgets; a rank that dies; ranks that call different things.
+in virtual time: one switch, or a root and leaves; links that lose up to 10 %, double and reorder; ranks that
+begin late; rails that are halted at instants of their own on each rank and go on with new calls, while
+packets of the old ones are on their way; queue pairs that fail; a switch that forgets; a rank that dies;
+ranks that call different things.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from dataplane.ring import HIDDEN_QP, Ring, RingMember
 from protocol.composed_schedules import DTYPES, OPS, Call, draw_values
-from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SLOT_RANGE, epochs, loaded_switch
+from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SHAPES, SLOT_RANGE, epochs, loaded_fabric
 
 from railweave._native import roce, sum_rings
 
@@ -37,13 +38,21 @@ class HangError(Exception):
     """Packets without end."""
 
 
-class Switch:
-    """The embedded switch with the ring's entries, as the simulation sees it."""
+class Network:
+    """The embedded switches with the ring's entries, as the simulation sees them: as one switch.
 
-    def __init__(self, ranks: int, first_psns: Sequence[int], slots: int) -> None:
+    Packets between switches are lost and doubled as others are; some wait for later ones.
+    """
+
+    def __init__(
+        self, shape: int, links: random.Random, ranks: int, first_psns: Sequence[int], slots: int
+    ) -> None:
         self.forgets: int | None = None  # everything, with this packet of any incarnation but the last
         self.last = 0  # incarnation
-        self.switch = loaded_switch(None)
+        self.loss = self.duplicate = self.overtaken = 0.0  # between switches
+        self.fabric = loaded_fabric(shape)
+        self.random = links
+        self._waiting: list[tuple[int | None, int, bytes]] = []
         members = tuple(
             RingMember(
                 ip=0x0A030001 + rank,
@@ -57,14 +66,26 @@ class Switch:
             for rank in range(ranks)
         )
         assert sum_rings.ALIAS == HIDDEN_QP
-        self.ring = Ring(
-            self.switch, members, slot_base=0, slots=slots, header_base=0, epoch=next(epochs), mcast_group=2
+        self.members = members
+        root = self.fabric.switches[None]
+        self.tree = self.fabric.tree(
+            Ring(root, members, slot_base=0, slots=slots, header_base=0, epoch=next(epochs))
         )
         self.packets = 0
 
+    def register(self) -> None:
+        """Give every switch its part of the ring."""
+        for place in self.tree.states:
+            self.tree.register(self.fabric.switches[place], place)
+
+    def unregister(self) -> None:
+        """Take them away."""
+        for place in self.tree.states:
+            self.tree.unregister(self.fabric.switches[place], place)
+
     def exchange(self, rank: int, transport: bytes, incarnation: int) -> list[tuple[int, bytes]]:
         """Carry a packet to the next rank, or back if it answers one of the rank before."""
-        members = self.ring.members
+        members = self.members
         packet = roce.parse(transport)
         assert packet
         forward = packet["opcode"] != roce.Opcode.ACKNOWLEDGE
@@ -74,14 +95,30 @@ class Switch:
         if self.packets > MOST_PACKETS:
             raise HangError(f"{self.packets} packets")
         if self.packets == self.forgets and incarnation < self.last:
-            arrays = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
-            arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
-        made = []
-        for port, frame in self.switch.exchange(m.port, roce.seal(path, self.packets & 0xFFFF, transport)):
-            fault, _, _, inner = roce.open_frame(frame)
-            assert fault is roce.FrameFault.NONE
-            made.append((port - 1, inner))
+            self.fabric.forget(self.random.choice(list(self.fabric.switches)))
+        waiting, self._waiting = self._waiting, []
+        made: list[tuple[int, bytes]] = []
+        self._arrive(self.fabric.at[m.port], m.port, roce.seal(path, self.packets & 0xFFFF, transport), made)
+        for each in waiting:
+            self._arrive(*each, made)
         return made
+
+    def _arrive(self, place: int | None, port: int, frame: bytes, made: list[tuple[int, bytes]]) -> None:
+        """Carry a frame through a switch, and on to others; what reaches hosts is in `made`."""
+        for out, data in self.fabric.switches[place].exchange(port, frame):
+            if there := self.fabric.next(place, out):
+                draw = self.random.random
+                for _ in range(2 if draw() < self.duplicate else 1):
+                    if draw() < self.loss:
+                        continue
+                    if draw() < self.overtaken:
+                        self._waiting.append((*there, data))
+                    else:
+                        self._arrive(*there, data, made)
+                continue
+            fault, _, _, inner = roce.open_frame(data)
+            assert fault is roce.FrameFault.NONE
+            made.append((out - 1, inner))
 
 
 class Schedule:
@@ -113,6 +150,7 @@ class Schedule:
             "dies": self.dies,
             "ends": ends,
         }
+        self.shape = self.random.randrange(len(SHAPES))
         self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
         self.faults += Counter(
             halt=eras - 1,
@@ -121,6 +159,7 @@ class Schedule:
             loss=self.options["loss"] > 0,
             outage=self.forgets is not None,
             end=ends,
+            levels=self.shape > 0,
         )
 
     def draw_call(self, least: int = 1) -> Call:
@@ -142,12 +181,14 @@ class Schedule:
         if self.differs >= 0:
             other = self.draw_call(least=6000)  # longer than any
             given[-1][self.differs][0] = other.of(self.differs)
-        switch = Switch(self.size, self.first_psns, 2 * self.window)
-        switch.forgets, switch.last = self.forgets, len(self.calls) - 1
-        switch.ring.register()
+        network = Network(self.shape, self.random, self.size, self.first_psns, 2 * self.window)
+        network.forgets, network.last = self.forgets, len(self.calls) - 1
+        for name in ("loss", "duplicate", "overtaken"):
+            setattr(network, name, self.options[name])
+        network.register()
         try:
             outcomes, summed, unnoticed = sum_rings.simulate(
-                *(given, switch.exchange),
+                *(given, network.exchange),
                 seed=self.random.getrandbits(32),
                 first_psns=self.first_psns,
                 path_mtu=MTU,
@@ -155,7 +196,7 @@ class Schedule:
                 **self.options,
             )
         finally:
-            switch.ring.unregister()
+            network.unregister()
         assert not unnoticed, "a queue pair failed, and the rail did not"
         self._check(outcomes)
         return summed

@@ -79,6 +79,11 @@ def words(value: object) -> str:
         (SPREAD, ["HOSTS=2", "TASKS=2", "CHUNKS=2"]),
         (NETREDUCE, ["MEMBERS=2"]),
         (NETREDUCE, ["MEMBERS=4"]),
+        (NETREDUCE, ["MEMBERS=2", "FORGETS=2"]),
+        (NETREDUCE, ["LEVELS=2", "MEMBERS=2"]),
+        (NETREDUCE, ["LEVELS=2", "MEMBERS=4"]),
+        (NETREDUCE, ["LEVELS=2", "MEMBERS=2", "FORGETS=1"]),
+        (NETREDUCE, ["LEVELS=2", "MEMBERS=3", "FORGETS=1", "MESSAGES=4"]),
     ],
     ids=words,
 )
@@ -110,6 +115,15 @@ MUTANTS: list[tuple[Path, list[str], str]] = [
         *(NETREDUCE, ["MEMBERS=2"]),
         "NEVER_ENDS ONE_WINDOW_OF_SLOTS WIDE_WINDOW UNSIGNED_INDICES NO_INDEX_CHECK NO_EPOCH NO_SEEN "
         "HEADER_OF_THE_FIRST",
+    ),
+    (
+        *(NETREDUCE, ["LEVELS=2", "MEMBERS=3"]),
+        "NEVER_ENDS ONE_WINDOW_OF_SLOTS WIDE_WINDOW UNSIGNED_INDICES NO_INDEX_CHECK NO_EPOCH NO_SEEN "
+        "HEADER_OF_THE_FIRST RESULT_IS_ADDED",
+    ),
+    (
+        *(NETREDUCE, ["LEVELS=2", "MEMBERS=3", "FORGETS=1", "MESSAGES=4"]),
+        "ADDED_TO_THE_RESULT EARLY_RESULT_GOES_ON",
     ),
 ]
 

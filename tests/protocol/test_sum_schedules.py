@@ -20,7 +20,7 @@ def test_schedules(part: int) -> None:
         assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
         faults += outcome.faults
         summed += outcome.summed
-    assert set(faults) == {"halt", "end", "death", "mismatch", "loss", "outage"}
+    assert set(faults) == {"halt", "end", "death", "mismatch", "loss", "outage", "levels"}
     assert summed > len(SEEDS) // 4, "the switch adds"
 
 

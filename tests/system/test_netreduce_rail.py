@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,12 @@ from railweave.experiments.hosts import JobOptions, start_job
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch
 from railweave.hosts.events import Sums
+from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab.faults import queue_pair_ended
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.lab.options import LabOptions
+from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 90.0
@@ -66,7 +68,8 @@ with railweave.init(rails=rails) as comm:
         module = "railweave.topologies.lab.switch_counters"
         command = [sys.executable, "-m", module, comm.options.controller]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        print("added", json.loads(done.stdout)["netreduce"]["result"], "of", chunks, file=sys.stderr)
+        counts = json.loads(done.stdout)["netreduce"]
+        print("added", counts["result"], "down", counts["deliver_down"], "of", chunks, file=sys.stderr)
 """
 
 REPEATED = """
@@ -97,25 +100,44 @@ with railweave.init(timeout_s=40) as comm:
 """
 
 
-@pytest.mark.parametrize("kind", ["netreduce", "rdma"])
-def test_the_switch_adds_what_it_can_and_hosts_do_the_rest(start: Start, tmp_path: Path, kind: str) -> None:
+RACKS = ("--topology", "leaf-spine:racks=2,hosts=2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "leaves"),
+    [("netreduce", ("--hosts", "3"), 0), ("netreduce", RACKS, 2), ("rdma", ("--hosts", "3"), 0)],
+    ids=["netreduce", "netreduce-racks", "rdma"],
+)
+def test_the_switch_adds_what_it_can_and_hosts_do_the_rest(
+    start: Start, tmp_path: Path, kind: str, where: Sequence[str], leaves: int
+) -> None:
+    """Where there are racks, the root adds what leaves have added, and each leaf sends the sum on once."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = start(
-        *("run", "--hosts", "3", "--rails", "netreduce", "--rate", "0"),
+        *("run", *where, "--rails", "netreduce", "--rate", "0"),
         *("--", sys.executable, str(program), kind),
     )
     said, phases = command.process.communicate()
     assert command.process.returncode == 0, said + phases
     (line,) = [line for line in said.splitlines() if "added" in line]
-    _, added, _, chunks = line.split("] ")[1].split()
+    _, added, _, down, _, chunks = line.split("] ")[1].split()
     assert int(chunks) > 0
     assert int(added) == (int(chunks) if kind == "netreduce" else 0)
+    assert int(down) == leaves * int(added)
 
 
-async def restart_switch(lab: Lab) -> None:
-    await lab.kill(SWITCH)
-    await lab.revive(SWITCH)
+async def restart_switch(lab: Lab, name: str = SWITCH) -> None:
+    await lab.kill(name)
+    await lab.revive(name)
+
+
+async def restart_leaf(lab: Lab) -> None:
+    await restart_switch(lab, "leaf2")
+
+
+async def restart_root(lab: Lab) -> None:
+    await restart_switch(lab, "spine1")
 
 
 async def restart_controller(lab: Lab) -> None:
@@ -127,16 +149,29 @@ async def end_queue_pair(lab: Lab) -> None:
     lab.do(queue_pair_ended(lab.topology.plane("netreduce"), "h2").inject)
 
 
-@pytest.mark.parametrize("fault", [restart_switch, restart_controller, end_queue_pair])
+RAILS = ["netreduce", "tcp"]
+ONE_SWITCH, RACKS_OF_TWO = planes(3, RAILS), leaf_spine(2, 2, 1, rails=RAILS)
+
+
+@pytest.mark.parametrize(
+    ("topology", "fault"),
+    [
+        (ONE_SWITCH, restart_switch),
+        (ONE_SWITCH, restart_controller),
+        (ONE_SWITCH, end_queue_pair),
+        (RACKS_OF_TWO, restart_leaf),
+        (RACKS_OF_TWO, restart_root),
+    ],
+    ids=lambda value: getattr(value, "__name__", value.name if isinstance(value, Topology) else value),
+)
 def test_the_rail_is_used_again_after_a_failure(
-    tmp_path: Path, fault: Callable[[Lab], Awaitable[None]]
+    tmp_path: Path, topology: Topology, fault: Callable[[Lab], Awaitable[None]]
 ) -> None:
     """All sums are exact meanwhile; a restarted controller takes the ring out and puts it in again."""
     program = tmp_path / "program.py"
     program.write_text(REPEATED)
 
     async def run() -> dict[str, int]:
-        topology = planes(3, ["netreduce", "tcp"])
         async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path / "lab")) as lab:
             await start_job(lab, JobOptions("job", [sys.executable, str(program)]))
             done: asyncio.Task[None] | None = None

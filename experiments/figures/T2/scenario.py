@@ -8,6 +8,7 @@ from railweave.experiments.figures import networks
 from railweave.experiments.scenario import Scenario, Workload
 
 WINDOWS = (16, 32, 64, 128, 256, 512)  # packets
+RATE_BPS = 50_000_000  # what two cores carry, so that the links are the bottleneck
 DELAY_US = 1000  # of a port of the switch, into it
 SIZE = 1024 * networks.KIB
 
@@ -20,7 +21,7 @@ def plan(quick: bool) -> list[Scenario]:
             contenders=(Contender("netreduce", "railweave"),),
             workload=Workload((SIZE,), dtype="int32", iterations=5 if quick else 10),
             rails=("netreduce",),
-            rates=(networks.RATE_BPS,),
+            rates=(RATE_BPS,),
             slots=window,
             impair=f"delay={DELAY_US}us",
             repetitions=2 if quick else 4,

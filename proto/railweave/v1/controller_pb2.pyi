@@ -317,7 +317,7 @@ class TreeReport(_message.Message):
     def __init__(self, tree: _Optional[int] = ..., group: _Optional[int] = ..., root: _Optional[str] = ..., switches: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., moves: _Optional[int] = ..., paused: _Optional[str] = ...) -> None: ...
 
 class RailReport(_message.Message):
-    __slots__ = ("rail", "kind", "plane", "refusal", "trees", "ring", "sums")
+    __slots__ = ("rail", "kind", "plane", "refusal", "trees", "ring", "sums", "adders")
     RAIL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
@@ -325,6 +325,7 @@ class RailReport(_message.Message):
     TREES_FIELD_NUMBER: _ClassVar[int]
     RING_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
+    ADDERS_FIELD_NUMBER: _ClassVar[int]
     rail: str
     kind: str
     plane: str
@@ -332,7 +333,8 @@ class RailReport(_message.Message):
     trees: _containers.RepeatedCompositeFieldContainer[TreeReport]
     ring: _containers.RepeatedCompositeFieldContainer[RingMember]
     sums: Sums
-    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ..., ring: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ..., sums: _Optional[_Union[Sums, _Mapping]] = ...) -> None: ...
+    adders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, rail: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., refusal: _Optional[str] = ..., trees: _Optional[_Iterable[_Union[TreeReport, _Mapping]]] = ..., ring: _Optional[_Iterable[_Union[RingMember, _Mapping]]] = ..., sums: _Optional[_Union[Sums, _Mapping]] = ..., adders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankReport(_message.Message):
     __slots__ = ("rank", "decisions")

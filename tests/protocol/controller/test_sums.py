@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from controller_world import DEADLINE_S, World, controller_of, running_switches
+from fake_switch import FakeSwitch
 from watcher import Watcher
 
+from railweave.controller import tables
+from railweave.controller.addresses import AddressPlan
+from railweave.controller.desired import Ring
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.rings import RingSwitch
+from railweave.topologies.clos import leaf_spine
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
@@ -20,11 +27,11 @@ TOPOLOGY = planes(3, ("netreduce", "tcp"))
 SLOTS = 64
 
 
-def request(world: World, rank: int, job: str = "job", **changes: Any) -> pb.JoinGroupRequest:
+def request(world: World, rank: int, job: str = "job", size: int = 3, **changes: Any) -> pb.JoinGroupRequest:
     numbers = [1000 + 10 * rank, 1001 + 10 * rank, 1002 + 10 * rank]  # out, into, alias
     sums = world.offer(rank + 1, "netreduce", sum_queue_pairs=numbers, **changes)
     rails = [sums, world.offer(rank + 1, "tcp")]
-    return pb.JoinGroupRequest(job=job, rank=rank, size=3, rails=rails, deadline_s=DEADLINE_S)
+    return pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S)
 
 
 def resume(world: World, rank: int) -> pb.Resume:
@@ -32,7 +39,7 @@ def resume(world: World, rank: int) -> pb.Resume:
 
 
 def of(world: World) -> RingSwitch:
-    return world.running.fabric.ring_switches["netreduce"]
+    return world.running.fabric.ring_switches["s-nr"]
 
 
 async def join(world: World, job: str = "job") -> list[pb.JoinGroupResponse]:
@@ -52,7 +59,9 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
             assert (sums.rail, sums.window_packets, sums.reason) == ("netreduce", SLOTS, "")
         nics = world.topology.plane("netreduce").nics
         (ring,) = of(world).rings
-        found = [(c.sender_port, c.sent_qp, c.first_psn, c.receiver_port, c.qp) for c in ring.connections]
+        found = [
+            (c.sender_port, c.sent_qp, c.first_psn, c.receiver_port, c.qp) for c in ring.part.contributors
+        ]
         # From each rank's port, to the number that the next rank lends, counted from the own number.
         assert found == [
             (nics[n].port, 1002 + 10 * to, 1000 + 10 * n, nics[to].port, 1001 + 10 * to)
@@ -81,7 +90,7 @@ async def test_a_switch_that_starts_anew_gets_the_ring_again() -> None:
             lambda: world.switch.config is not None and len(world.switch.table("deliveries")) == 3
         )
         (again,) = of(world).rings
-        assert again.connections == before.connections
+        assert again.part == before.part
 
 
 async def test_a_restarted_controller_puts_the_ring_in_again() -> None:
@@ -93,7 +102,7 @@ async def test_a_restarted_controller_puts_the_ring_in_again() -> None:
             streams = [Watcher(world, answer, resume(world, rank)) for rank, answer in enumerate(answers)]
             await world.settled(lambda: bool(of(world).rings))
             (again,) = of(world).rings
-            assert again.connections == before.connections
+            assert again.part == before.part
             assert again.slots.start != before.slots.start or again.slots.base != before.slots.base
             del streams
 
@@ -113,3 +122,126 @@ async def test_ranks_are_told_why_nobody_adds(topology: Topology, options: Any, 
             assert reason in sums.reason
             assert not answer.refusals
         assert not world.switch.table("deliveries")
+
+
+# --- trees of switches ---
+
+RACKS = leaf_spine(2, 2, 2, rails=("netreduce", "tcp"))  # leaf1 and leaf2 of two hosts each, spine1, spine2
+
+
+async def join_racks(world: World) -> list[pb.JoinGroupResponse]:
+    requests = [request(world, rank, size=4) for rank in range(4)]
+    return list(await asyncio.gather(*map(world.stub.JoinGroup, requests)))
+
+
+def parts(world: World) -> dict[str, Ring]:
+    """The ring in each switch that has it."""
+    return {name: ring for name, s in world.running.fabric.ring_switches.items() for ring in s.rings}
+
+
+def adders(switches: dict[str, FakeSwitch]) -> set[str]:
+    return {name for name, switch in switches.items() if switch.config and switch.table("deliveries")}
+
+
+async def test_a_ring_over_racks_is_a_tree_of_switches() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        empty = {name: switch.snapshot() for name, switch in switches.items()}
+        answers = await join_racks(world)
+        assert {answer.sums[0].window_packets for answer in answers} == {SLOTS}
+        plane = world.topology.plane("netreduce")
+        trunks = {(t.lower, t.upper): t for t in plane.trunks}
+        found = parts(world)
+        (report,) = (await world.stub.Explain(pb.ExplainRequest())).jobs[0].rails[:1]
+        spine, *leaves = report.adders
+        assert (set(leaves), found.keys()) == ({"leaf1", "leaf2"}, {*leaves, spine})
+        assert spine in ("spine1", "spine2")
+
+        for leaf, ranks, before in (("leaf1", (0, 1), 3), ("leaf2", (2, 3), 1)):
+            up, part = trunks[leaf, spine], found[leaf].part
+            assert [c.first_psn for c in part.contributors] == [1000 + 10 * rank for rank in ranks]
+            # Sums for the ranks here: of the connection between them, and of the one from the other leaf.
+            ports = {plane.nics[rank].port for rank in ranks}
+            assert {copy.of.receiver_port for copy in part.down} == ports
+            assert {copy.of.first_psn for copy in part.down} == {1000 + 10 * n for n in (ranks[0], before)}
+            assert {copy.kept for copy in part.down} == {0, 2}
+            assert part.up
+            assert part.up.kept == 1
+            assert part.up.of.sender_port == part.up.of.receiver_port == up.lower_port
+            # The same link from the other end.
+            (above,) = [c for c in found[spine].part.contributors if c.sender_port == up.upper_port]
+            assert replace(part.up.of, sender_port=up.upper_port, receiver_port=up.upper_port) == above
+        root = found[spine].part
+        assert root.up is None
+        assert root.answers == root.down
+        assert [copy.kept for copy in root.down] == [1, 0]
+        for name in found:
+            assert await world.running.fabric.ring_switches[name].reconcile() == []
+
+        for answer in answers:
+            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        await world.settled(lambda: not adders(switches))
+        assert all(empty[name] <= switch.snapshot() for name, switch in switches.items())
+
+
+async def test_ranks_of_one_rack_need_no_spine() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        requests = [request(world, rank, size=2) for rank in range(2)]
+        await asyncio.gather(*map(world.stub.JoinGroup, requests))
+        assert adders(switches) == {"leaf1"}
+        assert parts(world)["leaf1"].part.up is None
+
+
+@pytest.mark.parametrize("which", ["leaf", "spine"])
+async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: str) -> None:
+    """What is on its way between the old parts is no packet of the new ones."""
+    options = {"slots": SLOTS, "lease_s": 3 * DEADLINE_S}  # the test sends no heartbeats
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, **options) as world:
+        await join_racks(world)
+        before = parts(world)
+        name = next(name for name in sorted(before) if name.startswith(which))
+        await switches[name].restart(lose_state=True)
+
+        def again() -> bool:
+            now = parts(world)
+            whole = len(now) == 3 and adders(switches) == now.keys()
+            return whole and all(now[each].group != before[each].group for each in now if each in before)
+
+        await world.settled(again)
+        now = parts(world)
+        links = [{ring.part.up.of.qp for ring in of.values() if ring.part.up} for of in (before, now)]
+        assert [len(each) for each in links] == [1, 1]
+        assert links[0].isdisjoint(links[1])
+
+
+async def test_a_ring_that_leaves_a_rack_twice_is_not_summed() -> None:
+    """The ranks' own ring moves no more over the trunks."""
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        requests = [request(world, rank, size=4) for rank in range(4)]
+        for one, other in ((requests[1], requests[2]), (requests[2], requests[1])):
+            one.rails[0].address = world.topology.plane("netreduce").nics[other.rank].address
+            one.rails[0].mac = world.topology.plane("netreduce").nics[other.rank].mac
+        for answer in await asyncio.gather(*map(world.stub.JoinGroup, requests)):
+            assert answer.sums[0].window_packets == 0
+            assert re.search(
+                "the ring leaves the ranks at switch leaf[12] 2 times, not once", answer.sums[0].reason
+            )
+        assert not adders(switches)
+
+
+async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        await switches["spine1"].stop()
+        await world.settled(lambda: not world.running.fabric.ring_switches["spine1"].link.up)
+        await join_racks(world)
+        assert adders(switches) == {"leaf1", "leaf2", "spine2"}
+
+
+async def test_no_frame_to_a_switch_is_forwarded_and_floods_make_no_loop() -> None:
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
+        addresses = AddressPlan(world.topology.plane("netreduce")).switches.values()
+        nowhere = {tables.mac_table(each.mac, tables.NOWHERE) for each in addresses}
+        for ring_switch in world.running.fabric.ring_switches.values():
+            assert nowhere <= (await ring_switch.link.read()).entries
+        floods = {name: switch.multicasts()[tables.FLOOD_GROUP] for name, switch in switches.items()}
+        copies = sum(map(len, floods.values()))
+        assert copies == 4 + 2 * 3  # NICs, and both ends of the trunks of a tree of four switches

@@ -10,12 +10,19 @@
 // A sender repeats what is not acknowledged, in any order: that includes going back N, after a NAK or a time-out, and
 // acknowledgements that are lost, of which the model therefore needs none.
 //
+// With LEVELS=2 the last member stands at one leaf, the others at another one, and a root sums what the leaves have
+// summed. The sum of all leaves each leaf on the connections that lead to its members; where one comes from the other
+// leaf, its header is in the root's packet. What a member repeats its own leaf answers. Packets between switches are as any others. FORGETS times any switch forgets all its slots, as after a
+// restart: then sums may be missing for ever, but none is wrong.
+//
 // What is asserted, at every step:
 //   sum       what leaves the switch is the sum of each member's contribution exactly once;
 //   own       it leaves under the header that its connection's own sender gave that message;
 //   had       a packet is older than its slot only if its receiver has had the sum (who then acknowledges it again);
 //   newest    the newest packet of a sender is never older than its slot: so, going back, it gets through to one
-//             that its receiver answers.
+//             that its receiver answers;
+//   part      what a leaf sends up is the sum of its own members' contributions exactly once;
+//   above     a leaf's packet is older than the root's slot only if nobody at the leaf waits for that sum.
 // Each MUTANT_* takes one rule away; spin must then find a violation.
 
 #ifndef MEMBERS
@@ -23,6 +30,9 @@
 #endif
 #ifndef MESSAGES
 #define MESSAGES 8
+#endif
+#ifndef LEVELS
+#define LEVELS 1
 #endif
 
 #define INDICES 16  // four bits
@@ -33,15 +43,29 @@
 #else
 #define SLOTS 2    // two windows
 #endif
-#define SLOT(k) (INDEX(k) % SLOTS)
 #ifdef MUTANT_WIDE_WINDOW
 #define WINDOW 2
 #else
 #define WINDOW 1
 #endif
 
+// Switches: the root, and with two levels two leaves. To the root, leaf n is contributor n - 1.
+#define ROOT 0
+#if LEVELS == 1
+#define SWITCHES 1
+#define OF(m) ROOT
+#define CONTRIBUTORS(s) MEMBERS
+#else
+#define SWITCHES 3
+#define OF(m) (m < MEMBERS - 1 -> 1 : 2)
+#define CONTRIBUTORS(s) (s == ROOT -> 2 : (s == 1 -> MEMBERS - 1 : 1))
+#endif
+#define SLOT(s, k) (s * SLOTS + INDEX(k) % SLOTS)
+#define LAST(s) (s == 1 -> MEMBERS - 2 : MEMBERS - 1)  // of a leaf's members
+#define PLACE(m) (OF(m) == 2 -> 0 : m)  // of a member among its switch's contributors
+
 #define NEXT(m) ((m + 1) % MEMBERS)
-#define ALL ((1 << MEMBERS) - 1)
+#define ALL(s) ((1 << CONTRIBUTORS(s)) - 1)
 
 // What member m contributes to message k: no two sums of such are equal unless their parts are.
 #define VALUE(m, k) ((1 << (4 * m)) * (k + 1))
@@ -49,25 +73,34 @@
 typedef Slot {
   byte index;
   byte seen;
-  bool other_group;   // it holds what an earlier group has left
+  bool other_group;   // it holds what an earlier group has left, or nothing
+  bool result;        // the sum of all is in, from above
   int sum;
   byte own[MEMBERS];  // whose message the member's header is of
 }
 
-Slot slot[SLOTS];
+Slot slot[SWITCHES * SLOTS];
 byte sent[MEMBERS];    // messages that a member has sent: 0 .. sent-1
 byte had[MEMBERS];     // results that it has received
 byte up[MEMBERS];      // its packets on the way to the switch, a bit per message
 byte down[MEMBERS];    // sums on the way to it
+byte part[SWITCHES];   // a leaf's packets on the way to the root
+byte whole[SWITCHES];  // the root's on the way to a leaf
 
-hidden byte m, k, c, ahead, i;
-hidden int expected;
+hidden byte s, m, k, c, ahead, i;
+hidden int expected, value;
 
-inline expect_sum() {
+// The sum of message k of all members, or of those at one leaf.
+inline expect_sum(at) {
   expected = 0;
   i = 0;
   do
-  :: i < MEMBERS -> expected = expected + VALUE(i, k); i++
+  :: i < MEMBERS ->
+     if
+     :: at == ROOT || OF(i) == at -> expected = expected + VALUE(i, k)
+     :: else
+     fi;
+     i++
   :: else -> break
   od
 }
@@ -94,53 +127,89 @@ inline classify() {
 
 #define IS_SAME (ahead == 0)
 #define IS_NEW (ahead > 0 && ahead < INDICES / 2)
+#define COMPLETE(s) (slot[c].seen == ALL(s))
 
+// The slot's sum goes on, on a member's connection.
 inline goes_on(to) {
   assert(slot[c].sum == expected);   // sum
   assert(slot[c].own[to] == k + 1);  // own
   down[NEXT(to)] = down[NEXT(to)] | (1 << k)
 }
 
-inline complete() {
-  expect_sum();
+// On all connections that lead to members at switch s.
+inline deliver() {
+  expect_sum(ROOT);
   ahead = 0;  // from here on, of members
   do
-  :: ahead < MEMBERS -> goes_on(ahead); ahead++
+  :: ahead < MEMBERS ->
+     if
+     :: OF(NEXT(ahead)) == s && OF(ahead) == s -> goes_on(ahead)
+     :: OF(NEXT(ahead)) == s && OF(ahead) != s -> down[NEXT(ahead)] = down[NEXT(ahead)] | (1 << k)
+     :: else
+     fi;
+     ahead++
   :: else -> break
   od
 }
 
-// Member m's packet of message k arrives at the switch.
+inline overwrite(seen_now) {
+  slot[c].index = INDEX(k);
+  slot[c].other_group = false;
+  slot[c].result = false;
+  slot[c].seen = seen_now;
+  slot[c].sum = 0
+}
+
+// What contributor number n of switch s sends of message k goes into slot c; packets of its own index are new, or again.
+inline contribute(n) {
+  if
+  :: IS_NEW -> overwrite(0)
+  :: else
+  fi;
+  if
+  :: !(slot[c].seen & (1 << n)) ->
+     slot[c].seen = slot[c].seen | (1 << n);
+     if
+#ifndef MUTANT_ADDED_TO_THE_RESULT
+     :: slot[c].result
+#endif
+     :: else -> slot[c].sum = slot[c].sum + value
+     fi
+  :: else ->
+#ifdef MUTANT_NO_SEEN
+     slot[c].sum = slot[c].sum + value;
+#endif
+     again = true
+  fi
+}
+
+// Member m's packet of message k arrives at its switch.
 inline arrives() {
-  c = SLOT(k);
+  s = OF(m);
+  c = SLOT(s, k);
+  value = VALUE(m, k);
+  again = false;
   classify();
   if
-  :: IS_NEW ->
-     slot[c].index = INDEX(k);
-     slot[c].other_group = false;
-     slot[c].seen = 1 << m;
-     slot[c].sum = VALUE(m, k);
-     slot[c].own[m] = k + 1;
+  :: IS_NEW || IS_SAME ->
+     contribute(PLACE(m));
+#ifdef MUTANT_HEADER_OF_THE_FIRST
      if
-     :: slot[c].seen == ALL -> complete()
+     :: IS_NEW -> slot[c].own[m] = k + 1
      :: else
-     fi
-  :: IS_SAME && !(slot[c].seen & (1 << m)) ->
-     slot[c].seen = slot[c].seen | (1 << m);
-     slot[c].sum = slot[c].sum + VALUE(m, k);
-#ifndef MUTANT_HEADER_OF_THE_FIRST
+     fi;
+#else
      slot[c].own[m] = k + 1;
 #endif
      if
-     :: slot[c].seen == ALL -> complete()
-     :: else
-     fi
-  :: IS_SAME && (slot[c].seen & (1 << m)) ->
-#ifdef MUTANT_NO_SEEN
-     slot[c].sum = slot[c].sum + VALUE(m, k);
-#endif
-     if
-     :: slot[c].seen == ALL -> expect_sum(); goes_on(m)
+     :: slot[c].result -> expect_sum(ROOT); goes_on(m)
+     :: !slot[c].result && COMPLETE(s) && s == ROOT && !again -> deliver()
+     :: !slot[c].result && COMPLETE(s) && s == ROOT && again -> expect_sum(ROOT); goes_on(m)
+     :: !slot[c].result && COMPLETE(s) && s != ROOT -> 
+        expect_sum(s);
+        assert(slot[c].sum == expected);  // part
+        assert(slot[c].own[LAST(s)] == k + 1);  // own, of the connection to the other leaf
+        part[s] = part[s] | (1 << k)
      :: else
      fi
   :: else ->
@@ -149,32 +218,102 @@ inline arrives() {
   fi
 }
 
-inline choose_member() {
-  m = 0;
+#if LEVELS == 2
+// The packet of message k of leaf m arrives at the root.
+inline arrives_at_root() {
+  s = ROOT;
+  c = SLOT(s, k);
+  expect_sum(m);
+  value = expected;
+  again = false;
+  classify();
+  if
+  :: IS_NEW || IS_SAME ->
+     contribute(m - 1);
+     if
+     :: COMPLETE(s) ->
+        expect_sum(ROOT);
+        assert(slot[c].sum == expected);  // sum
+        whole[m] = whole[m] | (1 << k);
+        if
+        :: again
+        :: else -> whole[3 - m] = whole[3 - m] | (1 << k)
+        fi
+     :: else
+     fi
+  :: else ->
+     i = 0;
+     do
+     :: i < MEMBERS -> assert(OF(i) != m || had[NEXT(i)] > k); i++  // above
+     :: else -> break
+     od
+  fi
+}
+
+// The root's packet of message k arrives at leaf m.
+inline arrives_at_leaf() {
+  s = m;
+  c = SLOT(s, k);
+  expect_sum(ROOT);
+  classify();
+  if
+  :: (IS_NEW || IS_SAME) && (IS_NEW || !slot[c].result) ->
+     if
+     :: IS_NEW -> overwrite(0)
+     :: else
+     fi;
+     slot[c].result = true;
+#ifdef MUTANT_RESULT_IS_ADDED
+     slot[c].sum = slot[c].sum + expected;
+#else
+     slot[c].sum = expected;
+#endif
+     if
+#ifndef MUTANT_EARLY_RESULT_GOES_ON
+     :: !COMPLETE(s)
+#endif
+     :: else -> deliver()
+     fi
+  :: else
+  fi
+}
+#endif
+
+inline forget() {
+  i = 0;
   do
-  :: m < MEMBERS - 1 -> m++
-  :: break
+  :: i < SLOTS ->
+     c = s * SLOTS + i;
+     slot[c].index = (FIRST + i) % INDICES;  // as if it were this group's
+     slot[c].seen = ALL(s);
+     slot[c].other_group = true;
+     slot[c].result = false;
+     slot[c].sum = 7;
+     m = 0;
+     do
+     :: m < MEMBERS -> slot[c].own[m] = 0; m++
+     :: else -> break
+     od;
+     i++
+  :: else -> break
   od
 }
 
-inline choose_message() {
-  k = 0;
+inline choose(one, first, last) {
+  one = first;
   do
-  :: k < MESSAGES - 1 -> k++
+  :: one < last -> one++
   :: break
   od
 }
 
 init {
+  bool again;
+  byte forgotten;
   atomic {
-    i = 0;
+    s = 0;
     do
-    :: i < SLOTS ->
-       slot[i].index = (FIRST + i) % INDICES;  // as if it were this group's
-       slot[i].seen = ALL;
-       slot[i].other_group = true;
-       slot[i].sum = 7;
-       i++
+    :: s < SWITCHES -> forget(); s++
     :: else -> break
     od
   }
@@ -184,7 +323,7 @@ end:
   :: assert(had[0] < MESSAGES || had[MEMBERS - 1] < MESSAGES)  // claims that no run ends; spin must show one that does
 #endif
   :: atomic {  // a member sends its next message
-       choose_member();
+       choose(m, 0, MEMBERS - 1);
        if
        :: sent[m] < MESSAGES && sent[m] < had[m] + WINDOW ->
           up[m] = up[m] | (1 << sent[m]);
@@ -193,20 +332,46 @@ end:
        fi
      }
   :: atomic {  // a packet arrives at the switch, for the first time or again
-       choose_member();
-       choose_message();
+       choose(m, 0, MEMBERS - 1);
+       choose(k, 0, MESSAGES - 1);
        if
        :: (up[m] & (1 << k)) -> arrives()
        :: else
        fi
      }
   :: atomic {  // the sum that a receiver expects arrives; others it drops
-       choose_member();
+       choose(m, 0, MEMBERS - 1);
        k = had[m];
        if
        :: k < MESSAGES && (down[m] & (1 << k)) -> had[m] = k + 1
        :: else
        fi
      }
+#if LEVELS == 2
+  :: atomic {  // so between switches
+       choose(m, 1, 2);
+       choose(k, 0, MESSAGES - 1);
+       if
+       :: (part[m] & (1 << k)) -> arrives_at_root()
+       :: else
+       fi
+     }
+  :: atomic {
+       choose(m, 1, 2);
+       choose(k, 0, MESSAGES - 1);
+       if
+       :: (whole[m] & (1 << k)) -> arrives_at_leaf()
+       :: else
+       fi
+     }
+#endif
+#if FORGETS
+  :: atomic {
+       if
+       :: forgotten < FORGETS -> choose(s, 0, SWITCHES - 1); forget(); forgotten++
+       :: else
+       fi
+     }
+#endif
   od
 }

@@ -23,8 +23,8 @@ from system.rxe.guest import HOST, PREFIX, Guest, Place, boot, build_initramfs
 from system.rxe.kernel import find_kernel
 
 from railweave.controller.desired import Loss, Ring
+from railweave.controller.ring_trees import alone
 from railweave.controller.rings import RingSwitch
-from railweave.controller.routes import routes
 from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import Connection, Endpoint, ip_number, mac_number
 from railweave.p4src.artifacts import NETREDUCE, artifact
@@ -72,7 +72,7 @@ async def switch(members: Sequence[Place]) -> AsyncIterator[RingSwitch]:
         "setpriv", "--pdeathsig", "KILL", *command, stdout=asyncio.subprocess.PIPE
     )
     there = plane(members)
-    managed = RingSwitch(there.switches[0], artifact(LANES, program=NETREDUCE), routes(there)["s"])
+    managed = RingSwitch(there, there.switches[0], artifact(LANES, program=NETREDUCE))
     session = None
     try:
         assert process.stdout
@@ -108,7 +108,7 @@ class Members:
             qp = pairs[to][1]
             way = (ends[n], n + 1, ends[to], to + 1)
             connections.append(Connection(*way, qp ^ HIDDEN_QP, qp, FIRST_PSNS[n]))
-        ring = await self._switch.add(connections, window_packets)
+        ring = await self._switch.add(alone(connections), window_packets)
         for n, guest in enumerate(self._guests):
             following, before = (n + 1) % count, (n - 1) % count
             to = (connections[n].sent_qp, FIRST_PSNS[n], self._places[following].address)
