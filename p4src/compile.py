@@ -16,6 +16,7 @@ from railweave.p4src.artifacts import (
     PROFILES,
     PROGRAMS,
     SOURCES_RECORD,
+    TNA,
     Artifact,
     artifact,
     source_hashes,
@@ -37,7 +38,7 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
             "to run it as it is, nothing needs compiling"
         )
     built = [_compile(artifact(lanes, root, program)) for program in PROGRAMS for lanes in PROFILES]
-    record = f"# {compiler_version()}\n{source_hashes()}"
+    record = f"# {compiler_version()}\n{source_hashes(TNA)}"
     (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built
 

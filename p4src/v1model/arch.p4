@@ -14,8 +14,9 @@
 #define CELL_READ(cells, index, into) cells.read(into, index)
 #define CELL_WRITE(cells, index, value) cells.write(index, value)
 
-/* Packets and bytes per table entry; a table names it in its property `counters`. */
+/* Packets and bytes per table entry; a table names it in its property `counters`, and actions need not count. */
 #define ENTRY_COUNTER(name) direct_counter(CounterType.packets_and_bytes) name
+#define COUNT_ENTRY(name)
 /* Packets per port. */
 #define PORT_COUNTER(counts, label) PACKET_COUNTER(PORTS, port_t, counts, label)
 #define PACKET_COUNTER(size, T, counts, label) @name(TEXT(.label)) counter<T>(size, CounterType.packets) counts
