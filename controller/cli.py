@@ -14,10 +14,12 @@ from typing import Annotated
 
 import typer
 
+from railweave.access import access_of, check
 from railweave.controller.errors import ControllerError, RequestError
 from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve
 from railweave.controller.slots import MIN_SLOTS
+from railweave.topologies import cluster as clusters
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.serialize import load
@@ -31,13 +33,21 @@ DEFAULTS = ControllerOptions()
 
 @app.command(
     "controller",
-    epilog="Example: railweave controller --topology planes.yaml --listen 10.255.0.250:9600 --loss ina=0.01",
+    epilog="Examples: railweave controller --cluster /etc/railweave/cluster.yaml · "
+    "railweave controller --topology planes.yaml --listen 10.255.0.250:9600 --loss ina=0.01",
 )
 def controller(
-    topology: Annotated[Path, typer.Option(help="Topology file (YAML).")],
+    topology: Annotated[Path | None, typer.Option(help="Topology file (YAML).")] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="Cluster file (YAML), in place of --topology: see docs/cluster.md.")
+    ] = None,
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT to serve agents on; port 0: a free one.")
-    ] = DEFAULTS.listen,
+        str | None,
+        typer.Option(
+            help="HOST:PORT to serve agents on; port 0: a free one. "
+            f"Default: the cluster file's, or {DEFAULTS.listen}."
+        ),
+    ] = None,
     lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 256 or 64.")] = DEFAULTS.lanes,
     slots: Annotated[
         int, typer.Option(help="Slots (chunks in flight) per job and plane, a power of two; see --quota.")
@@ -88,11 +98,12 @@ def controller(
     for proxy in PROXIES:
         os.environ.pop(proxy, None)  # switches are reached directly, and finsy has no option for that
     try:
-        value = load(topology)
+        value, of_cluster = _network(topology, cluster)
         if device_id is not None:
             value = _with_device_id(value, device_id)
-        options = ControllerOptions(
-            listen=listen,
+        options = replace(
+            of_cluster,
+            listen=listen or of_cluster.listen,
             lanes=lanes,
             quotas=read(quota or (), quotas, Quota(slots, trees)),
             lease_s=lease,
@@ -106,6 +117,24 @@ def controller(
     except (TopologyError, ControllerError, RequestError) as error:
         typer.echo(f"railweave controller: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, ControllerOptions]:
+    """Return the topology, and the options that come with a cluster file."""
+    if (topology is None) == (cluster is None):
+        raise ControllerError("expected either --topology or --cluster, a file")
+    if topology is not None:
+        access_of(None)  # a token would be of no use
+        return load(topology), DEFAULTS
+    assert cluster is not None  # noqa: S101
+    described = clusters.load(cluster)
+    switch_tls = described.switch_tls or described.tls
+    if switch_tls is not None:
+        check(switch_tls)
+    options = replace(
+        DEFAULTS, listen=described.controller, access=access_of(described), switch_tls=switch_tls
+    )
+    return described.topology(), options
 
 
 async def _run(topology: Topology, options: ControllerOptions) -> None:

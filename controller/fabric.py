@@ -23,6 +23,7 @@ from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
 from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
+from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
@@ -55,12 +56,16 @@ class FabricListener(Protocol):
 class Fabric:
     """The one place where groups get numbers, addresses and slots."""
 
-    def __init__(self, topology: Topology, program: Artifact, suspect_s: float) -> None:
+    def __init__(
+        self, topology: Topology, program: Artifact, suspect_s: float, tls: TlsFiles | None = None
+    ) -> None:
         """Manage the switches of `topology` with `program`, those of netreduce planes with netreduce.
 
+        P4Runtime goes over TLS if the files are given.
         Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
         """
         self.topology = topology
+        self._tls = tls
         self.lanes = program.lanes
         self.listener: FabricListener | None = None
         self.health = Health(suspect_s, self._changed)
@@ -82,7 +87,8 @@ class Fabric:
         self._addresses[plane.name] = addresses = AddressPlan(plane)
         for switch in plane.switches:
             if switch.p4runtime:
-                managed = ManagedSwitch(plane, switch, addresses, program, self._connected, self._unreachable)
+                told = (self._connected, self._unreachable)
+                managed = ManagedSwitch(plane, switch, addresses, program, *told, self._tls)
                 self._switches[switch.name] = managed
         members = {switch.name: switch for switch in self.switches(plane.name)}
         self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
@@ -92,7 +98,7 @@ class Fabric:
         if others or not first.p4runtime:
             raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected one switch, a P4 switch")
         program = artifact(ROCE_LANES, program=NETREDUCE)
-        self.ring_switches[plane.name] = RingSwitch(first, program, routes(plane)[first.name])
+        self.ring_switches[plane.name] = RingSwitch(first, program, routes(plane)[first.name], tls=self._tls)
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
         """The P4 switches of a plane, or all."""

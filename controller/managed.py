@@ -17,6 +17,7 @@ from railweave.controller.state import SwitchState, Update, difference
 from railweave.controller.wire import decode_entry
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
+from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Plane, Switch
 
 LOG = logging.getLogger(__name__)
@@ -52,13 +53,14 @@ class ManagedSwitch:
         artifact: Artifact,
         changed: Callable[[ManagedSwitch, frozenset[int]], None],
         unreachable: Callable[[ManagedSwitch], None],
+        tls: TlsFiles | None = None,
     ) -> None:
         """Prepare a switch; `changed` is called with it after each connection's first reconciliation, and
         with the groups that the switch has lost with its state; `unreachable` when it answers no more.
         """
         self.name = switch.name
         self.plane = plane
-        self.link = SwitchLink(switch, artifact, self._connected, lambda: unreachable(self))
+        self.link = SwitchLink(switch, artifact, self._connected, lambda: unreachable(self), tls)
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.groups: dict[int, Aggregation] = {}
         self.losses: dict[tuple[str, int], Loss] = {}

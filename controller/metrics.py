@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from railweave.access import IN_CLEAR, Access
 from railweave.controller import telemetry
 from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups
@@ -100,8 +101,11 @@ def _of_groups(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
 
 
 @asynccontextmanager
-async def serving(groups: Groups, address: str) -> AsyncIterator[str]:
-    """Serve `/metrics` at HOST:PORT ('': nowhere); yields the address, with the port that was free for 0."""
+async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> AsyncIterator[str]:
+    """Serve `/metrics` at HOST:PORT ('': nowhere), with TLS if `access` has it.
+
+    Yields the address, with the port that was free for 0.
+    """
     if not address:
         yield ""
         return
@@ -109,7 +113,7 @@ async def serving(groups: Groups, address: str) -> AsyncIterator[str]:
     registry.register(ControllerCollector(groups, asyncio.get_running_loop()))
     host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
+        server, thread = start_http_server(int(port), host or "127.0.0.1", registry, **access.of_http())
     except (OSError, ValueError, OverflowError) as error:
         raise ControllerError(f"--metrics {address}: {error}; expected HOST:PORT that is free") from error
     try:

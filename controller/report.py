@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from railweave.controller.jobs import Group, RailTree
@@ -13,7 +14,8 @@ from railweave.v1 import controller_pb2 as pb
 
 def report(groups: Iterable[Group], job: str) -> pb.ExplainResponse:
     """Report on one job that runs, or on all ('')."""
-    return pb.ExplainResponse(jobs=[_job(group) for group in groups if job in ("", group.job)])
+    jobs = [_job(group) for group in groups if job in ("", group.job)]
+    return pb.ExplainResponse(jobs=jobs, time_s=time.time())
 
 
 def _job(group: Group) -> pb.JobReport:

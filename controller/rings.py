@@ -17,6 +17,7 @@ from railweave.controller.state import SwitchState, Update, difference
 from railweave.controller.tables import MAX_GROUP, Connection
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
+from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Switch
 
 LOG = logging.getLogger(__name__)
@@ -35,12 +36,13 @@ class RingSwitch:
         artifact: Artifact,
         routes: Routes,
         connected: Callable[[frozenset[int]], None] = lambda _: None,
+        tls: TlsFiles | None = None,
     ) -> None:
         """Prepare a switch; `connected` is called when a session with it has begun, with the groups of the
         rings that it has lost.
         """
         self.name = switch.name
-        self.link = SwitchLink(switch, artifact, self._connected)
+        self.link = SwitchLink(switch, artifact, self._connected, tls=tls)
         self.ready = asyncio.Event()  # reconciled since the controller started
         self.losses: dict[tuple[str, int], Loss] = {}
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from railweave.access import IN_CLEAR, Access
 from railweave.controller import metrics
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
@@ -17,6 +18,7 @@ from railweave.controller.groups import Groups
 from railweave.controller.quotas import Quotas
 from railweave.controller.service import MAX_MESSAGE_BYTES, ControllerService
 from railweave.p4src.artifacts import artifact
+from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
@@ -44,6 +46,8 @@ class ControllerOptions:
     switch_deadline_s: float = 15.0  # for all switches to be configured at the start
     metrics: str = ""  # HOST:PORT for Prometheus; empty: none
     losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
+    access: Access = IN_CLEAR  # of agents and tools
+    switch_tls: TlsFiles | None = None  # with the switches; None: in clear
 
 
 @dataclass(frozen=True)
@@ -60,23 +64,23 @@ class RunningController:
 async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator[RunningController]:
     """Configure the switches, then serve agents until the context ends. ControllerError if that fails."""
     try:
-        fabric = Fabric(topology, artifact(options.lanes), options.suspect_s)
+        fabric = Fabric(topology, artifact(options.lanes), options.suspect_s, options.switch_tls)
     except ValueError as error:
         raise ControllerError(str(error)) from error
     groups = Groups(fabric, options.lease_s, options.quotas)
     links = asyncio.create_task(fabric.run(), name="switch links")
-    server = grpc.aio.server(
-        options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
+    server = options.access.server(
+        [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
     )
     try:
-        port = _listen(server, options.listen)
+        port = _listen(server, options)
         await fabric.configured(options.switch_deadline_s)
         for loss in options.losses:
             await fabric.set_loss(loss.plane, "", 0, loss.direction, loss.probability)
         pb_grpc.add_ControllerServicer_to_server(ControllerService(groups), server)  # type: ignore[no-untyped-call]
         await server.start()
         groups.open()
-        async with metrics.serving(groups, options.metrics) as address:
+        async with metrics.serving(groups, options.metrics, options.access) as address:
             yield RunningController(groups, fabric, port, address)
     finally:
         groups.close()
@@ -89,8 +93,8 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
             await links
 
 
-def _listen(server: grpc.aio.Server, address: str) -> int:
+def _listen(server: grpc.aio.Server, options: ControllerOptions) -> int:
     with suppress(RuntimeError):
-        if port := server.add_insecure_port(address):
+        if port := options.access.add_port(server, options.listen):
             return port
-    raise ControllerError(f"cannot listen on {address}: in use, or no address of this host")
+    raise ControllerError(f"cannot listen on {options.listen}: in use, or no address of this host")

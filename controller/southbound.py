@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TypeVar, cast
 
 import finsy as fy
@@ -14,10 +15,12 @@ from finsy.gnmiclient import GNMIClientError
 from finsy.p4entity import P4Entity
 from finsy.proto import p4r
 
+from railweave.access import refusal
 from railweave.controller import wire
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import Artifact
+from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Switch
 
 LISTENING_S = 1.0  # for a switch to take a connection
@@ -44,14 +47,20 @@ class SwitchLink:
         artifact: Artifact,
         connected: Callable[[], Awaitable[None]],
         unreachable: Callable[[], None] = lambda: None,
+        tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a link; `connected` is awaited at the beginning of every session.
+        """Prepare a link, with TLS if there are files; `connected` is awaited at the start of every session.
 
         `unreachable` is called when a session has ended and could not be reopened at once.
         """
         self.name = switch.name
         self.address = switch.p4runtime
-        self._options = fy.SwitchOptions(p4info=artifact.p4info_path, device_id=switch.device_id)
+        self._tls = tls
+        self._options = fy.SwitchOptions(
+            p4info=artifact.p4info_path,
+            device_id=switch.device_id,
+            channel_credentials=_credentials(tls) if tls else None,
+        )
         self._program = fy.P4Schema(artifact.p4info_path, artifact.json_path)
         self._connected = connected
         self._unreachable = unreachable
@@ -106,7 +115,7 @@ class SwitchLink:
                 self._switch = None
 
     async def _require_listener(self) -> None:
-        """SwitchUnavailable at once if no server listens, which gRPC would retry without an error."""
+        """SwitchUnavailable at once if no server listens or one is not believed, which gRPC would retry."""
         host, _, port = self.address.rpartition(":")
         try:
             async with asyncio.timeout(LISTENING_S):
@@ -115,6 +124,8 @@ class SwitchLink:
             reason = str(error) or f"no answer within {LISTENING_S:g} s"
             raise SwitchUnavailable(f"switch {self.name} at {self.address}: {reason}") from error
         writer.close()
+        if why := await asyncio.to_thread(refusal, self._tls, self.address):
+            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {why}")
 
     async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
         async with asyncio.timeout(CONNECT_S):
@@ -122,7 +133,9 @@ class SwitchLink:
 
     async def _push(self, election_id: int) -> None:
         """Push the program unless the switch runs it already: a push clears all its state."""
-        async with fy.P4Client(self.address, wait_for_ready=False) as client:
+        async with fy.P4Client(
+            self.address, self._options.channel_credentials, wait_for_ready=False
+        ) as client:
             if await self._cookie(client) == self._program.p4cookie:
                 return
             request = p4r.SetForwardingPipelineConfigRequest(
@@ -200,3 +213,7 @@ class SwitchLink:
                 raise
             reason = f"switch {self.name} at {self.address} closed the connection"
             raise SwitchUnavailable(reason) from None
+
+
+def _credentials(tls: TlsFiles) -> fy.GRPCCredentialsTLS:
+    return fy.GRPCCredentialsTLS(cacert=Path(tls.ca), cert=Path(tls.certificate), private_key=Path(tls.key))

@@ -34,7 +34,8 @@ BATCH_CALLS, BATCH_S = 10, 0.05  # at least, and about, where `seconds` bounds t
 LEAST_CALLS = 3
 STEADY_CALLS = 5  # two medians of so many calls differ by less than
 STEADY = 0.25
-MOST_WARMUP = 40  # calls beyond those asked for
+MOST_WARMUP, MOST_WARMUP_S = 40, 2.0  # calls beyond those asked for, and seconds: whichever ends later
+LEARNING_CALLS, LEARNING_S = 160, 0.5  # calls between looks whether all is learnt: at most, and about
 BIN_S = 0.01  # of series
 NEWS_S = 5.0  # between signs of life
 
@@ -95,13 +96,9 @@ class Worker:
 
     def _warm_up(self, calls: _Step) -> int:
         """Return how many calls it took; none are made if none are asked for."""
-        asked = self._work.warmup
         seconds: list[float] = []
-        while asked and len(seconds) < asked + MOST_WARMUP:
-            ready = len(seconds) >= asked and _steady(seconds) and self._hot(calls.sizes)
-            if seconds and not self._sum(not ready):
-                break
-            for _ in range(STEADY_CALLS if seconds else asked):
+        while several := self._sum(self._next_warm_up(calls, seconds) if self._rank == 0 else 0):
+            for _ in range(several):
                 calls.prepare([len(seconds)])
                 begin = time.monotonic()
                 for call in calls.made(self._endpoint, len(seconds), 0):
@@ -143,6 +140,21 @@ class Worker:
             wrong=sample.wrong + calls.wrong(numbers),
             cpu_s=sample.cpu_s + processor,
         )
+
+    def _next_warm_up(self, calls: _Step, seconds: Sequence[float]) -> int:
+        """Return how many calls to make until it is looked again whether all is warm; 0: it is.
+
+        Where something is left to learn these are many: other calls in between, as those that agree on this
+        number, hide which way of short calls is the quickest.
+        """
+        asked, done = self._work.warmup, len(seconds)
+        if done < asked or not asked:
+            return asked
+        hot = self._hot(calls.sizes)
+        if (hot and _steady(seconds)) or (done >= asked + MOST_WARMUP and sum(seconds) >= MOST_WARMUP_S):
+            return 0
+        lately = statistics.median(seconds[-STEADY_CALLS:])
+        return STEADY_CALLS if hot else min(max(STEADY_CALLS, int(LEARNING_S / lately)), LEARNING_CALLS)
 
     def _hot(self, step: Sequence[int]) -> bool:
         work = self._work

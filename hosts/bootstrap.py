@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from railweave.access import IN_CLEAR, Access, refusal
 from railweave.hosts.errors import (
     ControllerUnreachable,
     GroupRefused,
@@ -47,6 +48,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a contro
 DECISION_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
 LEAVE_S = 2.0  # for saying goodbye
 REPORT_S = 10.0  # for a report to get through
+UNEXPLAINED_S = 1.0  # without a connection, before a handshake is tried to learn why
 ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
 CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -73,11 +75,13 @@ def join(
     deadline_s: float = 60.0,
     on_event: Callable[[Event], None] = lambda event: None,
     decisions: Callable[[], Sequence[Decision]] = lambda: (),
+    access: Access = IN_CLEAR,
 ) -> Membership:
     """Join a job and wait until all of its `size` ranks are in.
 
-    `controller` is HOST:PORT. `on_event` is called from the watching thread, and must not block for long.
-    `decisions` is asked with every heartbeat, from another thread, for what `railweave why` is to say.
+    `controller` is HOST:PORT, reached by `access`. `on_event` is called from the watching thread, and must
+    not block for long. `decisions` is asked with every heartbeat, from another thread, for what
+    `railweave why` is to say.
     Raises InvalidOption (the ranks disagree, or an option makes no sense), GroupRefused, JoinTimeout (names
     the missing ranks), ControllerUnreachable.
     """
@@ -86,9 +90,9 @@ def join(
         request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers)
     except (ValueError, TypeError) as error:
         raise InvalidOption(f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r}: {error}") from error
-    channel = grpc.insecure_channel(controller, options=CHANNEL_OPTIONS)
+    channel = access.channel(controller, CHANNEL_OPTIONS)
     try:
-        response = _join(channel, controller, request, deadline_s)
+        response = _join(channel, controller, access, request, deadline_s)
     except BaseException:
         channel.close()
         raise
@@ -96,18 +100,23 @@ def join(
 
 
 def _join(
-    channel: grpc.Channel, controller: str, request: pb.JoinGroupRequest, deadline_s: float
+    channel: grpc.Channel, controller: str, access: Access, request: pb.JoinGroupRequest, deadline_s: float
 ) -> pb.JoinGroupResponse:
     """Call JoinGroup, again if the controller goes away in between, until the deadline."""
     end = time.monotonic() + deadline_s
     stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
     while True:
         try:
-            grpc.channel_ready_future(channel).result(timeout=max(end - time.monotonic(), 0))
+            left_s = max(end - time.monotonic(), 0)
+            grpc.channel_ready_future(channel).result(timeout=min(left_s, UNEXPLAINED_S))
         except grpc.FutureTimeoutError:
+            if why := refusal(access.tls, controller):
+                raise ControllerUnreachable(why) from None
+            if left_s > UNEXPLAINED_S:
+                continue
             raise ControllerUnreachable(
-                f"no controller answered at {controller} within {deadline_s:g} s; "
-                "is `railweave controller` running?"
+                f"no controller answered at {controller} within {deadline_s:g} s; is `railweave controller` "
+                f"running, {'with' if access.tls else 'without'} TLS as here?"
             ) from None
         request.deadline_s = max(end - time.monotonic(), 0.001)
         try:

@@ -101,7 +101,7 @@ class Communicator(Collectives):
             if options.progress_cpus:
                 self._progress_on(options.progress_cpus)
             if options.world_size > 1:
-                self._connect(self._join or controller_join())
+                self._connect(self._join or controller_join(options.access))
             if options.metrics:
                 self._parts.server = self._serve_metrics()
                 self.metrics_address = self._parts.server.address
@@ -117,7 +117,7 @@ class Communicator(Collectives):
 
     def _connect(self, join: Join) -> None:
         options = self.options
-        self._rails = open_rails(self._agent, options.rails, options.peer_timeout_s)
+        self._rails = open_rails(self._agent, options)
         start = time.monotonic()
         members = self._parts.membership = join(
             options.controller,
@@ -177,7 +177,7 @@ class Communicator(Collectives):
 
         stats = _of_living(self, Communicator.stats)
         collector = RankCollector(self.options.job, self.rank, stats, _decisions(self))
-        return MetricsServer(self.options.metrics, collector)
+        return MetricsServer(self.options.metrics, collector, self.options.access)
 
     # ------------------------------------------------------------ calls
 
@@ -190,6 +190,16 @@ class Communicator(Collectives):
         if not async_op and self._parts.calls is not None:
             self._parts.calls.settle(LINGER_S)
         return work
+
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:  # noqa: D102
+        # Other ranks wait for this one: a call like the last one is made in few steps.
+        if out is not None and not async_op:
+            op_index = self._agent.again(x, op, out)
+            if op_index is not None:
+                if op_index >= 0:
+                    self._wait(op_index, None)
+                return out
+        return super().all_reduce(x, op, out, async_op)
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Return a new communicator of the ranks that give the same `color`; None for those that give none.
@@ -285,6 +295,8 @@ class Communicator(Collectives):
         `decisions.Reason`, `detail` says it in words; of an in-network rail that is used, whether broadcasts
         and allgathers were multicast.
         """
+        if self._parts.calls is not None:
+            self._parts.calls.count()
         now = self._health.verdicts() if self._health is not None else {}
         standing = [
             Decision(name, "", "", "", 0, False, verdict.reason or "", verdict.text)
@@ -322,7 +334,7 @@ class Communicator(Collectives):
 
 def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     spec = rail.spec
-    made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share)
+    made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
     if ring := members.rings.get(spec.name):  # not all ranks have a place in a tree, and all plan alike
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):

@@ -21,6 +21,7 @@ class RailOffer:
     rate_bps: int = 0
     control_port: int = 0  # 0: a rank without recovery
     sum_queue_pairs: Sequence[int] = ()  # of a netreduce rail: out, into, alias
+    device: bool = False  # of an rdma rail: queue_pairs are a device's, which keep their numbers
 
 
 @dataclass(frozen=True)

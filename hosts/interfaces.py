@@ -22,6 +22,21 @@ class Interface:
     mac: str
 
 
+def addresses() -> dict[str, str]:
+    """Return the names of this host's interfaces by the first IPv4 address of each."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        found = {_address(probe, name): name for _, name in socket.if_nameindex()}
+    return {address: name for address, name in found.items() if address}
+
+
+def _address(probe: socket.socket, name: str) -> str:
+    request = struct.pack("256s", name.encode())
+    try:
+        return socket.inet_ntoa(fcntl.ioctl(probe, SIOCGIFADDR, request)[20:24])
+    except OSError:
+        return ""
+
+
 def interface(name: str) -> Interface:
     """Look an interface up by name; InvalidOption if there is none, or it has no IPv4 address."""
     names = [known for _, known in socket.if_nameindex()]
@@ -29,11 +44,8 @@ def interface(name: str) -> Interface:
         raise InvalidOption(f"this host has no interface {name!r}; it has {', '.join(names)}")
     request = struct.pack("256s", name.encode())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            address = socket.inet_ntoa(fcntl.ioctl(probe, SIOCGIFADDR, request)[20:24])
-        except OSError:
-            raise InvalidOption(
-                f"interface {name!r} has no IPv4 address: give it one on its rail's network"
-            ) from None
+        address = _address(probe, name)
+        if not address:
+            raise InvalidOption(f"interface {name!r} has no IPv4 address: give it one on its rail's network")
         mac = fcntl.ioctl(probe, SIOCGIFHWADDR, request)[18:24]
     return Interface(name, address, mac.hex(":"))

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
+from railweave.access import Access
 from railweave.hosts.events import Decision, Event, RailOffer
 from railweave.hosts.rails import Members
 
@@ -41,8 +43,8 @@ class Join(Protocol):
         """Join and wait for the others."""
 
 
-def controller_join() -> Join:
+def controller_join(access: Access) -> Join:
     """Return the controller's client; gRPC takes longer to import than everything else."""
     from railweave.hosts import bootstrap  # noqa: PLC0415
 
-    return bootstrap.join
+    return partial(bootstrap.join, access=access)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from railweave.access import IN_CLEAR, Access
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.events import Decision
 from railweave.hosts.reports import GroupReport, RailReport, Stats
@@ -156,15 +157,18 @@ class RankCollector(Collector):
 class MetricsServer:
     """An HTTP server that answers scrapes until it is closed."""
 
-    def __init__(self, listen: str, collector: Collector) -> None:
-        """`listen` is HOST:PORT, 0 for any port. InvalidOption if that cannot be."""
+    def __init__(self, listen: str, collector: Collector, access: Access = IN_CLEAR) -> None:
+        """`listen` is HOST:PORT, 0 for any port; with TLS if `access` has it.
+
+        InvalidOption if that cannot be.
+        """
         host, _, port = listen.rpartition(":")
         if not host or not port.isdecimal():
             raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
         registry = CollectorRegistry()
         registry.register(collector)
         try:
-            self._server, self._thread = start_http_server(int(port), host, registry)
+            self._server, self._thread = start_http_server(int(port), host, registry, **access.of_http())
         except (OSError, OverflowError) as error:
             raise InvalidOption(
                 f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"

@@ -7,9 +7,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
+from railweave.access import IN_CLEAR, Access, access_of
 from railweave.hosts.errors import InvalidOption
+from railweave.topologies import cluster as clusters
+from railweave.topologies.errors import TopologyError
 
 RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/s as 100M or 100000000"
@@ -17,6 +21,8 @@ _RAIL = re.compile(
     r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
 )
 _CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
+RDMA_PLACES = ("any", "device", "software")  # any: a device where the interface has one
+MAX_TRAFFIC_CLASS = 255
 SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
 # Where launchers say who a process is, in the order in which they are looked at: torchrun and most scripts,
 # Open MPI's mpirun, PMI (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first that is set counts, for both.
@@ -68,6 +74,7 @@ class Options:
     rails: tuple[RailSpec, ...] = ()
     job: str = "default"  # jobs of different names do not meet
     controller: str = ""  # HOST:PORT
+    access: Access = IN_CLEAR  # to the controller: the cluster file's
     shares: Mapping[str, float] = field(
         default_factory=dict
     )  # by rail; empty: in proportion to the rails' limits
@@ -91,6 +98,8 @@ class Options:
     # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
     # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
     progress_cpus: tuple[int, ...] = ()
+    rdma: str = "any"  # one of RDMA_PLACES: who carries rdma rails; netreduce rails are in software
+    traffic_class: int = 0  # of what an RDMA device sends: DSCP times 4, and ECN's two bits
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -110,10 +119,19 @@ class Options:
             raise InvalidOption(
                 f"multicast_roots is {self.multicast_roots}: expected 0 to {MAX_MULTICAST_ROOTS} ranks"
             )
+        if self.rdma not in RDMA_PLACES:
+            raise InvalidOption(f"rdma is {self.rdma!r}: expected one of {', '.join(RDMA_PLACES)}")
+        if not 0 <= self.traffic_class <= MAX_TRAFFIC_CLASS:
+            raise InvalidOption(
+                f"traffic_class is {self.traffic_class}: expected 0 to {MAX_TRAFFIC_CLASS}, 4 times the DSCP"
+            )
         if self.world_size == 1:
             return
         if not self.rails:
-            raise InvalidOption(f"no rails: give rails= or RAILWEAVE_RAILS, each as {RAIL_FORM}")
+            raise InvalidOption(
+                "no rails: give cluster= or RAILWEAVE_CLUSTER, or rails= or RAILWEAVE_RAILS, "
+                f"each as {RAIL_FORM}"
+            )
         if not self.controller:
             raise InvalidOption("no controller: give controller= or RAILWEAVE_CONTROLLER as HOST:PORT")
         names = [rail.name for rail in self.rails]
@@ -135,10 +153,14 @@ def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
         raise InvalidOption("all shares are 0: nobody would carry anything")
 
 
-def parse_rails(rails: str | Sequence[str | RailSpec]) -> tuple[RailSpec, ...]:
-    """Read rails given as one comma-separated string or one by one."""
-    given = [part for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
-    return tuple(rail if isinstance(rail, RailSpec) else RailSpec.parse(rail) for rail in given)
+def parse_rails(
+    rails: str | Sequence[str | RailSpec], known: Mapping[str, RailSpec] = MappingProxyType({})
+) -> tuple[RailSpec, ...]:
+    """Read rails given as one comma-separated string or one by one; those `known` by their names alone."""
+    given = [part.strip() for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
+    return tuple(
+        rail if isinstance(rail, RailSpec) else known.get(rail) or RailSpec.parse(rail) for rail in given
+    )
 
 
 def parse_shares(text: str) -> dict[str, float]:
@@ -174,6 +196,7 @@ def options_from(
     job: str | None = None,
     rank: int | None = None,
     world_size: int | None = None,
+    cluster: str | None = None,
     controller: str | None = None,
     rails: str | Sequence[str | RailSpec] | None = None,
     shares: Mapping[str, float] | None = None,
@@ -188,10 +211,18 @@ def options_from(
     multicast_roots: int | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables."""
+    """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables.
+
+    Controller and rails, where neither says them, are those of the cluster file.
+    """
     rank_variable, size_variable = next(
         (names for names in LAUNCHERS if any(name in environment for name in names)), LAUNCHERS[0]
     )
+    known, default_controller, access = _of_cluster(
+        environment.get("RAILWEAVE_CLUSTER", "") if cluster is None else cluster, environment
+    )
+    if rails is None:
+        rails = environment.get("RAILWEAVE_RAILS") or tuple(known.values())
     if shares is None:
         shares = parse_shares(environment.get("RAILWEAVE_SHARES", ""))
     if timeout_s is None:
@@ -205,9 +236,12 @@ def options_from(
     return Options(
         rank=_number(environment, rank_variable, int) if rank is None else rank,
         world_size=_number(environment, size_variable, int) if world_size is None else world_size,
-        rails=parse_rails(environment.get("RAILWEAVE_RAILS", "") if rails is None else rails),
+        rails=parse_rails(rails, known),
         job=environment.get("RAILWEAVE_JOB", Options.job) if job is None else job,
-        controller=environment.get("RAILWEAVE_CONTROLLER", "") if controller is None else controller,
+        controller=environment.get("RAILWEAVE_CONTROLLER", default_controller)
+        if controller is None
+        else controller,
+        access=access,
         shares=dict(shares),
         timeout_s=timeout_s,
         peer_timeout_s=peer_timeout_s,
@@ -223,7 +257,21 @@ def options_from(
         multicast_roots=_number(environment, "RAILWEAVE_MULTICAST_ROOTS", int, 0)
         if multicast_roots is None
         else multicast_roots,
+        rdma=environment.get("RAILWEAVE_RDMA", Options.rdma),
+        traffic_class=_number(environment, "RAILWEAVE_TRAFFIC_CLASS", int, 0),
     )
+
+
+def _of_cluster(path: str, environment: Mapping[str, str]) -> tuple[dict[str, RailSpec], str, Access]:
+    """Return this machine's rails, the controller's address, and how to get in."""
+    from railweave.hosts.cluster import rails  # noqa: PLC0415 - it needs RailSpec
+
+    try:
+        cluster = clusters.load(path) if path else None
+        access = access_of(cluster, environment)
+    except TopologyError as error:
+        raise InvalidOption(str(error)) from None
+    return (rails(cluster), cluster.controller, access) if cluster else ({}, "", access)
 
 
 def _switch(environment: Mapping[str, str], variable: str) -> bool:

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from railweave._native.agent import Agent, Failure, FailureKind
+from railweave._native.agent import Agent, Failure, FailureKind, RdmaPlace
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
-from railweave.hosts.options import RailSpec
+from railweave.hosts.options import Options, RailSpec
 
 ROCE_PORT = 4791
+RDMA_PLACES = {"any": RdmaPlace.ANY, "device": RdmaPlace.DEVICE, "software": RdmaPlace.USER_SPACE}
 LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
 FOREVER_S = 1e8
 JOIN_S = 2.0  # ranks join their rails within milliseconds of each other
@@ -60,11 +61,13 @@ class Opening:
     queue_pairs: tuple[int, ...] = ()
     control_port: int = 0  # UDP and TCP, for recovery; 0: none
     sum_queue_pairs: tuple[int, ...] = ()
+    device: bool = False  # an RDMA device has the queue pairs, and gave them their numbers
+    where: str = ""  # of RDMA: on which device, or why on none
 
 
-def open_rails(agent: Agent, specs: Sequence[RailSpec], peer_timeout_s: float) -> list[Opening]:
+def open_rails(agent: Agent, options: Options) -> list[Opening]:
     """Open rails on their interfaces, several with a port for recovery. InvalidOption names what is wrong."""
-    rails = [open_rail(agent, spec, peer_timeout_s) for spec in specs]
+    rails = [open_rail(agent, spec, options) for spec in options.rails]
     if len(rails) < 2:
         return rails
     return [replace(rail, control_port=_open_control(agent, rail)) for rail in rails]
@@ -80,9 +83,10 @@ def _open_control(agent: Agent, rail: Opening) -> int:
         ) from error
 
 
-def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
+def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
     """Open a rail on its interface. InvalidOption names what is wrong with it."""
     at = interface(spec.interface)
+    peer_timeout_s = options.peer_timeout_s
     try:
         match spec.kind:
             case "tcp":
@@ -93,11 +97,14 @@ def open_rail(agent: Agent, spec: RailSpec, peer_timeout_s: float) -> Opening:
                 return Opening(spec, index, at, port)
             case "rdma" | "netreduce":
                 sums = spec.kind == "netreduce"
-                index, queue_pairs = agent.add_rdma(
-                    spec.name, at.address, at.name, spec.rate_bps, peer_timeout_s, sums
-                )
-                numbers = tuple(agent.sum_numbers(index)) if sums else ()
-                return Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs), sum_queue_pairs=numbers)
+                place = RDMA_PLACES["software" if sums else options.rdma]
+                link = (spec.name, at.address, at.name, spec.rate_bps)
+                index, queue_pairs = agent.add_rdma(*link, peer_timeout_s, sums, place, options.traffic_class)
+                made = Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs))
+                if sums:
+                    return replace(made, sum_queue_pairs=tuple(agent.sum_numbers(index)))
+                device, where = agent.rdma_place(index)
+                return replace(made, device=device, where=where)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
     raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")
@@ -116,6 +123,7 @@ def offer(rail: Opening) -> RailOffer:
         rate_bps=rail.spec.rate_bps,
         control_port=rail.control_port,
         sum_queue_pairs=rail.sum_queue_pairs,
+        device=rail.device,
     )
 
 
@@ -164,7 +172,8 @@ def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: floa
             sums = members.sums.get(rail.spec.name)
             if sums and sums.window_packets:
                 agent.sum_rdma(rail.index, [_three(o.sum_queue_pairs) for o in offers], sums.window_packets)
-            agent.connect_rdma(rail.index, [(o.address, o.mac, list(o.queue_pairs)) for o in offers])
+            members_at = [(o.address, o.mac, list(o.queue_pairs)) for o in offers]
+            agent.connect_rdma(rail.index, members_at, [rank for rank, o in enumerate(offers) if o.device])
 
 
 def enable_recovery(

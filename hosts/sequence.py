@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from railweave._native.agent import Failure, FailureKind
+from railweave._native.collectives import Collective, DType
 from railweave.hosts.arrays import Array
+from railweave.hosts.capabilities import OP_NAMES
 from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.failures import raise_failure
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 NOTHING = np.empty(0)
 KEPT = 64  # calls in flight before finished ones are looked for
+MOST_REPEATED = 1 << 18  # bytes of a call that the agent repeats: it copies them while it holds the GIL
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
@@ -47,10 +50,12 @@ class CallSequence:
         self._surveys: dict[int, tuple[Array, Array]] = {}  # likewise: those whose result is not taken
         self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
         self._survey_at: int | None = 0 if planner.opening else None  # the index that a survey has
+        self._repeated: tuple[Plan, ...] = ()  # plans of the calls that are made without asking
 
     def submit(self, call: CallKey, source: Array, target: Array, *, start_now: bool) -> int:
         """Make a call the next one; its op index. InvalidOption says what the agent cannot take."""
         with self._lock:
+            self._count_repeated()
             if len(self._arrays) > KEPT:
                 self._drop_ended()
             if self._survey_at is not None:  # what an interrupt has kept from being submitted
@@ -58,7 +63,33 @@ class CallSequence:
             op_index = self._place(self._arrays, call, source, target, start_now)
             if self._survey_at is not None:
                 self._survey(start_now)
+            if not start_now and call[0] is Collective.ALL_REDUCE and source.nbytes <= MOST_REPEATED:
+                self._repeat(call, source)
         return op_index
+
+    def _repeat(self, call: CallKey, source: Array) -> None:
+        """Let the agent make calls that follow and are like this one, as long as their plans are known."""
+        plans, most = self._planner.ahead(self._agent.next_op(), call)
+        _, dtype, op, _, _ = call
+        if most > 0 and dtype is not DType.BFLOAT16:  # whose arrays show the bits
+            self._repeated = plans
+            ways, expected_s = [plan.parts for plan in plans], plans[0].expected_s
+            name, changes = OP_NAMES[op], len(self._changes)
+            self._agent.repeat(plans[0].call, name, source, ways, expected_s, changes, most)
+
+    def _count_repeated(self) -> None:
+        """End what the agent may do by itself."""
+        calls = self._agent.stop_repeating()
+        if calls:
+            self._planner.repeated(self._agent.next_op(), self._repeated, calls)
+
+    def count(self) -> None:
+        """Bring the planner's counts up to date; from any thread."""
+        if self._lock.acquire(blocking=False):  # else whoever has it has done so
+            try:
+                self._count_repeated()
+            finally:
+                self._lock.release()
 
     def open(self) -> None:
         """Submit what the ranks compare before their first call."""

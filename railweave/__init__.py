@@ -58,6 +58,7 @@ def init(
     job: str | None = None,
     rank: int | None = None,
     world_size: int | None = None,
+    cluster: str | None = None,
     controller: str | None = None,
     rails: str | Sequence[str | RailSpec] | None = None,
     shares: Mapping[str, float] | None = None,
@@ -74,9 +75,10 @@ def init(
     """Join a job and return this rank's communicator once all ranks are in and connected.
 
     What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them; else
-    what Open MPI, PMI or Slurm set: `hosts.options.LAUNCHERS`), RAILWEAVE_JOB,
-    RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS (`name=kind@interface[/rate_bps],…`; the name is also
-    the plane's), RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
+    what Open MPI, PMI or Slurm set: `hosts.options.LAUNCHERS`), RAILWEAVE_JOB, RAILWEAVE_CLUSTER (a cluster
+    file: docs/cluster.md; or else what follows), RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS
+    (`name=kind@interface[/rate_bps],…`; the name is also the plane's; of a cluster's planes the names alone),
+    RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
     RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:
     without a sign of life from a rank's process). With `metrics` or RAILWEAVE_METRICS (HOST:PORT), Prometheus
     finds this rank's counts there. With `deterministic` or RAILWEAVE_DETERMINISTIC=1 results repeat bit for
@@ -98,6 +100,7 @@ def init(
             job=job,
             rank=rank,
             world_size=world_size,
+            cluster=cluster,
             controller=controller,
             rails=rails,
             shares=shares,

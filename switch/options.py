@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from railweave.access import private_file
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment
+from railweave.topologies.errors import TopologyError
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
 MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
@@ -34,9 +36,16 @@ class Tls:
         return cls(certificate, key, client_ca)
 
     def read(self) -> tuple[bytes, bytes, bytes | None]:
-        """Key, certificate and CA; SwitchError names a file that cannot be read."""
-        pair = (read_file(self.key, "--tls-key"), read_file(self.certificate, "--tls-cert"))
-        return *pair, read_file(self.client_ca, "--tls-ca") if self.client_ca else None
+        """Key, certificate and CA; SwitchError names what cannot be read, or a key that others can."""
+        try:
+            key = private_file(str(self.key))
+        except TopologyError as error:
+            raise SwitchError(f"--tls-key {error}") from None
+        return (
+            key,
+            read_file(self.certificate, "--tls-cert"),
+            read_file(self.client_ca, "--tls-ca") if self.client_ca else None,
+        )
 
 
 def read_file(path: Path, what: str = "cannot read") -> bytes:

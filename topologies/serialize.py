@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,37 @@ def to_yaml(topology: Topology) -> str:
 
 def from_yaml(text: str) -> Topology:
     """Read a topology from YAML; TopologyError names the place and what was expected there."""
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise TopologyError(f"not YAML: {error}") from error
-    topology = build(Topology, data, "topology")
+    topology = build(Topology, read_yaml(text), "topology")
     validate(topology)
     return topology
+
+
+def read_yaml(text: str) -> Any:
+    """Read YAML; TopologyError if it is none, or if a mapping has a key twice."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise TopologyError(f"not YAML: {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML takes the last of two equal keys, and a MAC address such as 52:54:00:12:34:56 for a number."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Refuse a key that is there twice."""
+        keys = [key.value for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                line = node.value[place][0].start_mark.line + 1
+                raise TopologyError(f"line {line}: {key!r} is there twice; remove or rename one")
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
+        """Leave numbers to the base 60, which nobody writes on purpose, as they are written."""
+        return node.value if ":" in node.value else super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def load(path: Path | str) -> Topology:

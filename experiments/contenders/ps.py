@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parameter server on rank 0, over TCP: every rank pushes its tensor there, and pulls the sum.
+"""Parameter servers over TCP: every rank pushes its tensor there, and pulls the sum.
 
-Pushes and pulls overlap, chunk by chunk. All ranks push at once: the incast is as it is.
+Pushes and pulls overlap, chunk by chunk. All ranks push at once: the incast is as it is. Option: `servers`,
+how many of the first ranks serve, each an equal part of the tensor; 1 by default.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
+from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import left_s, reach
 from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
@@ -30,21 +30,32 @@ RANK = struct.Struct("!I")
 class Kind(Implementation):
     """Pushes and pulls on one plane."""
 
+    def __init__(self, contender: Contender) -> None:
+        """Take the value that it runs."""
+        super().__init__(contender)
+        self.servers = int(contender.options.get("servers", 1))
+
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """The server's link carries the tensor of every other rank, each way."""
-        return plane.rate_bps * payload_fraction("tcp") / (len(plane.nics) - 1)
+        """A server's link carries its part for every other rank, and the other parts of its own tensor."""
+        volume = (len(plane.nics) - 1 + self.servers - 1) / self.servers
+        return plane.rate_bps * payload_fraction("tcp") / volume
 
     def connect(self, job: Job, rank: int) -> Endpoint:
-        """Connect with the server, or be it."""
-        at = job.addresses[job.planes[0]][0], PORT
+        """Connect with the servers, and be one."""
+        places = [(address, PORT) for address in job.addresses[job.planes[0]]]
         deadline = time.monotonic() + job.timeout_s
-        if rank:
-            with contextlib.ExitStack() as stack:
-                peer = stack.enter_context(reach(at, deadline))
-                peer.sendall(RANK.pack(rank))
-                stack.pop_all()
-            return Worker(peer, job.timeout_s)
-        return Server(accept(at, job.size, deadline), job.timeout_s)
+        with contextlib.ExitStack() as stack, contextlib.ExitStack() as listening:
+            server = None
+            if rank < self.servers:
+                server = listening.enter_context(socket.create_server(places[rank], backlog=job.size))
+            pushes = {}
+            for other in range(self.servers):
+                if other != rank:
+                    pushes[other] = stack.enter_context(reach(places[other], deadline))
+                    pushes[other].sendall(RANK.pack(rank))
+            serves = accept(server, rank, job.size, deadline) if server else []
+            stack.pop_all()
+        return Ps(rank, self.servers, pushes, serves, job.timeout_s)
 
 
 class Stream:
@@ -58,9 +69,10 @@ class Stream:
         self.sent = self.received = 0
         self.may_send = 0  # so much of it is there
 
-    def begin(self, to_send: Any, to_receive: Any, may_send: int) -> None:
+    def begin(self, to_send: Array, to_receive: Array, may_send: int) -> None:
         """Begin a call."""
-        self._to_send, self._to_receive = memoryview(to_send).cast("B"), memoryview(to_receive).cast("B")
+        self._to_send = to_send.view(np.uint8).data
+        self._to_receive = to_receive.view(np.uint8).data
         self.sent, self.received, self.may_send = 0, 0, may_send
 
     @property
@@ -124,68 +136,74 @@ class _Streams(Endpoint):
             stream.socket.close()
 
 
-class Worker(_Streams):
-    """A rank that pushes and pulls."""
+class Ps(_Streams):
+    """A rank that pushes and pulls, and may be a server, which adds its own numbers without the network."""
 
-    def __init__(self, peer: socket.socket, timeout_s: float) -> None:
-        """Take the connection with the server."""
-        super().__init__([peer], timeout_s)
-
-    def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Push `given`, pull the sum. What arrives takes the place of what the server has had already."""
-        self._streams[0].begin(given, out, min(AHEAD_BYTES, given.nbytes))
-        self._drive()
-
-    def _advance(self) -> None:
-        (stream,) = self._streams
-        stream.may_send = min(stream.received + AHEAD_BYTES, stream.size)
-
-
-class Server(_Streams):
-    """Rank 0: adds its own tensor without the network."""
-
-    def __init__(self, peers: Sequence[socket.socket], timeout_s: float) -> None:
-        """Take the connections with the other ranks, in their order."""
-        super().__init__(peers, timeout_s)
-        self._out: Array = np.zeros(0, np.float32)
+    def __init__(
+        self,
+        rank: int,
+        servers: int,
+        pushes: Mapping[int, socket.socket],
+        serves: Sequence[socket.socket],
+        timeout_s: float,
+    ) -> None:
+        """Take the connections with other servers, by rank, and with those that push here, in their order."""
+        super().__init__([*pushes.values(), *serves], timeout_s)
+        self._rank, self._servers = rank, servers
+        self._pushes = dict(zip(pushes, self._streams, strict=False))
+        self._serves = self._streams[len(pushes) :]
+        self._ahead = max(CHUNK_BYTES, AHEAD_BYTES // servers)
+        self._own: Array = np.zeros(0, np.float32)
         self._pushed: list[Array] = []
         self._summed = 0  # elements
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Add what the others push, chunk by chunk; a chunk goes to all when it is complete."""
-        self._out, self._summed = out, 0
-        self._pushed = [np.empty_like(out) for _ in self._streams]
-        for stream, pushed in zip(self._streams, self._pushed, strict=True):
-            stream.begin(out, pushed, 0)
+        """Push, pull and add. What arrives takes the place of what the server has had already."""
+        bounds = [out.size * part // self._servers for part in range(self._servers + 1)]
+        for server, stream in self._pushes.items():
+            part = slice(bounds[server], bounds[server + 1])
+            stream.begin(given[part], out[part], min(self._ahead, given[part].nbytes))
+        if self._serves:
+            self._own, self._summed = out[bounds[self._rank] : bounds[self._rank + 1]], 0
+            self._pushed = [np.empty_like(self._own) for _ in self._serves]
+            for stream, pushed in zip(self._serves, self._pushed, strict=True):
+                stream.begin(self._own, pushed, 0)
         self._drive()
 
     def _advance(self) -> None:
-        out = self._out
-        complete = min(stream.received for stream in self._streams) // out.itemsize
-        step = CHUNK_BYTES // out.itemsize
-        while (end := min(self._summed + step, out.size)) <= complete and self._summed < out.size:
+        for stream in self._pushes.values():
+            stream.may_send = min(stream.received + self._ahead, stream.size)
+        if self._serves:
+            self._add()
+
+    def _add(self) -> None:
+        """Add chunk by chunk; one goes to all when it is complete."""
+        own = self._own
+        complete = min(stream.received for stream in self._serves) // own.itemsize
+        step = CHUNK_BYTES // own.itemsize
+        while (end := min(self._summed + step, own.size)) <= complete and self._summed < own.size:
             for pushed in self._pushed:
-                out[self._summed : end] += pushed[self._summed : end]
+                own[self._summed : end] += pushed[self._summed : end]
             self._summed = end
-        for stream in self._streams:
-            stream.may_send = self._summed * out.itemsize
+        for stream in self._serves:
+            stream.may_send = self._summed * own.itemsize
 
 
-def accept(at: tuple[str, int], ranks: int, deadline: float) -> list[socket.socket]:
+def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[socket.socket]:
     """Return a connection with each of the other ranks, in their order.
 
     TimeoutError where ranks have not come by the deadline, ConnectionError where what comes is no rank.
     """
     peers: dict[int, socket.socket] = {}
-    with contextlib.ExitStack() as stack, socket.create_server(at, backlog=ranks) as server:
+    with contextlib.ExitStack() as stack:
         while len(peers) < ranks - 1:
             server.settimeout(left_s(deadline))
             peer = stack.enter_context(server.accept()[0])
             peer.settimeout(left_s(deadline))
             sent = peer.recv(RANK.size, socket.MSG_WAITALL)
-            rank = RANK.unpack(sent)[0] if len(sent) == RANK.size else 0
-            if rank in peers or rank not in range(1, ranks):
+            rank = RANK.unpack(sent)[0] if len(sent) == RANK.size else own
+            if rank in peers or rank == own or rank not in range(ranks):
                 raise ConnectionError(f"a worker calls itself rank {rank} of {ranks}")
             peers[rank] = peer
         stack.pop_all()
-    return [peers[rank] for rank in range(1, ranks)]
+    return [peers[rank] for rank in sorted(peers)]

@@ -19,7 +19,7 @@ from railweave.experiments.problem import COLLECTIVES
 from railweave.hosts.options import parse_rails
 from railweave.topologies.model import Plane
 
-LEARNING = ("cold", "warm")
+LEARNING = ("cold", "warm", "comparing")
 
 
 class Kind(Implementation):

@@ -36,6 +36,8 @@ class Kind:
 
     def missing(self, plane: Plane) -> str:
         """Return what a plane lacks for this fault; empty if nothing."""
+        if self in OF_RDMA:
+            return "" if plane.kind in ("rdma", "netreduce") else "a rail of RDMA"
         if self not in OF_TREES:
             return ""
         if plane.kind != "ina":
@@ -70,6 +72,8 @@ KINDS = (
     Kind("flapping", "flapping {host} {rail}", fail_stop=False),
 )
 
+OF_RDMA = (Kind("queue pair ended", "queue pair ended {host} {rail}", fail_stop=False),)
+
 # Hosts need their leaf; another spine takes over. Switches need no controller.
 OF_TREES = (
     Kind("leaf killed", "switch killed {leaf}"),
@@ -87,12 +91,12 @@ def chosen(names: Sequence[str], planes: Sequence[Plane]) -> list[tuple[Kind, st
 
     Without names all kinds, those of trees where there are trunks. OptionError names what there is or lacks.
     """
-    known = {kind.name: kind for kind in (*KINDS, *OF_TREES, *OF_RANKS)}
+    known = {kind.name: kind for kind in (*KINDS, *OF_RDMA, *OF_TREES, *OF_RANKS)}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise OptionError(f"unknown fault {unknown[0]!r}; there are {', '.join(known)}")
     trees = OF_TREES if any(plane.trunks for plane in planes) else ()
-    wanted = [known[name] for name in names] or [*KINDS, *trees, *OF_RANKS]
+    wanted = [known[name] for name in names] or [*KINDS, *OF_RDMA, *trees, *OF_RANKS]
     of_rails = [kind for kind in wanted if kind.words]
     for kind in of_rails if names else ():
         lacks = {kind.missing(plane) for plane in planes}

@@ -67,6 +67,7 @@ FORMS: dict[str, _Form] = {
     "loss both ways": _on_host(faults.lossy),
     "loss to the switch": _on_host(lambda plane, host: faults.lossy(plane, host, to_host=False)),
     "loss to the host": _on_host(lambda plane, host: faults.lossy(plane, host, to_switch=False)),
+    "queue pair ended": _on_host(faults.queue_pair_ended),
     "switch killed": _on_switch(faults.switch_killed),
     "switch frozen": _on_switch(faults.switch_frozen),
     "link cut": _Form("NODE NODE", lambda topology, words: faults.link_cut(topology, words[0], words[1])),

@@ -27,7 +27,8 @@ class VirtualRail:
     """What a rail really costs now.
 
     `crowded`: how much longer a part takes while other rails carry parts. `rested`: of a call's time, what it
-    takes after one in which the rail carried nothing.
+    takes after one in which the rail carried nothing. `early_s`: of a call's time, what goes by before the
+    last rank starts, another one each time.
     """
 
     a_s: float
@@ -35,6 +36,7 @@ class VirtualRail:
     kind: str = "tcp"
     crowded: float = 1.0
     rested: float = 1.0
+    early_s: float = 0.0
 
     def time_s(self, size: int, company: bool, what: What = SUM) -> float:
         """Return how long `size` bytes of a call's tensor take: a + s / b, whatever the call."""
@@ -104,9 +106,47 @@ class Taken:
         return {rail: count / total for rail, _, count in self.plan.parts}
 
 
+CallKey = tuple[Collective, DType, ReduceOp, int, int]
+
+
+class RepeatingPlanner:
+    """Asks a planner what an agent asks that repeats calls by itself: no more than it must."""
+
+    def __init__(self, planner: Planner) -> None:
+        """Begin before the first call."""
+        self._planner = planner
+        self._call: CallKey | None = None
+        self._plans: Sequence[Plan] = ()
+        self._left = self._made = self._changes = 0
+
+    def plan(self, op_index: int, call: CallKey, changes: Sequence[Changed]) -> Plan:
+        """Return the plan of a call, perhaps the one that was foreseen."""
+        if self._left > 0 and call == self._call and len(changes) == self._changes:
+            return self._plans[self._made % len(self._plans)]
+        self.settle(op_index)
+        self._call, self._changes = call, len(changes)
+        return self._planner.plan(op_index, call, changes)
+
+    def submitted(self, op_index: int, plan: Plan) -> None:
+        """Count a call."""
+        if self._left > 0:
+            self._left -= 1
+            self._made += 1
+            return
+        self._planner.submitted(op_index, plan)
+        if plan.survey is None and not plan.survey_after and self._call is not None:
+            self._plans, self._left = self._planner.ahead(op_index + 1, self._call)
+
+    def settle(self, op_index: int) -> None:
+        """Count what was repeated, all before this index."""
+        if self._made > 0:
+            self._planner.repeated(op_index, self._plans, self._made)
+        self._left = self._made = 0
+
+
 @dataclass
 class StripedJob:
-    """All ranks of a job, which call the same; every plan is compared."""
+    """All ranks of a job, which call the same; every plan is compared. The last one repeats calls."""
 
     rails: Sequence[VirtualRail]
     ranks: int = 4
@@ -132,6 +172,8 @@ class StripedJob:
         self.inputs: dict[int, list[np.ndarray]] = {}
         if not self.planners:
             self.planners = [self.planner() for _ in range(self.ranks)]
+        self._repeating = RepeatingPlanner(self.planners[-1])
+        self._asked: list[Planner | RepeatingPlanner] = [*self.planners[:-1], self._repeating]
         if self.planners[0].opening:
             self._survey()
 
@@ -154,7 +196,7 @@ class StripedJob:
         self._await()
         plans = [
             planner.plan(self.op_index, (collective, dtype, op, 0, count), self.changes)
-            for planner in self.planners
+            for planner in self._asked
         ]
         self._agree(plans)
         plan = plans[0]
@@ -179,6 +221,7 @@ class StripedJob:
         Ranks that lead have planned that call already, of `count` elements, and have to do so again.
         """
         self._await()
+        self._repeating.settle(self.op_index)
         for rank in leading:
             self.planners[rank].plan(
                 self.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count), self.changes
@@ -193,6 +236,7 @@ class StripedJob:
 
     def _survey(self) -> None:
         self._await()
+        self._repeating.settle(self.op_index)
         plans = [planner.plan_survey(self.op_index, self.changes) for planner in self.planners]
         inputs = [planner.survey_input() for planner in self.planners]
         self._agree(plans)
@@ -203,12 +247,14 @@ class StripedJob:
         self._submitted(plans)
 
     def _submitted(self, plans: Sequence[Plan]) -> None:
-        for planner, plan in zip(self.planners, plans, strict=True):
+        for planner, plan in zip(self._asked, plans, strict=True):
             planner.submitted(self.op_index, plan)
         self.op_index += 1
 
     def _agree(self, plans: Sequence[Plan]) -> None:
-        seen = [(plan.parts, plan.expected_s, plan.survey_after, plan.survey) for plan in plans]
+        seen = [
+            (plan.parts, plan.sequence, plan.expected_s, plan.survey_after, plan.survey) for plan in plans
+        ]
         if seen[1:] != seen[:-1]:
             raise AssertionError(f"the ranks plan call #{self.op_index} differently: {seen}")
 
@@ -220,10 +266,11 @@ class StripedJob:
         for rail, _, count in plan.parts:
             time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1, what)
             time_s *= 1.0 if rail in before else self.rails[rail].rested
+            last = self.random.randrange(self.ranks) if self.rails[rail].early_s else -1
             for rank in range(self.ranks):
                 own_s = time_s * (1 + self.random.uniform(0, self.noise))
                 clock_s = self.clocks_s[rank] + self.now_s
-                at_s = clock_s + late_s[rank]
+                at_s = clock_s + late_s[rank] + self.rails[rail].early_s * (rank == last)
                 left_s = clock_s + max(late_s) + own_s - at_s
                 for piece in [size for r, _, size in plan.sequence if r == rail] or [count]:
                     start_ns, at_s = int(at_s * 1e9), at_s + left_s * piece / count

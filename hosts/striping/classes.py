@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from railweave.hosts.striping.filling import (
     ALIGNMENT,
@@ -20,7 +19,7 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.surveys import Item
 from railweave.hosts.striping.table import CostKey, CostTable
-from railweave.hosts.striping.turns import BLOCK, SETTLING, Turns
+from railweave.hosts.striping.ways import BLOCK, FELL, SETTLING, Way, Ways
 
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
 SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many times are wanted of a rail
@@ -37,7 +36,8 @@ LONGEST_S = 0.25  # likewise: of calls that are shorter than surveys may be, and
 EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
 EXPLORE_EVERY = 32  # calls, at least
 CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
-RESTED = 3.0  # times that a rail may seem quicker than another like it because it had rested
+UNSURE = 3.0  # times as long as a block of calls that a rail may seem to take, and be quicker yet
+NOISE_S = 0.001  # by about which single calls are measured wrong, where ranks wait for processors
 DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
 LEAST_SLICE = 8 * ALIGNMENT  # elements
 MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is known well by one time
@@ -64,9 +64,7 @@ class CallClass:
         self._explore_in = EXPLORE_EVERY
         self._way = 0  # number of ways explored
         self._tried = 0  # calls that the latest one has been tried on
-        self._turns = Turns()
-        self.comparing = False  # calls take turns now, or do not, to find out what that costs
-        self._in_turn: tuple[int, ...] = ()  # rails that calls take now, one after the other
+        self._short = Ways()
         self._block = range(0)  # indices of the calls since the survey, if all are of this class
         self._check_known()
 
@@ -77,8 +75,10 @@ class CallClass:
         singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
         lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
         split = choose(singles, lines, size, count, frozenset(engaged))
-        in_turn = len(split.parts) == 1 and split.parts[0][0] in self._in_turn
-        return replace(split, turns=self._in_turn) if in_turn else split
+        if len(split.parts) > 1 or not self.way:
+            return split
+        turns = self.way if len(self.way) > 1 else ()
+        return Split(((self.way[0], 0, count),), singles[self.way[0]], turns)
 
     def settle(self, size: int, count: int, ways: Sequence[tuple[Part, ...]]) -> Split:
         """Return how to cut a call; once hot, as before if the new way is hardly quicker.
@@ -182,30 +182,43 @@ class CallClass:
             return
         self._measured = 0
         self._interval = self._next_interval(usual.time_s)
-        before, alike = self._in_turn, self._alike(size, usual)
-        if alike:
-            self._turns.advance()
-        self._in_turn = alike if self._turns.on else ()
-        self.version += self._in_turn != before
-        self.comparing = bool(alike) and self._turns.comparing
+        before, ways = self.way, self._ways_of_short(size, usual)
+        if len(ways) > 1:
+            self._short.advance(ways)
+        else:
+            self._short = Ways(found=self.state is ClassState.HOT)
+        self.version += self.way != before
         self.left = BLOCK if self.comparing else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
         first = op_index + 2  # behind the survey
-        self._block = range(first, first + self.left) if alike else range(0)
+        self._block = range(first, first + self.left) if self.way else range(0)
 
-    def _alike(self, size: int, usual: Split) -> tuple[int, ...]:
-        """Return the rails that could take short calls in turn; none if there are no two.
+    def _ways_of_short(self, size: int, usual: Split) -> dict[Way, float]:
+        """Return the ways that short calls could take, and what single ones are known to cost.
 
-        They are of one kind and rate. By how much one is quicker than the other says little: it may have
-        rested when it was measured.
+        The first one is the rail in use, or, while no block has told anything, what costs speak for. Of rails
+        of one kind and rate there is only one, but for others that are clearly quicker, and all of them in
+        turn. None if calls are not short.
         """
         if self.state is not ClassState.HOT or len(usual.parts) > 1 or usual.time_s >= SHORT_S:
-            return ()
-        used = usual.parts[0][0]
-        most_s = RESTED * self._table.single_s(self.key, used, size)
+            return {}
+        singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
+        used, held_s = usual.parts[0][0], self._short.held_s()
+        if held_s is not None:
+            used = self._short.held[0]
+        elif singles[used] > ENGAGE * min(singles.values()):
+            used = min(self.rails, key=lambda rail: (singles[rail], rail))
+        most_s = UNSURE * max(held_s or 0.0, singles[used], NOISE_S)
+        ways: dict[Way, float] = {}
+        for rail in sorted(self.rails, key=lambda rail: (rail != used, singles[rail], rail)):
+            like = [way for way in ways if self._table.alike(self.key, rail, way[0])]
+            if singles[rail] <= most_s and all(singles[rail] * FELL < ways[way] for way in like):
+                ways[(rail,)] = singles[rail]
         alike = (rail for rail in self.rails if self._table.alike(self.key, rail, used))
-        rails = tuple(rail for rail in alike if self._table.single_s(self.key, rail, size) <= most_s)
-        return rails if len(rails) > 1 else ()
+        in_turn = tuple(rail for rail in alike if singles[rail] <= most_s)
+        if len(in_turn) > 1:
+            ways[in_turn] = singles[used]
+        return ways
 
     def _pause(self, size: int, count: int, usual: Split) -> int:
         """Return how many calls the next trial of another way has to wait for, so that all cost little."""
@@ -228,9 +241,19 @@ class CallClass:
     # ------------------------------------------------------------ what measurements change
 
     @property
-    def turns(self) -> bool:
-        """Whether calls take turns now, if they are not cut."""
-        return self._turns.on
+    def way(self) -> Way:
+        """Return the rails that short calls take in turn now; () if that follows from the costs."""
+        return self._short.now
+
+    @property
+    def stage(self) -> str:
+        """Return the state, or "comparing" where it is hot but which way short calls take is not known."""
+        return "comparing" if self.state is ClassState.HOT and not self._short.found else self.state
+
+    @property
+    def comparing(self) -> bool:
+        """Whether calls take the way that they take to find out what it costs."""
+        return self._short.comparing
 
     def block(self) -> tuple[int, int] | None:
         """Return the first and last index of the calls since the survey, if all were of this class."""
@@ -239,9 +262,9 @@ class CallClass:
             return None
         return block[SETTLING], block[-1]
 
-    def compare(self, turns: bool, time_s: float) -> None:
-        """Take the agreed time of a call of a block whose calls took turns, or did not."""
-        self._turns.learn(turns, time_s)
+    def compare(self, way: Way, time_s: float) -> None:
+        """Take the agreed time of a call of a block whose calls went this way."""
+        self._short.learn(way, time_s)
 
     def observe(self, item: Item, time_s: float) -> None:
         """Take an agreed time."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from railweave.hosts.decisions import Reason, Verdict
 from railweave.hosts.limits import limit_bps
 from railweave.hosts.striping.filling import ALIGNMENT, Part, cut
-from railweave.hosts.striping.plan import NO_SHARE, USED
+from railweave.hosts.striping.plan import NO_SHARE
 from railweave.hosts.striping.priors import UNKNOWN_RATE_BPS, StripedRail
 
 SMALL_BYTES = 16 * 1024  # up to this size a second rail costs more than it carries
@@ -51,5 +51,6 @@ def fixed_split(
     used = {index for index, _, _ in parts}
     spared = SMALL if small else ROUNDED
     return parts, {
-        rail.name: USED if rail.index in used else spared if rail.share > 0 else NO_SHARE for rail in rails
+        rail.name: Verdict(None, rail.where) if rail.index in used else spared if rail.share > 0 else NO_SHARE
+        for rail in rails
     }

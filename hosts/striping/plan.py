@@ -82,5 +82,5 @@ def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hos
     if rail.adds and collective is Collective.ALL_REDUCE:
         return SUMS
     if rail.kind != "ina" or collective in REDUCING:
-        return USED
+        return Verdict(None, rail.where)
     return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS

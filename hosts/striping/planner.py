@@ -159,6 +159,33 @@ class Planner:
                 self._agreement.submitted(op_index, plan.survey, self._lag)
                 self._next_in_force = min(self._next_in_force, self._agreement.horizon)
 
+    def ahead(self, op_index: int, call: CallKey) -> tuple[tuple[Plan, ...], int]:
+        """Return the plans that calls like this one have in turn from this index on, and for how many calls.
+
+        For none if the next one has to be planned. `repeated` counts those that are made.
+        """
+        with self.lock:
+            entry = self._entries.get(call)
+            if entry is None or self.reasons:
+                return (), 0
+            call_class, first = entry.call_class, self._calls % len(entry.plans)
+            most = self._next_in_force - op_index
+            if call_class is not None:
+                most = min(most, call_class.left if entry.version == call_class.version else 0)
+            return entry.plans[first:] + entry.plans[:first], max(0, most)
+
+    def repeated(self, op_index: int, plans: Sequence[Plan], calls: int) -> None:
+        """Count so many calls, the last before this index, that took these plans in turn."""
+        with self.lock:
+            for number, plan in enumerate(plans):
+                plan.tally.calls += len(range(number, calls, len(plans)))
+            last = plans[(calls - 1) % len(plans)]
+            self._calls += calls
+            self._last_rail = last.parts[0][0]
+            if last.quiet is not None:
+                last.quiet.left -= calls
+                last.quiet.last_quiet = op_index - 1
+
     def _enter(self, key: CallKey) -> _Entry:
         collective, dtype, op, root, count = key
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
@@ -211,7 +238,7 @@ class Planner:
         entry.cold = call_class.state is ClassState.COLD
         entry.time_s, entry.version = split.time_s, call_class.version
         if split.ways != old or not entry.plans[0].expected_s:
-            spared = NO_GAIN if not split.turns else TRYING if call_class.comparing else TURN
+            spared = TRYING if call_class.comparing else TURN if split.turns else NO_GAIN
             entry.plans = tuple(self._plan_of(entry, call_class, parts, spared) for parts in split.ways)
 
     def _plan_of(
@@ -259,7 +286,7 @@ class Planner:
         block = call_class.block()
         if block is not None:
             first, last = block
-            self._agreement.measure([replace(of_class, op_index=first, until=last, turns=call_class.turns)])
+            self._agreement.measure([replace(of_class, op_index=first, until=last, way=call_class.way)])
         self._agreement.measure(
             replace(of_class, rail=rail, size=count * element_bytes) for rail, _, count in plan.parts
         )
@@ -373,7 +400,7 @@ class Planner:
             if call_class is None:
                 continue
             if item.until:
-                call_class.compare(item.turns, time_s)
+                call_class.compare(item.way, time_s)
             else:
                 call_class.observe(item, time_s)
 
@@ -406,13 +433,13 @@ class Planner:
             costs = saved.dump(self.table, self.rails, self.world_size)
         saved.write(Path(path), costs)
 
-    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], ClassState | None]:
-        """Return the parts that such calls take in turn, if there have been any, and their class's state."""
+    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], str | None]:
+        """Return the parts that such calls take in turn, if there have been any, and their class's stage."""
         entry = self._entries.get(key)
         if entry is None:
             return (), None
         ways = tuple(plan.parts for plan in entry.plans)
-        return ways, entry.call_class.state if entry.call_class is not None else None
+        return ways, entry.call_class.stage if entry.call_class is not None else None
 
     def shares(self) -> dict[str, float]:
         """Return the shares of large allreduces now, by rail."""

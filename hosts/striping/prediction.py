@@ -59,7 +59,7 @@ class Prediction:
     op: str  # empty for a collective that has none
     size_bytes: int  # of the whole tensor
     hosts: int
-    state: str  # of the class of calls: cold, warm, hot; fixed or deterministic where nothing is learnt
+    state: str  # of the class of calls: cold … hot; fixed or deterministic where nothing is learnt
     rails: tuple[RailPrediction, ...]
     splits: tuple[SplitPrediction, ...]
     why: str

@@ -27,6 +27,7 @@ class StripedRail:
     trees: int = 1  # among which it cuts its part of a call
     adds: bool = False  # a netreduce rail whose switch adds up what the ranks write
     members: int = 0  # of the ring of racks and ranks that carries it where not all switches aggregate
+    where: str = ""  # of RDMA: on which device, or why on none
 
 
 def prior_lines(

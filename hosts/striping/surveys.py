@@ -7,8 +7,8 @@ ranks at nearly the same time. As far as they do not, the time found still lies 
 longest that the slice took on a rank. A rank that has no time yet gives a constant that wins: what one rank
 lacks is unknown to all, and asked again by a later survey.
 
-Of a block of calls, one after the other, the ranks agree on the mean time of a call where it is the least: on
-the rank that waits least for others. A lane holds it negated, so that the least wins.
+Of a block of calls, one after the other, the ranks agree on the mean time from one end to the next, where it
+is the least. A lane holds it negated, so that the least wins.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ class Item:
     survey: int  # index of the survey from whose end its times count
     generation: int  # of its class's split when the call was planned
     until: int = 0  # of a block: index of its last call; it begins with op_index
-    turns: bool = False  # of a block: whether its calls took rails in turn
+    way: tuple[int, ...] = ()  # of a block: the rails that took its calls in turn
     attempts: int = 0  # surveys that asked for it before, when no rank had it yet
 
 
@@ -78,16 +79,17 @@ def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, flo
 
 
 def _block_lane(item: Item, times: Mapping[int, Mapping[int, Times]]) -> int:
-    """Return the mean ticks of a block's calls, but the longest ones, negated."""
-    took_ns: list[int] = []
-    for op_index in range(item.op_index, item.until + 1):
-        for start_ns, end_ns, _ in times.get(op_index, {}).values():
-            took_ns.append(end_ns - start_ns)
-    calls = item.until + 1 - item.op_index
-    if len(took_ns) != calls:
+    """Return the mean ticks from one end to the next of a block's calls, but the longest ones, negated."""
+    ends_ns = sorted(
+        end_ns
+        for op_index in range(item.op_index, item.until + 1)
+        for _, end_ns, _ in times.get(op_index, {}).values()
+    )
+    if len(ends_ns) != item.until + 1 - item.op_index:
         return ABSENT
-    counted = calls - calls // INTERRUPTED
-    return -min(sum(sorted(took_ns)[:counted]) // (counted * TICK_NS), ABSENT - 1)
+    took_ns = sorted(end_ns - before_ns for before_ns, end_ns in pairwise(ends_ns))
+    counted = len(took_ns) - len(took_ns) // INTERRUPTED
+    return -min(sum(took_ns[:counted]) // (counted * TICK_NS), ABSENT - 1)
 
 
 def opening(options: str, costs: str) -> Lanes:

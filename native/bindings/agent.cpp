@@ -32,7 +32,10 @@ namespace railweave {
 namespace {
 
 constexpr double kPeerTimeoutS = 5;
+constexpr std::int64_t kComplete = -1;
 constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
+constexpr Duration kRepeatWait =
+    100 * kMillisecond;            // what takes longer is waited for where signals are seen
 constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is given back
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
@@ -89,7 +92,8 @@ class PythonAgent {
 
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
                                                               std::string interface, std::uint64_t rate_bps,
-                                                              double peer_timeout_s, bool sums) {
+                                                              double peer_timeout_s, bool sums,
+                                                              RdmaPlace place, std::uint8_t traffic_class) {
     Rdma rdma{};
     const std::size_t index = agent_.add_rail(
         std::move(name), {address, interface}, rate_bps, [&](EventLoop& loop, RailListener& listener) {
@@ -97,7 +101,9 @@ class PythonAgent {
                                              .address = address,
                                              .rate_bps = rate_bps,
                                              .liveness = liveness(peer_timeout_s),
-                                             .sums = sums};
+                                             .sums = sums,
+                                             .place = place,
+                                             .traffic_class = traffic_class};
           auto made = std::make_unique<RdmaTransport>(loop, options, agent_.rank(), agent_.world_size());
           rdma.transport = made.get();
           auto rail = make_rdma_rail(std::move(made), listener, rate_bps);
@@ -106,6 +112,11 @@ class PythonAgent {
         });
     rdma_[index] = rdma;
     return {index, rdma.transport->queue_pairs()};
+  }
+
+  std::pair<bool, std::string> rdma_place(std::size_t rail) const {
+    const RdmaTransport& transport = *rdma_.at(rail).transport;
+    return {transport.on_device(), transport.where()};
   }
 
   SumNumbers sum_numbers(std::size_t rail) const { return rdma_.at(rail).transport->sum_numbers(); }
@@ -118,7 +129,9 @@ class PythonAgent {
   }
 
   // Nothing to wait for: whoever is ready first keeps trying.
-  void connect_rdma(std::size_t rail, const std::vector<RdmaMember>& members) {
+  void connect_rdma(std::size_t rail, std::vector<RdmaMember> members,
+                    const std::vector<std::size_t>& devices) {
+    for (const std::size_t rank : devices) members.at(rank).device = true;
     agent_.on_loop([&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
   }
 
@@ -236,6 +249,55 @@ class PythonAgent {
     return agent_.submit(submission, planned_from, start_now);
   }
 
+  void repeat(const CallDescription& call, std::string op, const InputArray& input,
+              std::vector<std::vector<Part>> ways, double expected_s, std::size_t changes, std::size_t most) {
+    repeat_ = {.call = call,
+               .op = std::move(op),
+               .type = input.dtype(),
+               .ways = std::move(ways),
+               .expected = nanoseconds(expected_s),
+               .changes = changes,
+               .left = most};
+  }
+
+  // What makes small calls quick: nothing of Python runs, whose code and data are in no cache of a busy
+  // processor. Keeps the GIL until the call has been submitted, so that nobody else makes one meanwhile.
+  std::optional<std::int64_t> again(nb::handle x, nb::handle op, nb::handle out) {
+    if (repeat_.left == 0) return std::nullopt;
+    const char* const name = PyUnicode_Check(op.ptr()) ? PyUnicode_AsUTF8(op.ptr()) : nullptr;
+    if (name == nullptr) PyErr_Clear();
+    InputArray input;
+    OutputArray output;
+    if (name == nullptr || repeat_.op != name || !nb::try_cast(x, input, false) ||
+        !nb::try_cast(out, output, false) || !repeat_.fits(input) || !repeat_.fits(output))
+      return std::nullopt;
+    const Submission submission{.call = repeat_.call,
+                                .input = static_cast<const std::byte*>(input.data()),
+                                .output = static_cast<std::byte*>(output.data()),
+                                .parts = repeat_.ways[repeat_.made % repeat_.ways.size()],
+                                .expected = repeat_.expected};
+    if (overlapping(submission)) return std::nullopt;
+    const std::uint32_t op_index = agent_.next_op();
+    if (!agent_.submit(submission, {.op_index = op_index, .changes = repeat_.changes}, false))
+      return std::nullopt;
+    ++repeat_.made;
+    --repeat_.left;
+    Outcome outcome{};
+    {
+      const nb::gil_scoped_release release;
+      outcome = agent_.wait(op_index, EventLoop::now() + kRepeatWait);
+    }
+    if (outcome == Outcome::kDone && !agent_.failure_of(op_index)) return kComplete;
+    unfinished_.push_back({op_index, nb::borrow(x), nb::borrow(out)});
+    return op_index;
+  }
+
+  std::size_t stop_repeating() {
+    std::erase_if(unfinished_, [&](const Unfinished& call) { return agent_.done(call.op_index); });
+    repeat_.left = 0;
+    return std::exchange(repeat_.made, 0);
+  }
+
   // False: the time is up. A failure is for the caller to ask for.
   bool wait(std::uint32_t op_index, std::optional<double> timeout_s) {
     const nb::gil_scoped_release release;
@@ -257,6 +319,27 @@ class PythonAgent {
     RingRail* rail;
   };
 
+  struct Repeat {
+    CallDescription call{};
+    std::string op{};
+    nb::dlpack::dtype type{};
+    std::vector<std::vector<Part>> ways{};
+    Duration expected = 0;
+    std::size_t changes = 0;
+    std::size_t left = 0;
+    std::size_t made = 0;
+
+    template <typename Array>
+    bool fits(const Array& array) const {
+      return array.size() == call.count && array.dtype() == type;
+    }
+  };
+
+  struct Unfinished {
+    std::uint32_t op_index;
+    nb::object input, output;
+  };
+
   static InaGroup group_at(const Ina& ina, const Place& place) {
     const auto& [group, virtual_address, child, slots, lanes] = place;
     return {.group = group,
@@ -276,14 +359,18 @@ class PythonAgent {
                                   std::to_string(output_bytes) + " bytes instead of " +
                                   std::to_string(reads) + " and " + std::to_string(writes));
     }
+    if (overlapping(submission))
+      throw std::invalid_argument("out overlaps the input without being it, or this rank's shard of it");
+  }
+
+  bool overlapping(const Submission& submission) const {
+    const auto [reads, writes] = bytes_of(submission.call, agent_.rank(), agent_.world_size());
     const std::byte* from = submission.input;
     const std::byte* to = submission.output;
-    if (reads == 0 || from >= to + writes || to >= from + reads) return;
+    if (reads == 0 || from >= to + writes || to >= from + reads) return false;
     // One side may lie in the other where both hold the same: the own shard's place, or all of it.
     const auto rank = static_cast<std::size_t>(agent_.rank());
-    if (reads > writes ? from + rank * writes == to : to + (writes > reads ? rank * reads : 0) == from)
-      return;
-    throw std::invalid_argument("out overlaps the input without being it, or this rank's shard of it");
+    return reads > writes ? from + rank * writes != to : to + (writes > reads ? rank * reads : 0) != from;
   }
 
   // Called without the GIL; takes it for good.
@@ -312,7 +399,9 @@ class PythonAgent {
   std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
   std::map<std::size_t, Rdma> rdma_;
   std::map<std::size_t, Ina> ina_;
-  InaWorkers workers_;  // of rails that are attached later
+  InaWorkers workers_;                  // of rails that are attached later
+  Repeat repeat_;                       // with the GIL held only, like the next
+  std::vector<Unfinished> unfinished_;  // repeated calls that outlived `again`: what rails read and write
   Agent agent_;
 };
 
@@ -349,15 +438,19 @@ void bind_agent(nb::module_& m) {
            "the end")
       .def(
           "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
-          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, Release(),
+          "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, "place"_a = RdmaPlace::kUserSpace,
+          "traffic_class"_a = 0, Release(),
           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With "
-          "`sums` it offers connections that a switch may add up")
+          "`sums` it offers connections that a switch may add up, in user space")
+      .def("rdma_place", &PythonAgent::rdma_place, "rail"_a,
+           "Whether an RDMA rail is on a device, and in words: on which, or why on none")
       .def("sum_numbers", &PythonAgent::sum_numbers, "rail"_a,
            "What an RDMA rail offers for sums: (out, into, alias)")
       .def("sum_rdma", &PythonAgent::sum_rdma, "rail"_a, "members"_a, "window_packets"_a, Release(),
            "A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma")
-      .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a, Release(),
-           "Join with all ranks' (address, MAC, queue pair numbers)")
+      .def("connect_rdma", &PythonAgent::connect_rdma, "rail"_a, "members"_a,
+           "devices"_a = std::vector<std::size_t>{}, Release(),
+           "Join with all ranks' (address, MAC, queue pair numbers); `devices`: the ranks on a device")
       .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
            Release(), "Open an in-network rail on the address; (rail, UDP port)")
       .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, "members"_a, "roots"_a = 0,
@@ -410,6 +503,17 @@ void bind_agent(nb::module_& m) {
            "it is done. Without start_now it starts with the first wait. A rail that takes much longer than "
            "expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since, or "
            "a plan point would have to be waited for: take that")
+      .def("repeat", &PythonAgent::repeat, "call"_a, "op"_a, "input"_a, "ways"_a, "expected_s"_a, "changes"_a,
+           "most"_a,
+           "The next `most` calls, if they are all_reduces like this one of `input`, may be made by `again`, "
+           "each over the parts of the next one of `ways`, while so many changes are known. `op`: the "
+           "operation's name")
+      .def(
+          "again", &PythonAgent::again, "x"_a, "op"_a, "out"_a,
+          "Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has "
+          "been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for")
+      .def("stop_repeating", &PythonAgent::stop_repeating,
+           "End what `repeat` allows; how many calls have been made by it")
       .def("next_op", of_agent(&Agent::next_op), "The next call's op index")
       .def("wait", &PythonAgent::wait, "op_index"_a, "timeout_s"_a = nb::none(),
            "Wait until the call is done or has failed; False if the time is up")

@@ -8,6 +8,7 @@ namespace railweave {
 void bind_agent_values(nb::module_& sub) {
   RAILWEAVE_ENUM(sub, FailureKind, kPeerLost, kMismatch, kRailDown, kInternal)
       .value("SILENT", FailureKind::kSilent, "of a rail: its agent finds out which it is");
+  RAILWEAVE_ENUM(sub, RdmaPlace, kAny, kDevice, kUserSpace);
   nb::class_<Stall>(sub, "Stall",
                     "Contributions to a tree are silent; whether probes are answered, and by whom")
       .def(RAILWEAVE_RO(Stall, group, first_switch_ok, root_ok));

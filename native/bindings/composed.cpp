@@ -15,11 +15,9 @@
 #include <random>
 #include <tuple>
 
-#include "agent/calls.hpp"
-#include "bindings/arrays.hpp"
+#include "bindings/simulated_rank.hpp"
 #include "bindings/values.hpp"
 #include "ina/rack_simulation.hpp"
-#include "rails/ring_rail.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -28,14 +26,6 @@ namespace railweave {
 namespace {
 
 constexpr Time kMostTime = 1000 * kSecond;  // what takes longer hangs; lone slots and loss take long
-
-/// A call of one rank, which holds its arrays.
-struct Sum {
-  DType dtype;
-  ReduceOp op;
-  ConstArray input;
-  Array output;
-};
 
 struct World {
   std::vector<std::vector<int>> members;
@@ -49,19 +39,18 @@ struct World {
 };
 
 /// As ComposedRail, over a simulated network.
-class SimulatedRank final : private RailListener {
+class RackRank final : public SimulatedRank {
  public:
-  SimulatedRank(SimulatedNetwork& network, const World& world, int rank, int ranks)
-      : calls_(rank, ranks),
+  RackRank(SimulatedNetwork& network, const World& world, int rank, int ranks)
+      : SimulatedRank(rank, ranks, network.transport(rank),
+                      [this](Transport& transport, const Slice& slice) {
+                        auto made = std::make_unique<ina::ComposedAllReduce>(transport, ring_, slice,
+                                                                             options_, counts_);
+                        composed_ = made.get();
+                        return made;
+                      }),
         ring_(world.members, rank, ranks),
-        options_{.lanes = world.lanes, .segment_bytes = world.segment_bytes, .start_in_rack = {}},
-        rail_(network.transport(rank), *this, {}, [this](Transport& transport, const Slice& slice) {
-          auto made = std::make_unique<ina::ComposedAllReduce>(transport, ring_, slice, options_, counts_);
-          composed_ = made.get();
-          return made;
-        }) {
-    calls_.add_rail();
-  }
+        options_{.lanes = world.lanes, .segment_bytes = world.segment_bytes, .start_in_rack = {}} {}
 
   const MemberRing& ring() const { return ring_; }
   void join(ina::SimulatedRack& rack) {
@@ -71,24 +60,6 @@ class SimulatedRank final : private RailListener {
   void rack_done(Time now) {
     composed_->rack_done();
     rail_.advance(now);
-  }
-
-  void submit(const std::vector<Sum>& sums, Time now) {
-    for (const Sum& sum : sums) {
-      const auto count = sum.output.size();
-      const Part part{.rail = 0, .offset = 0, .count = count};
-      calls_.submit({.call = {.op_index = 0,  // the table numbers them
-                              .collective = Collective::kAllReduce,
-                              .dtype = sum.dtype,
-                              .op = sum.op,
-                              .root = 0,
-                              .count = count},
-                     .input = bytes_of(sum.input),
-                     .output = bytes_of(sum.output),
-                     .parts = {&part, 1}},
-                    {}, now);
-      start(now);
-    }
   }
 
   void halt(Time now) {
@@ -102,49 +73,21 @@ class SimulatedRank final : private RailListener {
     rail_failed({.kind = FailureKind::kPeerLost, .rank = rank, .message = message}, now);
   }
 
-  std::pair<std::vector<std::uint32_t>, std::optional<std::string>> outcome() const {
-    return {done_, failure_};
-  }
   std::tuple<std::uint64_t, std::uint64_t, Time> counts() const {
     return {counts_.rings, counts_.messages, done_at_};
   }
 
   void rail_failed(const Failure& failure, Time now) override {
-    if (failure_) return;
-    failure_ = failure.message;
-    if (rack_ != nullptr) rack_->abort(ring_.place());
-    rail_.announce(failure, now);
-    rail_.abort();
-    calls_.abort();
+    if (!failure_ && rack_ != nullptr) rack_->abort(ring_.place());
+    SimulatedRank::rail_failed(failure, now);
   }
 
  private:
-  void slice_done(std::uint64_t id, Time now) override {
-    done_at_ = now;
-    done_.push_back(calls_.finish({.rail = 0}, id, now)->op_index);
-    start(now);
-  }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return calls_.label({.rail = 0}, key);
-  }
-  void start(Time now) {
-    while (rail_.takes()) {
-      const auto slice = calls_.take({.rail = 0}, calls_.next());
-      if (!slice) return;
-      rail_.start(*slice, now);
-    }
-  }
-
-  Calls calls_;
   const MemberRing ring_;
   ina::ComposedOptions options_;
   ina::RingCounts counts_;
-  RingRail rail_;
   ina::ComposedAllReduce* composed_ = nullptr;
   ina::SimulatedRack* rack_ = nullptr;
-  std::vector<std::uint32_t> done_;
-  Time done_at_ = 0;  // the last of them
-  std::optional<std::string> failure_;
 };
 
 /// Calls by incarnation and rank; all but the last are halted, rank by rank, at some time.
@@ -159,7 +102,7 @@ class Simulation {
         random_(seed),
         network_(ranks_, seed) {
     for (int rank = 0; rank < ranks_; ++rank) {
-      hosts_.push_back(std::make_unique<SimulatedRank>(network_, world_, rank, ranks_));
+      hosts_.push_back(std::make_unique<RackRank>(network_, world_, rank, ranks_));
       network_.befriend(rank, hosts_.back()->ring().peers());
     }
     for (const std::vector<int>& member : world_.members) {
@@ -191,7 +134,7 @@ class Simulation {
   }
 
  private:
-  SimulatedRank& host(const std::vector<int>& member, int place) {
+  RackRank& host(const std::vector<int>& member, int place) {
     return *hosts_[static_cast<std::size_t>(member[static_cast<std::size_t>(place)])];
   }
   void soon(Duration within, std::function<void()> action) {
@@ -214,7 +157,7 @@ class Simulation {
   }
 
   void begin(int rank) {
-    SimulatedRank& host = *hosts_[static_cast<std::size_t>(rank)];
+    RackRank& host = *hosts_[static_cast<std::size_t>(rank)];
     if (host.outcome().second) return;
     if (incarnation_ > 0) host.restart(incarnation_, network_.now());
     host.submit(calls_[incarnation_][static_cast<std::size_t>(rank)], network_.now());
@@ -232,7 +175,7 @@ class Simulation {
   const int ranks_;
   std::mt19937_64 random_;
   SimulatedNetwork network_;
-  std::vector<std::unique_ptr<SimulatedRank>> hosts_;
+  std::vector<std::unique_ptr<RackRank>> hosts_;
   std::vector<std::unique_ptr<ina::SimulatedRack>> racks_;
   std::uint32_t incarnation_ = 0;
   int halted_ = 0;

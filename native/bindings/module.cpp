@@ -11,6 +11,7 @@ void bind_loop(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
 void bind_spread(nanobind::module_& m);
+void bind_sum_rings(nanobind::module_& m);
 void bind_ina(nanobind::module_& m);
 }  // namespace railweave
 namespace railweave::engine {
@@ -37,6 +38,7 @@ NB_MODULE(_native, m) {
   railweave::bind_rails(m);
   railweave::bind_ina(m);
   railweave::bind_spread(m);
+  railweave::bind_sum_rings(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
   railweave::load::bind_load(m);

@@ -25,7 +25,10 @@ class SimulatedTransport final : public Transport {
   int world_size() const override { return ranks_; }
   int rank() const override { return rank_; }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
-  void begin(const MessageLabel& label, Time) override { label_ = label; }
+  void begin(const MessageLabel& label, Time) override {
+    label_ = label;
+    after_delay([this] { check_arrived(); });
+  }
   void post_send(int peer, Bytes data, Time) override {
     check_neighbour(peer);
     if (aborted_) return;
@@ -125,13 +128,19 @@ class SimulatedTransport final : public Transport {
   // even if nobody waits for it.
   void arrive(int peer, Message message) {
     if (message.incarnation < incarnation_) return;
-    if (message.incarnation == incarnation_) {
-      if (aborted_) return;
-      const auto own = listener_->pending_label(key_of(message.label));
-      if (own && *own != message.label) return fail(mismatch(rank_, *own, peer, message.label));
-    }
+    if (message.incarnation == incarnation_ && aborted_) return;
     peers_[peer].arrived.push_back(std::move(message));
     match(peer);
+    check_arrived();
+  }
+  void check_arrived() {
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peers_[peer].arrived.empty()) continue;
+      const Message& message = peers_[peer].arrived.front();
+      const auto own = listener_->pending_label(key_of(message.label));
+      if (message.incarnation == incarnation_ && own && *own != message.label)
+        return fail(mismatch(rank_, *own, peer, message.label));
+    }
   }
   void match(int peer) {
     if (aborted_ || peers_[peer].arrived.empty() || peers_[peer].posted.empty()) return;
@@ -173,13 +182,13 @@ std::unique_ptr<Transport> SimulatedNetwork::transport(int rank) {
   return transport;
 }
 
-void SimulatedNetwork::run(Time latest) {
-  while (!events_.empty() && events_.top().at <= latest) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.at;
-    event.action();
-  }
+bool SimulatedNetwork::step(Time latest) {
+  if (events_.empty() || events_.top().at > latest) return false;
+  const Event event = events_.top();
+  events_.pop();
+  now_ = event.at;
+  event.action();
+  return true;
 }
 
 void SimulatedNetwork::after(Duration delay, std::function<void()> action) {

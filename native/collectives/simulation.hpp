@@ -30,7 +30,12 @@ class SimulatedNetwork {
   /// A transport lives as long as the network.
   std::unique_ptr<Transport> transport(int rank);
   /// Runs until nothing is left to happen, or until then.
-  void run(Time latest = kNever);
+  void run(Time latest = kNever) {
+    while (step(latest)) {
+    }
+  }
+  /// The next thing happens; false if there is none.
+  bool step(Time latest = kNever);
   void after(Duration delay, std::function<void()> action);
   Time now() const { return now_; }
 

@@ -285,7 +285,7 @@ void Endpoint::note_gap(const Flight& flight, Time now) {
 }
 
 void Endpoint::learn(const Flight& flight, Time now) {
-  prober_.alive();
+  prober_.alive(now);
   window_.progress();
   if (silence_) progress_resumed_at_ = now;
   silence_ = false;

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells a rank that is late from a path that is dead: while results stay out, probes go to the first switch
-// and to the root, which answer by themselves.
+// and to the root, which answer by themselves. They are network control, so that they pass queues of data.
+// Where answers are late all the same, as processes wait for CPUs, the longest silence that ended lately says
+// how long the next one may be.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 
 #include "core/bytes.hpp"
+#include "core/longest_lately.hpp"
 #include "core/time.hpp"
+#include "core/timing.hpp"
 #include "ina/packet.hpp"
 
 namespace railweave::ina {
@@ -32,14 +37,14 @@ class Prober {
     }
   }
   /// A result came.
-  void alive() {
-    hear(first_switch_);
-    hear(root_);
+  void alive(Time now) {
+    hear(first_switch_, now);
+    hear(root_, now);
   }
   /// Forgets what is under way: the group has moved.
   void reset() {
     for (Target* target : {&first_switch_, &root_}) {
-      hear(*target);
+      forget(*target);
       target->due = false;
       target->sent_at = kNever;
     }
@@ -68,9 +73,9 @@ class Prober {
     const auto age = static_cast<std::int32_t>(target.number - header.round);
     if (age < 0 || header.round == 0) return ProbeAnswer::kUnsent;
     if (from_root) {
-      alive();
+      alive(now);
     } else {
-      hear(first_switch_);
+      hear(first_switch_, now);
     }
     if (age > 0 || target.sent_at == kNever) return ProbeAnswer::kLate;
     round_trip = now - target.sent_at;
@@ -78,8 +83,11 @@ class Prober {
     return ProbeAnswer::kNew;
   }
 
-  /// What has been silent for `limit`, and for several probes; nothing if the root answers.
-  std::optional<Stalled> stalled(Time now, Duration limit) const {
+  /// What has been silent for `least` or, where more ended lately, 5/2 of that, and for several probes;
+  /// nothing if the root answers.
+  std::optional<Stalled> stalled(Time now, Duration least) const {
+    const Duration lately = ended_.get(now) * timing::kGapFactor / timing::kGapDivisor;
+    const Duration limit = std::max(least, std::min(lately, kMostSilence));
     if (!dead(root_, now, limit)) return std::nullopt;
     return Stalled{.first_switch_ok = !dead(first_switch_, now, limit), .root_ok = false};
   }
@@ -87,6 +95,7 @@ class Prober {
  private:
   // Answers cross every link of a path twice: at 5 % loss and three links one in four is lost.
   static constexpr std::uint32_t kUnanswered = 6;
+  static constexpr Duration kMostSilence = 2 * kSecond;  // a longer one was an outage, and teaches nothing
 
   /// Probes of one kind. Their numbers count up and come back in the answer.
   struct Target {
@@ -102,13 +111,19 @@ class Prober {
     return target.silent_since != kNever && now - target.silent_since >= limit &&
            target.unanswered >= kUnanswered;
   }
-  static void hear(Target& target) {
+  static void forget(Target& target) {
     target.silent_since = kNever;
     target.unanswered = 0;
+  }
+  void hear(Target& target, Time now) {
+    const Duration silence = target.silent_since == kNever ? 0 : now - target.silent_since;
+    if (silence < kMostSilence) ended_.add(silence, now);
+    forget(target);
   }
 
   Target first_switch_;
   Target root_;
+  LongestLately ended_{timing::kMemory};
 };
 
 }  // namespace railweave::ina

@@ -20,7 +20,8 @@
 namespace railweave {
 namespace {
 
-constexpr int kLowerEffort = 0x20;  // CS1
+constexpr int kLowerEffort = 0x20;     // CS1
+constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
 constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
 constexpr std::size_t kSendMessages = 64;
@@ -182,11 +183,14 @@ void DatagramSocket::apply_options() const {
 struct DatagramSocket::SendBatch {
   std::array<mmsghdr, kSendMessages> messages;
   std::array<std::size_t, kSendMessages> datagrams;  // in each message
-  alignas(
-      cmsghdr) std::array<std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))>, kSendMessages> controls;
+  static constexpr std::size_t kControlBytes = CMSG_SPACE(sizeof(std::uint16_t)) + CMSG_SPACE(sizeof(int));
+  alignas(cmsghdr) std::array<std::array<std::byte, kControlBytes>, kSendMessages> controls;
   std::array<iovec, kSendMessages * 4> vectors;
   std::size_t size = 0;
   std::size_t vectors_used = 0;
+  const bool urgent;
+
+  explicit SendBatch(bool urgent) : urgent(urgent) {}
 
   /// False if there is no room.
   bool add(std::span<const Bytes> group) {
@@ -205,22 +209,24 @@ struct DatagramSocket::SendBatch {
     messages[size] = {};
     messages[size].msg_hdr.msg_iov = first;
     messages[size].msg_hdr.msg_iovlen = static_cast<std::size_t>(last - first) + 1;
-    if (group.size() > 1) cut(group[0].size());
+    // A super-packet of such datagrams.
+    if (group.size() > 1) attach(SOL_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(group[0].size()));
+    if (urgent) attach(SOL_IP, IP_TOS, kNetworkControl);
     datagrams[size++] = group.size();
     return true;
   }
 
-  /// The message is a super-packet of such datagrams.
-  void cut(std::size_t segment) {
+  /// Something that the kernel is to know of the message.
+  template <typename T>
+  void attach(int level, int type, const T& value) {
     msghdr& header = messages[size].msg_hdr;
-    header.msg_control = controls[size].data();
-    header.msg_controllen = controls[size].size();
-    cmsghdr* const control = CMSG_FIRSTHDR(&header);
-    control->cmsg_level = SOL_UDP;
-    control->cmsg_type = UDP_SEGMENT;
-    control->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
-    const auto value = static_cast<std::uint16_t>(segment);
+    auto* const control = reinterpret_cast<cmsghdr*>(controls[size].data() + header.msg_controllen);
+    control->cmsg_level = level;
+    control->cmsg_type = type;
+    control->cmsg_len = CMSG_LEN(sizeof value);
     std::memcpy(CMSG_DATA(control), &value, sizeof value);
+    header.msg_control = controls[size].data();
+    header.msg_controllen += CMSG_SPACE(sizeof value);
   }
 
   void address(sockaddr_in& remote) {
@@ -240,7 +246,7 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t 
   return count;
 }
 
-std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote) {
+std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote, bool urgent) {
   std::size_t gone = 0;
   if (!connected_ && connects()) connect_to_one();
   if (!connected_ && connects()) {
@@ -249,7 +255,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
   }
   std::size_t most_bytes = std::min(super_bytes_, kMaxSuperPacket);
   while (gone < datagrams.size()) {
-    SendBatch batch;
+    SendBatch batch(urgent);
     for (std::size_t at = gone; at < datagrams.size();) {
       const std::size_t count = group(datagrams.subspan(at), most_bytes);
       if (!batch.add(datagrams.subspan(at, count))) break;

@@ -65,8 +65,8 @@ class DatagramSocket {
   void set_buffers(std::size_t bytes);
 
   /// Sends from the front of `datagrams` to the `remote`-th of the addresses until the kernel takes no more;
-  /// returns how many are gone.
-  std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0);
+  /// returns how many are gone. `urgent`: as network control (CS6), which passes queues of data.
+  std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0, bool urgent = false);
   /// Takes one batch of what has arrived and hands over each datagram. False if there was no more.
   bool receive(const std::function<void(Bytes)>& take);
 

@@ -14,6 +14,10 @@ constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo
 constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
 constexpr std::size_t kMostStrays = 256;    // more are lost, as on the way
 
+bool is_probe(Bytes datagram) {
+  return ina::decode(datagram.data()).kind == static_cast<std::uint8_t>(ina::Kind::kProbe);
+}
+
 /// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
 /// window would only idle. The group's slots still bound the queue.
 ina::WindowOptions window_for(const InaTreesOptions& options, std::size_t packet_bytes) {
@@ -215,7 +219,7 @@ void InaTrees::flush(Time now) {
       while (tree.unsent.size() < kBatch) {
         const Bytes datagram = tree.endpoint.transmit(now);
         if (datagram.empty()) break;
-        tree.unsent.push_back(datagram);
+        tree.unsent.insert(is_probe(datagram) ? tree.unsent.begin() : tree.unsent.end(), datagram);
       }
       more = more || tree.unsent.size() == kBatch;
       push_unsent(i);
@@ -227,8 +231,8 @@ void InaTrees::flush(Time now) {
 }
 
 /// How many are gone. Stops everything until EPOLLOUT if the socket is full.
-std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote) {
-  const std::size_t gone = socket_.send(datagrams, remote);
+std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote, bool urgent) {
+  const std::size_t gone = socket_.send(datagrams, remote, urgent);
   std::ranges::for_each(datagrams.first(gone), [this](Bytes datagram) { count(datagram); });
   if (gone < datagrams.size()) {
     blocked_ = true;
@@ -237,9 +241,15 @@ std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote)
   return gone;
 }
 
+/// Probes are in front of what else there is.
 void InaTrees::push_unsent(std::size_t i) {
   std::vector<Bytes>& unsent = trees_[i].unsent;
-  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(push(unsent, i)));
+  const auto data = std::ranges::find_if_not(unsent, is_probe);
+  const auto probes = static_cast<std::size_t>(data - unsent.begin());
+  const std::span<const Bytes> all = unsent;
+  std::size_t gone = probes > 0 ? push(all.first(probes), i, /*urgent=*/true) : 0;
+  if (!blocked_) gone += push(all.subspan(probes), i);
+  unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(gone));
 }
 
 /// True if there may be more.

@@ -97,7 +97,7 @@ class InaTrees final : public Timed {
   void receive(Bytes datagram, Time now, bool stray = false);
   void keep_stray(Bytes datagram);
   void start_spreads(Tree& tree, Time now);
-  std::size_t push(std::span<const Bytes> datagrams, std::size_t remote);
+  std::size_t push(std::span<const Bytes> datagrams, std::size_t remote, bool urgent = false);
   void push_unsent(std::size_t tree);
   bool fill_spread(Tree& tree, Time now);
   void push_spread(std::size_t tree);

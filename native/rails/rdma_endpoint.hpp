@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue pairs of one process on one interface, and the socket that they share.
+// A device in user space: the queue pairs of one process on one interface, and the socket that they share.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "rails/frame_socket.hpp"
+#include "rails/rdma_device.hpp"
 #include "roce/queue_pair.hpp"
 
 namespace railweave {
@@ -23,15 +24,7 @@ struct RdmaEndpointOptions {
       48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
 };
 
-/// Bytes are those on the link: frames from the Ethernet header up, super-packets as the frames they become.
-struct RdmaEndpointStats {
-  std::uint64_t frames_sent = 0, bytes_sent = 0;
-  std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address
-  std::uint64_t refused = 0;    // malformed, wrong ICRC, or not from the queue pair's peer
-  std::uint64_t strangers = 0;  // for queue pairs that are not here
-};
-
-class RdmaEndpoint {
+class RdmaEndpoint final : public RdmaDevice {
  public:
   /// Throws as FrameSocket does, and std::invalid_argument on impossible options.
   explicit RdmaEndpoint(const RdmaEndpointOptions& options);
@@ -49,35 +42,34 @@ class RdmaEndpoint {
   std::unique_ptr<FrameSocket> reopen();
   roce::MemoryRegions& memory() { return memory_; }
   /// A random number that no queue pair here has or has been promised.
-  std::uint32_t reserve_queue_pair_number();
+  std::uint32_t reserve_queue_pair_number() override;
   /// `options.path_mtu` is the endpoint's. The reference stays valid.
   roce::QueuePair& connect(roce::QueuePairOptions options, roce::Ipv4Address peer,
                            const roce::MacAddress& peer_mac);
-  /// Ends a queue pair. What still comes for it is dropped in silence, until its number is released.
-  void disconnect(std::uint32_t number);
-  /// Likewise what comes for a queue pair that will be.
-  void expect(std::uint32_t number) { connections_.try_emplace(number); }
-  /// What comes for this number from now on is a stranger's.
-  void release(std::uint32_t number) { connections_.erase(number); }
 
-  int fd() const { return socket_->fd(); }
-  /// What has arrived, into the queue pairs; false if there may be more.
-  bool receive(Time now);
-  /// What queue pairs have to send, out of the socket, as far as it takes it.
-  void transmit(Time now);
-  /// Frames wait until the socket is writable.
-  bool blocked() const { return blocked_; }
-  void on_writable() { blocked_ = false; }
+  std::string where() const override { return "in user space"; }
+  bool keeps_numbers() const override { return false; }
+  RdmaConnection& join(const roce::QueuePairOptions& options, roce::Ipv4Address peer,
+                       const roce::MacAddress& peer_mac, Time now) override;
+  void disconnect(std::uint32_t number) override;
+  void expect(std::uint32_t number) override { connections_.try_emplace(number); }
+  void release(std::uint32_t number) override { connections_.erase(number); }
+
+  int fd() const override { return socket_->fd(); }
+  bool receive(Time now) override;
+  void transmit(Time now) override;
+  bool blocked() const override { return blocked_; }
+  void on_writable() override { blocked_ = false; }
   /// Never late; early where a queue pair's timer was put off.
-  Time deadline() const { return deadline_; }
-  void expire(Time now);
-
-  const RdmaEndpointStats& stats() const { return stats_; }
+  Time deadline() const override { return deadline_; }
+  void expire(Time now) override;
+  const RdmaEndpointStats& stats() const override { return stats_; }
 
  private:
   struct Connection {
     roce::Path path;
     std::unique_ptr<roce::QueuePair> queue_pair;
+    std::unique_ptr<RdmaConnection> joined;  // the same, as RDMA rails see it
   };
 
   void on_frame(Bytes frame, Time now);

@@ -33,11 +33,9 @@ std::string why(roce::Status status) {
 
 }  // namespace
 
-RdmaPeer::RdmaPeer(RdmaPeerOptions options, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
-                   TransportListener& listener)
+RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, TransportListener& listener)
     : options_(std::move(options)),
-      queue_pair_(queue_pair),
-      memory_(memory),
+      connection_(connection),
       listener_(listener),
       control_in_(kControlBuffers, std::vector<std::byte>(kMaxControl)) {
   for (std::size_t index = 0; index < kControlBuffers; ++index) post_control_buffer(index);
@@ -74,12 +72,15 @@ void RdmaPeer::clear_receives() {
   while (cleared_ < std::min(kCleared, receives_.size())) {
     Receive& receive = receives_[cleared_++];
     receive.sequence = next_sequence_++;
-    receive.rkey = memory_.add(receive.into, roce::kRemoteWrite, queue_pair_.options().qpn);
+    const auto [address, rkey] = connection_.offer(receive.into);
+    receive.rkey = rkey;
+    const bool quiet = true;  // what the peer writes there tells that it has arrived
     send_control(encode(ClearToSend{.sequence = receive.sequence,
                                     .label = receive.label,
-                                    .address = reinterpret_cast<std::uintptr_t>(receive.into.data()),
+                                    .address = address,
                                     .length = receive.into.size(),
-                                    .rkey = receive.rkey}));
+                                    .rkey = rkey}),
+                 quiet);
   }
 }
 
@@ -90,9 +91,9 @@ void RdmaPeer::match(Time now) {
     clearances_.pop_front();
     if (!agrees(send, clearance, now)) return;
     ++written_;
-    // The queue pair only reads what it writes to the peer.
+    // The connection only reads what it writes to the peer.
     const MutableBytes local{const_cast<std::byte*>(send.data.data()), send.data.size()};
-    queue_pair_.post({.id = next_id_++,
+    connection_.post({.id = next_id_++,
                       .operation = roce::Operation::kWrite,
                       .local = local,
                       .immediate = clearance.sequence,
@@ -136,16 +137,15 @@ void RdmaPeer::pass_over(const CallDescription& call, Time now) {
 
 bool RdmaPeer::drain(Time now) {
   bool any = false;
-  if (const auto packets = queue_pair_.stats().packets_received; packets != packets_seen_) {
+  if (const auto packets = connection_.stats().packets_received; packets != packets_seen_) {
     packets_seen_ = packets;
     heard_at_ = now;
   }
-  while (const auto completion = queue_pair_.poll()) {
+  while (const auto completion = connection_.poll()) {
     any = true;
     take(*completion, now);
   }
-  if (queue_pair_.failed())
-    fail(FailureKind::kPeerLost, "broke the connection with a request that makes no sense", now);
+  if (const auto fault = connection_.fault()) fail(fault->kind, fault->message, now);
   return any;
 }
 
@@ -173,24 +173,26 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
 
 /// Patience is for a peer that is still on its way here.
 void RdmaPeer::note_answer() {
-  if (!std::exchange(answered_, true)) queue_pair_.set_patience(options_.retries, options_.max_timeout);
+  if (!std::exchange(answered_, true)) connection_.set_patience(options_.retries, options_.max_timeout);
 }
 
 /// An RDMA WRITE of nothing: the peer's process acknowledges it, and it takes none of the peer's receives.
 void RdmaPeer::heartbeat() {
   const bool ended = aborted_ || failed_ || said_goodbye_ || peer_left_;
-  if (ended || !answered_ || queue_pair_.requester().queued() > 0) return;
+  if (ended || !answered_ || connection_.awaits_answer()) return;
   post_heartbeat();
 }
 
 void RdmaPeer::post_heartbeat() {
   heartbeat_id_ = next_id_++;
-  queue_pair_.post({.id = *heartbeat_id_, .operation = roce::Operation::kWrite});
+  connection_.post({.id = *heartbeat_id_, .operation = roce::Operation::kWrite});
 }
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
   if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
-  const bool silent = completion.status == roce::Status::kRetriesExceeded;
+  // An adapter that has failed answers so: its process may well live.
+  const bool silent = completion.status == roce::Status::kRetriesExceeded ||
+                      completion.status == roce::Status::kRemoteOperationalError;
   if (silent && peer_left_ && !needs_peer()) return;  // it had said so
   fail(silent ? FailureKind::kSilent : FailureKind::kInternal, why(completion.status), now);
 }
@@ -222,7 +224,7 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
       completion.byte_count != receives_.front().into.size()) {
     return fail(FailureKind::kInternal, "wrote a message that it had not been cleared for", now);
   }
-  memory_.remove(receives_.front().rkey);
+  connection_.take(receives_.front().rkey);
   receives_.pop_front();
   --cleared_;
   clear_receives();
@@ -233,8 +235,8 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
 
 void RdmaPeer::abort() {
   if (std::exchange(aborted_, true)) return;
-  queue_pair_.release_buffers();
-  for (std::size_t i = 0; i < cleared_; ++i) memory_.release_buffer(receives_[i].rkey);
+  connection_.release_buffers();
+  for (std::size_t i = 0; i < cleared_; ++i) connection_.withdraw(receives_[i].rkey);
   control_out_.clear();
   sends_.clear();
   clearances_.clear();
@@ -244,9 +246,9 @@ void RdmaPeer::abort() {
 
 void RdmaPeer::halt() {
   failed_ = true;
-  for (std::size_t i = 0; i < cleared_; ++i) memory_.remove(receives_[i].rkey);
+  for (std::size_t i = 0; i < cleared_; ++i) connection_.drop(receives_[i].rkey);
   cleared_ = 0;
-  queue_pair_.abort();
+  connection_.abort();
   abort();
 }
 
@@ -262,17 +264,17 @@ void RdmaPeer::close() {
 
 bool RdmaPeer::closed() const {
   const bool parted = aborted_ || (said_goodbye_ && peer_left_);
-  return queue_pair_.failed() || (parted && control_out_.empty() && sends_.empty());
+  return connection_.fault() || (parted && control_out_.empty() && sends_.empty());
 }
 
-void RdmaPeer::send_control(std::vector<std::byte> message) {
+void RdmaPeer::send_control(std::vector<std::byte> message, bool quiet) {
   const std::uint64_t id = next_id_++;
   const auto [entry, added] = control_out_.emplace(id, std::move(message));
-  queue_pair_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second});
+  connection_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second, .quiet = quiet});
 }
 
 void RdmaPeer::post_control_buffer(std::size_t index) {
-  queue_pair_.post_receive({.id = index, .buffer = control_in_[index]});
+  connection_.post_receive({.id = index, .buffer = control_in_[index]});
 }
 
 void RdmaPeer::fail(FailureKind kind, const std::string& message, Time now) {

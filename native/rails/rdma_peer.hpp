@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to and from one peer over one queue pair. The receiver clears each posted receive with a small
+// Messages to and from one peer over one connection. The receiver clears each posted receive with a small
 // SEND; the sender answers with an RDMA WRITE with immediate data, straight into place. Several are in
 // flight.
 #pragma once
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "collectives/transport.hpp"
+#include "rails/rdma_device.hpp"
 #include "rails/rdma_message.hpp"
-#include "roce/queue_pair.hpp"
 
 namespace railweave {
 
@@ -28,8 +28,7 @@ struct RdmaPeerOptions {
 class RdmaPeer {
  public:
   /// Reports to `listener` as a transport would, from inside `drain` and `begin`; a failure once.
-  RdmaPeer(RdmaPeerOptions options, roce::QueuePair& queue_pair, roce::MemoryRegions& memory,
-           TransportListener& listener);
+  RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, TransportListener& listener);
   RdmaPeer(const RdmaPeer&) = delete;
   RdmaPeer& operator=(const RdmaPeer&) = delete;
 
@@ -58,7 +57,7 @@ class RdmaPeer {
   /// All is acknowledged and the peer has said goodbye, or nobody cares any more.
   bool closed() const;
 
-  const roce::QueuePair& queue_pair() const { return queue_pair_; }
+  const RdmaConnection& connection() const { return connection_; }
 
  private:
   struct Outgoing {
@@ -86,14 +85,13 @@ class RdmaPeer {
   void post_heartbeat();
   void take_failure(const roce::Completion& completion, Time now);
 
-  void send_control(std::vector<std::byte> message);
+  void send_control(std::vector<std::byte> message, bool quiet = false);
   void post_control_buffer(std::size_t index);
   void fail(FailureKind kind, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
 
   const RdmaPeerOptions options_;
-  roce::QueuePair& queue_pair_;
-  roce::MemoryRegions& memory_;
+  RdmaConnection& connection_;
   TransportListener& listener_;
   MessageLabel label_{};
   bool begun_ = false;  // label_ means something

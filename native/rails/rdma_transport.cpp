@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/timing.hpp"
+#include "rails/verbs_device.hpp"
 
 namespace railweave {
 namespace {
@@ -24,6 +25,8 @@ constexpr Duration kBurst = kMillisecond / 2;               // of link time, tha
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 48 * 1024;
+constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
+constexpr std::uint32_t kFirstDeviceNumber = 2;    // 0 and 1 are the specification's
 
 roce::Ipv4Address parse_address(const std::string& text) {
   in_addr address;
@@ -63,8 +66,7 @@ int retries_for(Duration silence) {
   return static_cast<int>(silence / timing::kRepetition) + kQuickRepetitions;
 }
 
-void add_counts(const roce::QueuePair& queue_pair, RailStats& stats) {
-  const roce::QueuePairStats& counts = queue_pair.stats();
+void add_counts(const roce::QueuePairStats& counts, RailStats& stats) {
   stats.retransmissions += counts.retransmissions;
   stats.sent.payload += counts.payload_bytes;
   stats.sent.resends +=
@@ -74,8 +76,8 @@ void add_counts(const roce::QueuePair& queue_pair, RailStats& stats) {
 }
 
 void add_counts(const SumRing& ring, RailStats& stats) {
-  add_counts(ring.out(), stats);
-  add_counts(ring.into(), stats);
+  add_counts(ring.out().stats(), stats);
+  add_counts(ring.into().stats(), stats);
 }
 
 std::int64_t window(const RdmaTransportOptions& options) {
@@ -90,36 +92,64 @@ RdmaTransport::RdmaTransport(EventLoop& loop, const RdmaTransportOptions& option
     : loop_(loop),
       options_(options),
       rank_(rank),
-      endpoint_(endpoint_options(options)),
+      device_(open_device(world_size)),
       queue_pairs_(static_cast<std::size_t>(world_size)),
       peers_(static_cast<std::size_t>(world_size)) {
   for (int peer = 0; peer < world_size; ++peer) {
-    if (peer != rank) queue_pairs_[static_cast<std::size_t>(peer)] = endpoint_.reserve_queue_pair_number();
+    if (peer != rank) queue_pairs_[static_cast<std::size_t>(peer)] = device_->reserve_queue_pair_number();
   }
   if (!options.sums) return;
   for (std::uint32_t* number : {&sum_numbers_.out, &sum_numbers_.into, &sum_numbers_.alias})
-    *number = endpoint_.reserve_queue_pair_number();
+    *number = device_->reserve_queue_pair_number();
 }
 
 RdmaTransport::~RdmaTransport() {
-  if (interest_ != 0) loop_.unwatch(endpoint_.fd());
+  if (interest_ != 0) loop_.unwatch(device_->fd());
 }
 
 std::string RdmaTransport::mac() const {
-  const roce::MacAddress& mac = endpoint_.mac();
+  if (endpoint_ == nullptr) return "";
+  const roce::MacAddress& mac = endpoint_->mac();
   char text[18];
   std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
                 mac[5]);
   return text;
 }
 
+std::string RdmaTransport::where() const {
+  return device_->where() + (why_no_device_.empty() ? "" : ": " + why_no_device_);
+}
+
+std::unique_ptr<RdmaDevice> RdmaTransport::open_device(int world_size) {
+  if (options_.place != RdmaPlace::kUserSpace && !options_.sums) {
+    try {
+      return open_verbs_device({.address = options_.address,
+                                .path_mtu = options_.path_mtu,
+                                .silence = options_.liveness.timeout,
+                                .traffic_class = options_.traffic_class,
+                                .connections = static_cast<std::size_t>(world_size - 1)});
+    } catch (const std::runtime_error& error) {
+      if (options_.place == RdmaPlace::kDevice) throw;
+      why_no_device_ = error.what();
+    }
+  }
+  auto made = std::make_unique<RdmaEndpoint>(endpoint_options(options_));
+  endpoint_ = made.get();
+  return made;
+}
+
 // ---------------------------------------------------------------- joining
+
+std::uint32_t first_packet_number(std::uint32_t first, std::uint32_t incarnation) {
+  return (first + incarnation * kNumberStep) & roce::kPsnMask;
+}
 
 // A multiple of the step is added, modulo the count of free numbers, to which the step is prime.
 std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) {
-  constexpr std::uint64_t kStep = 10'368'889, kFirst = kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
-  static_assert(std::gcd(kStep, kNumbers) == 1);
-  return static_cast<std::uint32_t>(kFirst + (first - kFirst + incarnation * kStep) % kNumbers);
+  constexpr std::uint64_t kFirst = kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
+  static_assert(std::gcd(kNumberStep, kNumbers) == 1);
+  return static_cast<std::uint32_t>(kFirst +
+                                    (first - kFirst + incarnation * std::uint64_t{kNumberStep}) % kNumbers);
 }
 
 void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
@@ -137,18 +167,20 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
                                   " queue pairs to a world of " + std::to_string(members.size()));
     }
     const std::uint32_t theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
-    if (theirs < kFirstFreeNumber || theirs > roce::kPsnMask) {
+    const std::uint32_t least = member.device ? kFirstDeviceNumber : kFirstFreeNumber;
+    if (theirs < least || theirs > roce::kPsnMask) {
       throw std::invalid_argument(name + " offers queue pair " + std::to_string(theirs) + ": expected " +
-                                  std::to_string(kFirstFreeNumber) + " to " + std::to_string(roce::kPsnMask));
+                                  std::to_string(least) + " to " + std::to_string(roce::kPsnMask));
     }
     ways[peer] = {.address = parse_address(member.address),
-                  .mac = parse_mac(member.mac),
+                  .mac = on_device() ? roce::MacAddress{} : parse_mac(member.mac),
                   .queue_pair = theirs,
+                  .keeps_number = member.device,
                   .name = name};
   }
   ways_ = std::move(ways);
   interest_ = EPOLLIN;
-  loop_.watch(endpoint_.fd(), interest_, *this);
+  loop_.watch(device_->fd(), interest_, *this);
   join(0, now);
 }
 
@@ -177,25 +209,25 @@ void RdmaTransport::restart(std::uint32_t incarnation, Time now) {
     throw std::logic_error("queue pairs were in incarnation " + std::to_string(incarnation_) +
                            " before they are to restart as " + std::to_string(incarnation));
   drop_halted();
-  if (endpoint_.outdated()) follow_interface();
+  if (endpoint_ != nullptr && endpoint_->outdated()) follow_interface();
   join(incarnation, now);
 }
 
 void RdmaTransport::follow_interface() {
-  const auto old = endpoint_.reopen();
+  const auto old = endpoint_->reopen();
   loop_.unwatch(old->fd());
   interest_ = EPOLLIN;
-  loop_.watch(endpoint_.fd(), interest_, *this);
+  loop_.watch(device_->fd(), interest_, *this);
 }
 
 void RdmaTransport::join(std::uint32_t incarnation, Time now) {
-  for (const std::uint32_t number : silenced_) endpoint_.release(number);
+  for (const std::uint32_t number : silenced_) device_->release(number);
   silenced_ = incarnation > 0 ? numbers(incarnation_) : std::vector<std::uint32_t>{};
   incarnation_ = incarnation;
   running_ = true;
   failed_ = false;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
-    if (static_cast<int>(peer) != rank_) meet(peer);
+    if (static_cast<int>(peer) != rank_) meet(peer, now);
   if (!sums_.empty()) join_ring();
   if (options_.liveness.interval > 0) heartbeat_at_ = now + options_.liveness.interval;
   // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
@@ -210,27 +242,31 @@ roce::QueuePairOptions RdmaTransport::pair_options() const {
   return options;
 }
 
-roce::QueuePair& RdmaTransport::connect_pair(const roce::QueuePairOptions& options, std::size_t peer) {
-  const Way& way = ways_[peer];
+roce::MacAddress RdmaTransport::mac_of(const Way& way) const {
   // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
-  const roce::MacAddress mac =
-      incarnation_ == 0 ? way.mac : endpoint_.neighbour(way.address).value_or(way.mac);
-  return endpoint_.connect(options, way.address, mac);
+  return incarnation_ == 0 || endpoint_ == nullptr ? way.mac
+                                                   : endpoint_->neighbour(way.address).value_or(way.mac);
 }
 
-// A connection's packet numbers start at the sender's queue pair number: both know it, and it differs from
-// the last connection's.
-void RdmaTransport::meet(std::size_t peer) {
+std::uint32_t RdmaTransport::own_number(std::size_t peer, std::uint32_t incarnation) const {
+  return on_device() ? queue_pairs_[peer] : queue_pair_number(queue_pairs_[peer], incarnation);
+}
+
+// A connection's packet numbers start at one that follows from the sender's first queue pair number: both
+// know it, and it differs from the last connection's.
+void RdmaTransport::meet(std::size_t peer, Time now) {
   const Way& way = ways_[peer];
   const bool first = incarnation_ == 0;
   const Duration timeout = options_.liveness.timeout;
   const int patience = retries_for(std::max(timing::kFirstTimeout, timeout));
   roce::QueuePairOptions options = pair_options();
-  options.qpn = options.send_psn = queue_pair_number(queue_pairs_[peer], incarnation_);
-  options.peer_qpn = options.receive_psn = queue_pair_number(way.queue_pair, incarnation_);
+  options.qpn = own_number(peer, incarnation_);
+  options.peer_qpn = way.keeps_number ? way.queue_pair : queue_pair_number(way.queue_pair, incarnation_);
+  options.send_psn = first_packet_number(queue_pairs_[peer], incarnation_);
+  options.receive_psn = first_packet_number(way.queue_pair, incarnation_);
   options.max_timeout = first ? timing::kRepetition : timing::kProbeInterval;
   options.retries = first ? patience : kTireless;
-  roce::QueuePair& queue_pair = connect_pair(options, peer);
+  RdmaConnection& connection = device_->join(options, way.address, mac_of(way), now);
   TransportListener& listener = *this;
   peers_[peer] =
       std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,
@@ -238,7 +274,7 @@ void RdmaTransport::meet(std::size_t peer) {
                                                  .name = way.name,
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
                                                  .max_timeout = timing::kRepetition},
-                                 queue_pair, endpoint_.memory(), listener);
+                                 connection, listener);
 }
 
 // Packet numbers start at the sender's end's number, to which the switch counts from. A rank that is late
@@ -252,17 +288,19 @@ void RdmaTransport::join_ring() {
   roce::QueuePairOptions options = pair_options();
   options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
   options.min_window = std::min(options.min_window, options.window);
+  options.window_time = 0;  // fixed: all wait for the last rank, and more would only fill the links' queues
   options.retries = kTireless;
   options.min_timeout = kRanksApart;
+  options.nak_once = true;
   options.qpn = sums_[own].out;
   options.peer_qpn = sums_[next].alias;
   options.send_psn = first_psn(own);
-  roce::QueuePair& out = connect_pair(options, next);
+  roce::QueuePair& out = endpoint_->connect(options, ways_[next].address, mac_of(ways_[next]));
   options.qpn = sums_[own].into;
   options.peer_qpn = sums_[before].out;
   options.send_psn = 0;
   options.receive_psn = first_psn(before);
-  roce::QueuePair& into = connect_pair(options, before);
+  roce::QueuePair& into = endpoint_->connect(options, ways_[before].address, mac_of(ways_[before]));
   TransportListener& listener = *this;
   sum_ring_ = std::make_unique<SumRing>(SumRingOptions{.window_packets = window_packets_,
                                                        .next_packet = next_packet_,
@@ -270,7 +308,7 @@ void RdmaTransport::join_ring() {
                                                        .rank_before = static_cast<int>(before),
                                                        .next_name = ways_[next].name,
                                                        .name_before = ways_[before].name},
-                                        out, into, endpoint_.memory(), listener);
+                                        out, into, endpoint_->memory(), listener);
 }
 
 std::vector<std::uint64_t> RdmaTransport::positions() const {
@@ -301,9 +339,9 @@ void RdmaTransport::halt(Time) {
   for (auto& peer : peers_) {
     if (!peer) continue;
     peer->halt();
-    add_counts(peer->queue_pair(), past_);
-    const std::uint32_t number = peer->queue_pair().options().qpn;
-    halted_.push_back({.peer = std::move(peer), .number = number});
+    add_counts(peer->connection().stats(), past_);
+    const auto place = static_cast<std::size_t>(&peer - peers_.data());
+    halted_.push_back({.peer = std::move(peer), .number = own_number(place, incarnation_)});
   }
   if (sum_ring_) {
     sum_ring_->halt();
@@ -312,7 +350,7 @@ void RdmaTransport::halt(Time) {
     halted_ring_ = std::move(sum_ring_);
   }
   for (const std::uint32_t next : numbers(incarnation_ + 1)) {
-    endpoint_.expect(next);  // a peer may be there first
+    device_->expect(next);  // a peer may be there first
     silenced_.push_back(next);
   }
 }
@@ -320,20 +358,19 @@ void RdmaTransport::halt(Time) {
 std::vector<std::uint32_t> RdmaTransport::numbers(std::uint32_t incarnation) const {
   std::vector<std::uint32_t> numbers;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
-    if (static_cast<int>(peer) != rank_)
-      numbers.push_back(queue_pair_number(queue_pairs_[peer], incarnation));
+    if (static_cast<int>(peer) != rank_) numbers.push_back(own_number(peer, incarnation));
   return numbers;
 }
 
 void RdmaTransport::drop_halted() {
   for (Halted& halted : halted_) {
     halted.peer.reset();  // before its queue pair
-    endpoint_.disconnect(halted.number);
+    device_->disconnect(halted.number);
   }
   halted_.clear();
   if (!halted_ring_) return;
   halted_ring_.reset();
-  for (const std::uint32_t number : {sum_numbers_.out, sum_numbers_.into}) endpoint_.disconnect(number);
+  for (const std::uint32_t number : {sum_numbers_.out, sum_numbers_.into}) device_->disconnect(number);
 }
 
 template <typename Action>
@@ -359,20 +396,20 @@ void RdmaTransport::guarded(const Work& work, Time now) {
 }
 
 void RdmaTransport::on_ready(std::uint32_t events, Time now) {
-  if (events & EPOLLOUT) endpoint_.on_writable();
-  guarded([&] { endpoint_.receive(now); }, now);
+  if (events & EPOLLOUT) device_->on_writable();
+  guarded([&] { device_->receive(now); }, now);
   pump(now);
 }
 
 Time RdmaTransport::deadline() const {
   if (!halted_.empty() || halted_ring_)
     return 0;  // now: they are let go in `expire`, when nothing stands on them
-  return std::min(endpoint_.deadline(), heartbeat_at_);
+  return std::min(device_->deadline(), heartbeat_at_);
 }
 
 void RdmaTransport::expire(Time now) {
   drop_halted();
-  if (endpoint_.deadline() <= now) endpoint_.expire(now);
+  if (device_->deadline() <= now) device_->expire(now);
   if (heartbeat_at_ <= now) {
     heartbeat_at_ = now + options_.liveness.interval;
     for_each_peer([](RdmaPeer& peer) { peer.heartbeat(); });
@@ -386,7 +423,7 @@ void RdmaTransport::pump(Time now) {
   if (std::exchange(pumping_, true)) return;
   bool any = true;
   while (any) {
-    guarded([&] { endpoint_.transmit(now); }, now);
+    guarded([&] { device_->transmit(now); }, now);
     any = false;
     for_each_peer([&](RdmaPeer& peer) { any = peer.drain(now) || any; });
     if (sum_ring_ && sum_ring_->drain(now)) {
@@ -405,10 +442,10 @@ void RdmaTransport::pump(Time now) {
 }
 
 void RdmaTransport::set_interest() {
-  const std::uint32_t wanted = EPOLLIN | (endpoint_.blocked() ? EPOLLOUT : 0u);
+  const std::uint32_t wanted = EPOLLIN | (device_->blocked() ? EPOLLOUT : 0u);
   if (interest_ == 0 || interest_ == wanted) return;
   interest_ = wanted;
-  loop_.rewatch(endpoint_.fd(), interest_, *this);
+  loop_.rewatch(device_->fd(), interest_, *this);
 }
 
 void RdmaTransport::begin(const MessageLabel& label, Time now) {
@@ -450,6 +487,7 @@ void RdmaTransport::abort() {
   failed_ = true;
   heartbeat_at_ = kNever;
   for_each_peer([](RdmaPeer& peer) { peer.abort(); });
+  if (sum_ring_) sum_ring_->halt();  // else it would send for ever what the others do not add to
 }
 
 void RdmaTransport::close(Time now) {
@@ -463,14 +501,14 @@ bool RdmaTransport::closed() const {
 }
 
 RailStats RdmaTransport::stats() const {
-  const RdmaEndpointStats& wire = endpoint_.stats();
+  const RdmaEndpointStats& wire = device_->stats();
   RailStats stats = past_;
   stats.bytes_sent = wire.bytes_sent;
   stats.bytes_received = wire.bytes_received;
   stats.packets_sent = wire.frames_sent;
   stats.packets_received = wire.frames_received;
   stats.malformed += wire.refused + wire.strangers;
-  for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer.queue_pair(), stats); });
+  for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer.connection().stats(), stats); });
   if (sum_ring_) add_counts(*sum_ring_, stats);
   return stats;
 }

@@ -15,13 +15,19 @@
 
 namespace railweave {
 
+/// Who carries the connections. An NIC's ports of UDP are its own, so where there is a device, user space
+/// often cannot have them.
+enum class RdmaPlace : std::uint8_t { kAny, kDevice, kUserSpace };  // any: a device where there is one
+
 struct RdmaTransportOptions {
   std::string interface;
   std::string address;          // IPv4 of the interface, dotted
   std::size_t path_mtu = 1024;  // the same on all ranks
   std::uint64_t rate_bps = 0;   // of the link, bounds what is in flight; 0: unknown or unshaped
   Liveness liveness = {};
-  bool sums = false;  // offers connections that a switch may add up
+  bool sums = false;  // offers connections that a switch may add up: in user space only
+  RdmaPlace place = RdmaPlace::kUserSpace;
+  std::uint8_t traffic_class = 0;  // of a device's packets: DSCP and ECN bits, as in the IPv4 header
 };
 
 /// The ends that a rank offers of the connections with its neighbours in a ring: its own of the one to the
@@ -30,6 +36,9 @@ struct RdmaTransportOptions {
 struct SumNumbers {
   std::uint32_t out, into, alias;
 };
+
+/// The first packet number in that incarnation of a queue pair whose number is `first` in incarnation 0.
+std::uint32_t first_packet_number(std::uint32_t first, std::uint32_t incarnation);
 
 /// The number in that incarnation of the queue pair whose number is `first` in incarnation 0. Numbers that
 /// differ in one incarnation differ in all, and one number comes back only after more than 65,000.
@@ -40,20 +49,26 @@ struct RdmaMember {
   std::string address;                     // IPv4, dotted
   std::string mac;                         // "02:00:00:03:00:01"
   std::vector<std::uint32_t> queue_pairs;  // its queue pair for each rank; own place 0
+  bool device = false;                     // they are a device's: their numbers stay
 };
 
 /// Open from the start, so that what this rank offers is true; `connect` joins the queue pairs. Either end
 /// may be first. If a peer goes, kSilent names it, and all connections are over, until they are halted and
-/// restarted: with other queue pair numbers, and packet numbers that follow from them, so that late packets
-/// meet no queue pair. Then `ready` waits for every peer's first answer. Connections that a switch adds up
+/// restarted: with other packet numbers and, in user space, other queue pair numbers, so that late packets
+/// meet no queue pair. A device gives its queue pairs numbers that stay: late packets are taken for
+/// duplicates or gaps. Then `ready` waits for every peer's first answer. Connections that a switch adds up
 /// keep their numbers, which it knows, and go on with packet numbers beyond all that any rank has used.
 class RdmaTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
-  /// Throws as RdmaEndpoint does: no CAP_NET_RAW, no such interface or address, MTU too small.
+  /// Throws as RdmaEndpoint does: no CAP_NET_RAW, no such interface or address, MTU too small; and as
+  /// open_verbs_device, where only a device will do.
   RdmaTransport(EventLoop& loop, const RdmaTransportOptions& options, int rank, int world_size);
   ~RdmaTransport() override;
 
-  std::string mac() const;
+  std::string mac() const;  // "" of a device, which finds its peers itself
+  bool on_device() const { return device_->keeps_numbers(); }
+  /// "on device mlx5_0", "in user space: no RDMA device has …"
+  std::string where() const;
   const std::vector<std::uint32_t>& queue_pairs() const { return queue_pairs_; }
   /// With the option `sums`.
   const SumNumbers& sum_numbers() const { return sum_numbers_; }
@@ -106,7 +121,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
     roce::Ipv4Address address;
     roce::MacAddress mac;
     std::uint32_t queue_pair;  // the peer's for this rank, in incarnation 0
-    std::string name;          // "rank 2 at 10.3.0.3"
+    bool keeps_number;
+    std::string name;  // "rank 2 at 10.3.0.3"
   };
   /// A connection that was halted; it may be what `halt` was called from.
   struct Halted {
@@ -114,12 +130,14 @@ class RdmaTransport final : public Transport, private TransportListener, private
     std::uint32_t number;
   };
 
+  std::unique_ptr<RdmaDevice> open_device(int world_size);
   void follow_interface();
   void join(std::uint32_t incarnation, Time now);
-  void meet(std::size_t peer);
+  void meet(std::size_t peer, Time now);
   void join_ring();
   roce::QueuePairOptions pair_options() const;
-  roce::QueuePair& connect_pair(const roce::QueuePairOptions& options, std::size_t peer);
+  roce::MacAddress mac_of(const Way& way) const;
+  std::uint32_t own_number(std::size_t peer, std::uint32_t incarnation) const;
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
   void check_joined(Time now);
   void drop_halted();
@@ -129,7 +147,9 @@ class RdmaTransport final : public Transport, private TransportListener, private
   EventLoop& loop_;
   const RdmaTransportOptions options_;
   const int rank_;
-  RdmaEndpoint endpoint_;
+  std::string why_no_device_;
+  RdmaEndpoint* endpoint_ = nullptr;  // the device, if it is in user space
+  const std::unique_ptr<RdmaDevice> device_;
   std::vector<std::uint32_t> queue_pairs_;        // in incarnation 0, by rank
   std::vector<Way> ways_;                         // likewise; empty: not connected yet
   std::vector<std::unique_ptr<RdmaPeer>> peers_;  // by rank

@@ -60,7 +60,8 @@ void SumAllReduce::note_received(int peer) {
 
 void SumAllReduce::advance(Time now) {
   if (!started_) start(now);
-  if (!end_exponents(now) || !greeted_) return;
+  // The own greeting goes before the data: behind them it would keep the rank before waiting.
+  if (!end_exponents(now) || !greeted_ || !greeting_sent_) return;
   while (take_sum() || post()) {
   }
 }

@@ -92,7 +92,7 @@ void SumRing::halt() {
 
 void SumRing::fail(int rank, const std::string& message, Time now) {
   if (std::exchange(failed_, true)) return;
-  listener_.failed({.kind = FailureKind::kInternal, .rank = rank, .message = message}, now);
+  listener_.failed({.kind = FailureKind::kSilent, .rank = rank, .message = message}, now);
 }
 
 }  // namespace railweave

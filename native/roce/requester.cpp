@@ -223,7 +223,7 @@ void Requester::on_nak(const Aeth& aeth, Time now) {
   }
   switch (static_cast<NakCode>(aeth.value)) {
     case NakCode::kSequenceError:
-      return lost(now);
+      return options_.nak_once ? presume_lost(now) : lost(now);
     case NakCode::kRemoteAccessError:
       return fail(Status::kRemoteAccessError);
     case NakCode::kInvalidRequest:
@@ -279,7 +279,7 @@ void Requester::lost(Time now) {
   timer_.start(now);
 }
 
-/// A hole in the answers is evidence of loss, once: what is still on its way shows the same hole again.
+/// Evidence of a loss counts once: what is still on its way shows the same hole again.
 void Requester::presume_lost(Time now) {
   if (presumed_at_ == unacked_) return;
   presumed_at_ = unacked_;

@@ -31,6 +31,7 @@ struct QueuePairOptions {
   int rnr_retries = 7;  // the same for "receiver not ready"; 7 means for ever, as in the specification
   std::uint8_t rnr_timer = 14;  // code that this end sends: 1.28 ms
   int max_reads = 16;           // READ requests in progress, in either direction
+  bool nak_once = false;        // a second NAK of a packet is no news: others must send before it arrives
 
   /// Throws std::invalid_argument naming the field, the value and what is allowed.
   void check() const;
@@ -44,6 +45,7 @@ struct WorkRequest {
   std::optional<std::uint32_t> immediate{};
   std::uint64_t remote_address = 0;  // WRITE and READ
   std::uint32_t rkey = 0;
+  bool quiet = false;  // its completion may come late, with that of a later one
 };
 
 /// An entry of the receive queue: taken by a SEND, or by a WRITE with immediate data (which leaves the buffer

@@ -13,5 +13,6 @@ from railweave._native import (
     rails as rails,
     recovery as recovery,
     roce as roce,
-    spread as spread
+    spread as spread,
+    sum_rings as sum_rings
 )

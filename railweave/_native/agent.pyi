@@ -21,6 +21,13 @@ class FailureKind(enum.Enum):
     SILENT = 4
     """of a rail: its agent finds out which it is"""
 
+class RdmaPlace(enum.Enum):
+    ANY = 0
+
+    DEVICE = 1
+
+    USER_SPACE = 2
+
 class Stall:
     """
     Contributions to a tree are silent; whether probes are answered, and by whom
@@ -300,9 +307,14 @@ class Agent:
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
 
-    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False) -> tuple[int, list[int]]:
+    def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False, place: RdmaPlace = RdmaPlace.USER_SPACE, traffic_class: int = 0) -> tuple[int, list[int]]:
         """
-        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up, in user space
+        """
+
+    def rdma_place(self, rail: int) -> tuple[bool, str]:
+        """
+        Whether an RDMA rail is on a device, and in words: on which, or why on none
         """
 
     def sum_numbers(self, rail: int) -> tuple[int, int, int]:
@@ -313,8 +325,10 @@ class Agent:
         A switch adds up the connections of all ranks' (out, into, alias): before connect_rdma
         """
 
-    def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None:
-        """Join with all ranks' (address, MAC, queue pair numbers)"""
+    def connect_rdma(self, rail: int, members: Sequence[tuple[str, str, Sequence[int]]], devices: Sequence[int] = []) -> None:
+        """
+        Join with all ranks' (address, MAC, queue pair numbers); `devices`: the ranks on a device
+        """
 
     def add_ina(self, name: str, address: str, interface: str, rate_bps: int = 0) -> tuple[int, int]:
         """Open an in-network rail on the address; (rail, UDP port)"""
@@ -394,6 +408,19 @@ class Agent:
         """
         Start the next call, planned from (op index, number of changes known), over parts (rail, offset, count), in elements (of a shard for reduce_scatter and all_gather). Keep both arrays alive until it is done. Without start_now it starts with the first wait. A rail that takes much longer than expected_s (0: unknown) counts as dead. False if the ranks have agreed on other rails since, or a plan point would have to be waited for: take that
         """
+
+    def repeat(self, call: Call, op: str, input: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], ways: Sequence[Sequence[tuple[int, int, int]]], expected_s: float, changes: int, most: int) -> None:
+        """
+        The next `most` calls, if they are all_reduces like this one of `input`, may be made by `again`, each over the parts of the next one of `ways`, while so many changes are known. `op`: the operation's name
+        """
+
+    def again(self, x: object, op: object, out: object) -> int | None:
+        """
+        Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for
+        """
+
+    def stop_repeating(self) -> int:
+        """End what `repeat` allows; how many calls have been made by it"""
 
     def next_op(self) -> int:
         """The next call's op index"""

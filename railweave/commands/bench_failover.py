@@ -34,9 +34,10 @@ def failover(
         str,
         typer.Option(
             "--faults",
-            help="host link down, switch port down, loss one way, loss both ways, switch killed, switch "
-            "frozen, rate cut, flapping; leaf killed, uplink cut, spine killed, controller restarts (of "
-            "in-network trees); rank computes, rank killed; default: all, of trees where there are trunks.",
+            help="host link down, switch port down, loss one way, loss both ways, queue pair ended "
+            "(of RDMA), switch killed, switch frozen, rate cut, flapping; leaf killed, uplink cut, spine "
+            "killed, controller restarts (of in-network trees); rank computes, rank killed; default: all, of "
+            "trees where there are trunks.",
         ),
     ] = "",
     restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,

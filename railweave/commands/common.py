@@ -95,6 +95,10 @@ Live = Annotated[
         show_default=False,
     ),
 ]
+ClusterFile = Annotated[
+    Path | None,
+    typer.Option("--cluster", envvar="RAILWEAVE_CLUSTER", help="Cluster file (YAML): see docs/cluster.md."),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
 Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
 PLOT_FORMATS = (".png", ".svg", ".pdf")

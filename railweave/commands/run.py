@@ -61,9 +61,9 @@ def run(
     byte counts of the agents are compared with those of the kernel.
 
     A fault has its time and place: `--fault '2s: host link down h1 ina; 4s: repair'`. There are host link
-    down, switch port down, flapping, loss both ways, loss to the switch, loss to the host (each HOST PLANE),
-    switch killed, switch frozen (SWITCH), link cut (NODE NODE), rate (RATE PLANE [HOST]) and controller
-    killed.
+    down, switch port down, flapping, loss both ways, loss to the switch, loss to the host, queue pair ended
+    (each HOST PLANE), switch killed, switch frozen (SWITCH), link cut (NODE NODE), rate (RATE PLANE [HOST])
+    and controller killed.
     """
     with common.one_line_errors():
         from railweave.experiments.program import report  # noqa: PLC0415

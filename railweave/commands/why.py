@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from railweave.access import Access
     from railweave.v1 import controller_pb2 as pb
 
 app = typer.Typer()
@@ -28,8 +29,12 @@ ANSWER_S = 10.0
 def why(
     job: Annotated[str, typer.Argument(help="Name of the job; default: all running jobs.")] = "",
     controller: Annotated[
-        str, typer.Option(help="HOST:PORT of the controller; default: RAILWEAVE_CONTROLLER.")
+        str,
+        typer.Option(
+            help="HOST:PORT of the controller; default: RAILWEAVE_CONTROLLER, or the cluster file's."
+        ),
     ] = "",
+    cluster: common.ClusterFile = None,
     json_file: common.JsonFile = None,
 ) -> None:
     """Show for each job its aggregation trees, or why it has none, and which rail carries which calls.
@@ -39,7 +44,13 @@ def why(
     with common.one_line_errors():
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
 
-        answer = _ask(controller or os.environ.get("RAILWEAVE_CONTROLLER", "127.0.0.1:9600"), job)
+        from railweave.access import access_of  # noqa: PLC0415
+        from railweave.topologies.cluster import load  # noqa: PLC0415
+
+        described = load(cluster) if cluster else None
+        default = described.controller if described else "127.0.0.1:9600"
+        where = controller or os.environ.get("RAILWEAVE_CONTROLLER", default)
+        answer = _ask(where, access_of(described), job)
         console = common.console(json_file)
         for report in answer.jobs:
             _print_job(report, console)
@@ -50,21 +61,23 @@ def why(
             raise typer.Exit(1)
 
 
-def _ask(controller: str, job: str) -> pb.ExplainResponse:
+def _ask(controller: str, access: Access, job: str) -> pb.ExplainResponse:
     import grpc  # noqa: PLC0415 - help needs none
 
+    from railweave.access import refusal  # noqa: PLC0415
     from railweave.hosts.errors import ControllerUnreachable  # noqa: PLC0415
     from railweave.v1 import controller_pb2 as pb  # noqa: PLC0415
     from railweave.v1 import controller_pb2_grpc as pb_grpc  # noqa: PLC0415
 
-    with grpc.insecure_channel(controller, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with access.channel(controller, [("grpc.enable_http_proxy", 0)]) as channel:
         stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         try:
             answer: pb.ExplainResponse = stub.Explain(pb.ExplainRequest(job=job), timeout=ANSWER_S)
         except grpc.RpcError as error:
             raise ControllerUnreachable(
-                f"no answer from a controller at {controller!r} ({error.code().name}); "
-                "is `railweave controller` running there? Name it with --controller"
+                refusal(access.tls, controller)
+                or f"no answer from a controller at {controller!r} ({error.code().name}: {error.details()}); "
+                "is `railweave controller` running there? Name it with --controller or --cluster"
             ) from None
     return answer
 

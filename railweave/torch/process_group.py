@@ -268,20 +268,21 @@ def _communicator(given: Any) -> Communicator:
         store.set(key, f"{os.environ.get('RAILWEAVE_JOB', 'torch')}.{secrets.token_hex(4)}")
     job = store.get(key).decode()
     of_world_alone = "" if given.global_ranks_in_group else None  # None: what the environment says
-    controller = os.environ.get("RAILWEAVE_CONTROLLER", "")
+    named = {name for name in ("CLUSTER", "CONTROLLER", "RAILS") if os.environ.get(f"RAILWEAVE_{name}")}
+    controlled = not named.isdisjoint({"CLUSTER", "CONTROLLER"})
     options = options_from(
         job=job,
         rank=given.group_rank,
         world_size=given.group_size,
-        rails=None if os.environ.get("RAILWEAVE_RAILS") else [default_rail()],
-        controller=controller or "the store",
+        rails=None if named & {"CLUSTER", "RAILS"} else [default_rail()],
+        controller=None if controlled else "the store",
         timeout_s=given.timeout.total_seconds(),
         metrics=of_world_alone,
         report=of_world_alone,
         costs=of_world_alone,
         spin_us=None if "RAILWEAVE_SPIN_US" in os.environ else default_spin_us(),
     )
-    return Communicator(options, None if controller else meet_in(dist.PrefixStore(job, store)))
+    return Communicator(options, None if controlled else meet_in(dist.PrefixStore(job, store)))
 
 
 # ------------------------------------------------------------ arguments

@@ -79,6 +79,18 @@ def nan(values: Array) -> Array:
     return np.isnan(values.astype(np.float32)) if values.dtype != np.int32 else np.zeros(len(values), bool)
 
 
+def draw_values(numbers: np.random.Generator, dtype: np.dtype[Any], count: int) -> Array:
+    """Draw a rank's values; some are no numbers, some chunks are much larger than others."""
+    if dtype == np.int32:
+        return numbers.integers(-(2**31), 2**31, count, dtype=np.int32)
+    scale = 2.0 ** numbers.integers(-8, 8, count)
+    values = (numbers.standard_normal(count) * scale).astype(dtype)
+    if numbers.random() < 0.2:
+        places = numbers.integers(0, count, 3)
+        values[places] = numbers.choice([np.inf, -np.inf, np.nan], 3).astype(dtype)
+    return values
+
+
 class Schedule:
     """One run."""
 
@@ -120,23 +132,12 @@ class Schedule:
         """Draw one call."""
         dtype = self.random.choice(list(DTYPES))
         count = self.random.choice((1, 2, 7, 8, 9, 63, self.random.randint(1, 600)))
-        inputs = [self.values(dtype, count) for _ in range(self.size)]
+        inputs = [draw_values(self.numbers, dtype, count) for _ in range(self.size)]
         outputs = [np.zeros_like(values) for values in inputs]
         call = Call(self.random.choice(list(OPS)), inputs, outputs)
         if self.random.random() < 0.5:
             call.outputs = call.inputs
         return call
-
-    def values(self, dtype: np.dtype[Any], count: int) -> Array:
-        """Draw a rank's values; some are no numbers, some chunks are much larger than others."""
-        if dtype == np.int32:
-            return self.numbers.integers(-(2**31), 2**31, count, dtype=np.int32)
-        scale = 2.0 ** self.numbers.integers(-8, 8, count)
-        values = (self.numbers.standard_normal(count) * scale).astype(dtype)
-        if self.random.random() < 0.2:
-            places = self.numbers.integers(0, count, 3)
-            values[places] = self.numbers.choice([np.inf, -np.inf, np.nan], 3).astype(dtype)
-        return values
 
     def run(self) -> None:
         """Run to the end; AssertionError for a wrong bit or a hang."""

@@ -8,6 +8,7 @@ import random
 import select
 import socket
 import threading
+from collections import defaultdict
 
 from protocol.switch_model import SPREAD, Membership, SwitchModel
 
@@ -39,6 +40,8 @@ class LoopbackSwitch:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((address, ina.UDP_PORT))
         self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        self.services: defaultdict[int, set[int]] = defaultdict(set)  # by kind of packet: types of service
         self.lock = threading.Lock()  # whoever reads the socket has it
         self.restart()
         self.children: dict[int, tuple[str, int]] = {}
@@ -65,9 +68,11 @@ class LoopbackSwitch:
 
     def _next(self) -> tuple[bytes, tuple[str, int]] | None:
         try:
-            return self.socket.recvfrom(65536)
+            data, ((_, _, service),), _, sender = self.socket.recvmsg(65536, socket.CMSG_SPACE(1))
         except BlockingIOError:
             return None
+        self.services[data[0] & 0xF].add(service[0])
+        return data, sender
 
     def _serve(self) -> None:
         # At random: of packets that are sent again in one order, every nth would be the same ones for ever.

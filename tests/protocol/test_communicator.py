@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import array
+import gc
 import importlib.util
 import signal
 import threading
 import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,6 +119,129 @@ def test_why_counts_what_was_called() -> None:
         ]
 
     StaticJob(2).run(work, TWO_RAILS, shares=EQUAL)
+
+
+REPEATED = [np.dtype(char) for char in "fiedbBlq"]
+
+
+@pytest.mark.parametrize("rails", ["tcp@lo", TWO_RAILS])
+def test_calls_that_are_repeated_are_right_and_counted(rails: str) -> None:
+    """Ranks that give an array for the result take the short way, the others do not; types come in turn."""
+    ranks, calls = 3, 40
+
+    def work(comm: Communicator) -> int:
+        made = 0
+        for op, dtype in (*(("sum", each) for each in REPEATED), ("max", np.dtype(np.float32))):
+            out = np.empty((2, 3), dtype)
+            for call in range(calls):
+                x = np.full((2, 3), (comm.rank + call) % 30, dtype)
+                got = comm.all_reduce(x, op, out if comm.rank else None)
+                each = [(rank + call) % 30 for rank in range(ranks)]
+                np.testing.assert_array_equal(got, np.full((2, 3), sum(each) if op == "sum" else max(each)))
+                made += 1
+        assert sum(decision.calls for decision in comm.why() if decision.used) == made
+        return made
+
+    StaticJob(ranks).run(work, rails)
+
+
+def test_a_call_like_the_last_one_but_for_its_arrays_is_refused_like_any() -> None:
+    def work(comm: Communicator) -> None:
+        x, out = np.ones(6, np.float32), np.empty(6, np.float32)
+        read_only = np.ones(6, np.float32)
+        read_only.setflags(write=False)
+        wrong: list[tuple[object, object, object]] = [
+            (x, "sum", read_only),
+            (x, "sum", np.empty(5, np.float32)),
+            (x, "sum", np.empty(6, np.int32)),
+            (x, "sum", np.empty(12, np.float32)[::2]),
+            (x, "sum", [0.0] * 6),
+            (x, "sum", np.empty(6, ">f4")),
+            (x.astype(complex), "sum", out),
+            (x, "mean", out),
+            (np.concatenate([x, x])[:6], "sum", None),
+        ]
+        shifted = np.ones(7, np.float32)
+        wrong[-1] = (shifted[:6], "sum", shifted[1:])
+        for given, op, into in wrong:
+            for _ in range(3):
+                assert comm.all_reduce(x, out=out)[0] == comm.world_size
+            with pytest.raises((InvalidOption, UnsupportedDType)):
+                comm.all_reduce(given, op, into)  # type: ignore[arg-type]
+        strided = np.ones(12, np.float32)[::2]
+        assert comm.all_reduce(strided, out=out) is out
+        assert np.all(out == comm.world_size)
+        assert np.all(comm.all_reduce(np.ones(6, np.float32), "max", out) == 1)
+
+    StaticJob(2).run(work)
+
+
+def test_a_repeated_call_is_waited_for_until_a_late_rank_comes() -> None:
+    waiting = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        out = np.empty(3, np.float32)
+        for _ in range(5):
+            comm.all_reduce(np.ones(3, np.float32), out=out)
+        if comm.rank == 1:
+            assert waiting.wait(DEADLINE_S)
+        else:
+            go_on = comm._wait
+            comm._wait = lambda *call: (waiting.set(), go_on(*call))  # type: ignore[method-assign]
+        assert comm.all_reduce(np.full(3, 2, np.float32), out=out) is out
+        assert np.all(out == 4)
+
+    StaticJob(2).run(work)
+
+
+def test_a_repeated_call_that_a_rank_does_not_make_ends_with_the_timeout() -> None:
+    done = threading.Event()
+
+    def work(comm: Communicator) -> None:
+        out = np.empty(3, np.float32)
+        for _ in range(5):
+            comm.all_reduce(np.ones(3, np.float32), out=out)
+        if comm.rank == 1:
+            assert done.wait(DEADLINE_S)
+        with pytest.raises(RailweaveError, match="rank 0 has waited"):
+            comm.all_reduce(out, out=out)
+        with pytest.raises(RailweaveError, match="rank 0 has waited"):
+            comm.all_reduce(out, out=out)
+        done.set()
+
+    StaticJob(2).run(work, timeout_s=2)
+
+
+def test_an_interrupted_call_that_was_repeated_keeps_its_arrays_until_it_ends() -> None:
+    job = StaticJob(2)
+    other: list[Communicator] = []
+    helper = threading.Thread(target=lambda: other.append(job.communicator(1)))
+    helper.start()
+    comm = job.communicator(0)
+    helper.join()
+    out, theirs = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(5):
+            call = pool.submit(other[0].all_reduce, np.ones(3, np.float32), out=theirs)
+            comm.all_reduce(np.ones(3, np.float32), out=out)
+            call.result(DEADLINE_S)
+    alive = weakref.ref(out)
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        comm.all_reduce(np.full(3, 2, np.float32), out=out)
+    timer.join()
+    del out
+    gc.collect()
+    assert alive() is not None
+    assert other[0].all_reduce(np.full(3, 5, np.float32), out=theirs)[0] == 7
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(other[0].all_reduce, np.ones(3, np.float32), out=theirs)
+        comm.all_reduce(np.ones(3, np.float32))
+        call.result(DEADLINE_S)
+    assert alive() is None
+    comm.close()
+    other[0].close()
 
 
 def test_in_place_async_and_out() -> None:

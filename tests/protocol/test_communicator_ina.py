@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
-from protocol.switch_model import CONTRIBUTE, SPREAD, Packet
+from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.spread import LEAST_CHUNKS
@@ -34,6 +34,7 @@ from railweave.hosts.errors import (
 from railweave.hosts.events import GroupPaused, PlaneDown
 from railweave.hosts.options import parse_rails
 
+NETWORK_CONTROL = 0xC0  # CS6
 RANKS = 3
 
 
@@ -184,21 +185,21 @@ def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
             if to != 2 or len(held) > 20:
                 outputs.append((to, packet))
                 continue
-            held.append(packet)
+            if packet not in held:  # a busy machine repeats what is held for long
+                held.append(packet)
             if len(held) > 20:  # READY's result, and some of what the others spread
                 outputs += [(2, each) for each in held]
         return outputs
 
     monkeypatch.setattr(switch.model, "process", hold)
 
-    def work(comm: Communicator) -> tuple[int, int]:
+    def work(comm: Communicator) -> int:
         whole = gathered(0, HUGE)
         np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, HUGE)[comm.rank]), whole)
         job.meet()
-        group = comm.stats().rails[0].groups[0]
-        return group.stale, group.fetched_bytes
+        return comm.stats().rails[0].groups[0].stale
 
-    assert job.run(work, "ina=ina@lo/100M")[2] == (0, 0)
+    assert job.run(work, "ina=ina@lo/100M")[2] < 10  # more than READY's own repetitions are what was held
 
 
 @pytest.mark.parametrize("refuse_every", [0, 7])
@@ -425,6 +426,8 @@ def test_a_silent_switch_is_reported_and_named_and_nobody_is_lost(
         job.meet()
 
     job.run(work, "ina=ina@lo")
+    assert switch.services[CONTRIBUTE] == {0}
+    assert switch.services[PROBE] == {NETWORK_CONTROL}, "probes do not pass queues of data"
 
 
 def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitch, job: StaticJob) -> None:

@@ -26,7 +26,7 @@ from protocol.network import (
     tree_of,
 )
 from protocol.oracle import expected
-from protocol.switch_model import MISMATCH, OWNER, RESULT, Packet
+from protocol.switch_model import MISMATCH, OWNER, PROBE, RESULT, Packet
 from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
 
 from railweave._native import ina
@@ -183,6 +183,61 @@ def test_silence_of_the_switch_is_reported_now_and_then() -> None:
     assert all(
         SECOND <= later - earlier <= 1.2 * SECOND for (earlier, _), (later, _) in itertools.pairwise(told)
     )
+
+
+class Path:
+    """An endpoint that waits for another rank, on a path whose switch answers probes, except in outages."""
+
+    def __init__(self) -> None:
+        self.endpoint = ina.Endpoint(group=GROUP, child=0, slots=4, lanes=LANES, world_size=2)
+        values = np.ones(5, np.float32)
+        self.endpoint.start(0, "sum", values, values)
+        self.now = 0
+        self.answers: list[tuple[int, bytes]] = []
+        self.told: list[int] = []  # when the path was said to be dead
+
+    def run(self, until: int, *, answers_from: int = 0) -> None:
+        """Let time pass; probes sent before `answers_from` are answered then, others in a millisecond."""
+        while self.now < until:
+            while (packet := self.endpoint.transmit(self.now)) is not None:
+                if packet[0] & 0xF == PROBE:
+                    self.answers.append((max(self.now + MILLISECOND, answers_from), packet))
+            deadline = self.endpoint.deadline()
+            assert deadline is not None
+            self.now = min([deadline, until, *(at for at, _ in self.answers)])
+            for at, packet in [each for each in self.answers if each[0] <= self.now]:
+                self.answers.remove((at, packet))
+                self.endpoint.receive(packet, self.now)
+            self.endpoint.expire(self.now)
+            while self.endpoint.poll() is not None:
+                self.told.append(self.now)
+
+
+def test_a_path_whose_answers_come_late_is_not_dead() -> None:
+    """A switch waits for a CPU ever longer: what came late lately says what may still come."""
+    path = Path()
+    path.run(SECOND)
+    for pause in (250, 550, 1200):
+        begin = path.now
+        path.run(begin + 2 * SECOND, answers_from=begin + pause * MILLISECOND)
+    assert path.told == []
+
+
+def test_a_path_that_dies_is_dead_after_twice_its_longest_silence_lately() -> None:
+    path = Path()
+    path.run(SECOND)
+    path.run(2 * SECOND, answers_from=1250 * MILLISECOND)
+    path.run(6 * SECOND, answers_from=100 * SECOND)
+    assert 2500 * MILLISECOND <= path.told[0] <= 3 * SECOND
+
+
+def test_silence_is_forgotten() -> None:
+    path = Path()
+    path.run(SECOND)
+    path.run(2 * SECOND, answers_from=1250 * MILLISECOND)
+    path.run(20 * SECOND)
+    path.run(24 * SECOND, answers_from=100 * SECOND)
+    assert 300 * MILLISECOND <= path.told[0] - 20 * SECOND <= 700 * MILLISECOND
 
 
 def test_a_rank_that_computes_is_no_dead_path() -> None:

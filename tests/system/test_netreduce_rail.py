@@ -19,6 +19,7 @@ from railweave.experiments.hosts import JobOptions, start_job
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch
 from railweave.hosts.events import Sums
+from railweave.topologies.lab.faults import queue_pair_ended
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.lab.options import LabOptions
@@ -122,8 +123,12 @@ async def restart_controller(lab: Lab) -> None:
     await lab.revive(CONTROLLER_NODE)
 
 
-@pytest.mark.parametrize("fault", [restart_switch, restart_controller])
-def test_the_rail_is_used_again_after_a_restart(
+async def end_queue_pair(lab: Lab) -> None:
+    lab.do(queue_pair_ended(lab.topology.plane("netreduce"), "h2").inject)
+
+
+@pytest.mark.parametrize("fault", [restart_switch, restart_controller, end_queue_pair])
+def test_the_rail_is_used_again_after_a_failure(
     tmp_path: Path, fault: Callable[[Lab], Awaitable[None]]
 ) -> None:
     """All sums are exact meanwhile; a restarted controller takes the ring out and puts it in again."""

@@ -115,6 +115,7 @@ def arguments_of_bmv2(stand_in: Path, *options: str) -> list[str]:
 def test_no_option_is_passed_over(stand_in: Path) -> None:
     for name in ("cert", "key", "ca"):
         stand_in.with_name(name).write_text("")
+    stand_in.with_name("key").chmod(0o600)
     cert, key, ca = (str(stand_in.with_name(name)) for name in ("cert", "key", "ca"))
     given = ["--cpu-port", "64", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
     assert arguments_of_bmv2(stand_in, *given) == [

@@ -94,6 +94,13 @@ def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
         drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.KINDS}
         assert all(fault.inject or fault.process for fault in drawn.values())
         assert drawn["flapping"].flap_s == 0.3
+    for plane in planes(2, ["rdma", "netreduce"]).planes:
+        assert all(kind.draw(plane, rng).inject for kind in kinds.OF_RDMA)
+    assert [
+        rail
+        for kind, rail in run.check(_options(topology=planes(2, ["rdma", "tcp"])))
+        if kind in kinds.OF_RDMA
+    ] == ["rdma"]
 
 
 def _options(**given: object) -> FailoverOptions:

@@ -63,6 +63,14 @@ def test_every_fault_is_written_by_its_name_and_place(words: str, fault: faults.
     assert entry.fault == fault
 
 
+def test_queue_pairs_end_where_there_are_any() -> None:
+    topology = planes(2, ["netreduce", "tcp"])
+    (ended,) = parse("1s: queue pair ended h2 netreduce", topology)
+    assert ended.fault == faults.queue_pair_ended(topology.planes[0], "h2")
+    with pytest.raises(OptionError, match="has no queue pairs"):
+        parse("1s: queue pair ended h2 tcp", topology)
+
+
 def test_links_between_switches_and_the_controller_fail_too() -> None:
     topology = leaf_spine(2, 1, 1, rails=["ina"])
     cut, killed = parse("1s: link cut leaf1 spine1; 1s: controller killed", topology)

@@ -20,22 +20,23 @@ from railweave.topologies.named import named
 
 RANKS = 6
 DEADLINE_S = 60.0
-KINDS = {"ps": ps.Kind, "hierarchical": hierarchical.Kind}
 
 
-def job_of(kind: str) -> Job:
-    contender = Contender(kind, kind, options={"racks": 2})
+def job_of(kind: str, servers: int = 1) -> Job:
+    contender = Contender(kind, kind, options={"racks": 2, "servers": servers})
     # An address for each rank: rings of several racks meet at the same port.
     addresses = {"lo": tuple(f"127.0.1.{rank + 1}" for rank in range(RANKS))}
     return Job(contender, RANKS, ("lo",), addresses, "", DEADLINE_S, {})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "servers"), [("ps", 1), ("ps", 2), ("ps", RANKS), ("hierarchical", 1)], ids=str
+)
 @pytest.mark.parametrize("count", [1, 7, 100_000])
-def test_it_sums(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sums(kind: str, servers: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setattr(ps, "PORT", port)
-    job = job_of(kind)
+    job = job_of(kind, servers)
 
     def work(rank: int) -> list[Array]:
         if kind == "ps":
@@ -68,6 +69,8 @@ def test_limits_are_those_of_their_models() -> None:
     for kind, volume in volumes.items():
         implementation = Contender(kind, kind, options={"racks": 4}).implementation()
         assert implementation.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / volume)
+    servers = Contender("ps", "ps", options={"servers": 16}).implementation()
+    assert servers.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / 1.875)
 
 
 @pytest.mark.parametrize(("ina", "members"), [(0, 16), (1, 13), (2, 10), (3, 7), (4, 4)])
@@ -79,10 +82,9 @@ def test_our_limit_follows_the_members_of_the_ring(ina: int, members: int) -> No
 
 @pytest.mark.parametrize("sent", [b"", b"abc", struct.pack("!I", 0), struct.pack("!I", 9)])
 def test_who_is_no_worker_is_an_error(sent: bytes) -> None:
-    at = "127.0.0.1", free_port()
-    with ThreadPoolExecutor(1) as pool:
-        accepting = pool.submit(ps.accept, at, 3, time.monotonic() + DEADLINE_S)
-        with reach(at, time.monotonic() + DEADLINE_S) as peer:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        accepting = pool.submit(ps.accept, server, 0, 3, time.monotonic() + DEADLINE_S)
+        with reach(server.getsockname(), time.monotonic() + DEADLINE_S) as peer:
             peer.sendall(sent)
             peer.shutdown(socket.SHUT_WR)
             with pytest.raises(ConnectionError, match="a worker calls itself"):
@@ -91,7 +93,7 @@ def test_who_is_no_worker_is_an_error(sent: bytes) -> None:
 
 def test_a_worker_that_leaves_is_an_error() -> None:
     server_end, worker_end = socket.socketpair()
-    server = ps.Server([server_end], DEADLINE_S)
+    server = ps.Ps(0, 1, {}, [server_end], DEADLINE_S)
     worker_end.close()
     with pytest.raises(ConnectionError):
         server.all_reduce(np.ones(4, np.int32), np.ones(4, np.int32), "sum")

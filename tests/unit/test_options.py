@@ -16,6 +16,8 @@ ENVIRONMENT = {
     "RAILWEAVE_TIMEOUT_S": "7.5",
     "RAILWEAVE_MULTICAST_ROOTS": "2",
     "RAILWEAVE_COSTS": "costs.json",
+    "RAILWEAVE_RDMA": "device",
+    "RAILWEAVE_TRAFFIC_CLASS": "106",
 }
 
 
@@ -34,7 +36,18 @@ def test_everything_from_the_environment() -> None:
         timeout_s=7.5,
         multicast_roots=2,
         costs="costs.json",
+        rdma="device",
+        traffic_class=106,
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [("RDMA", "nic", "rdma is 'nic': expected one of any"), ("TRAFFIC_CLASS", "256", "expected 0 to 255")],
+)
+def test_where_rdma_is_carried_is_checked(variable: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        options_from(environment={**ENVIRONMENT, f"RAILWEAVE_{variable}": text})
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", False), ("0", False), ("1", True), ("True", True)])
@@ -74,7 +87,14 @@ def test_arguments_win() -> None:
     )
     assert options == Options(
         *(0, 3, (RailSpec("tcp", "tcp", "eth1"),), "a", "10.255.0.250:9600"),
-        **{"shares": {}, "timeout_s": 1, "costs": "costs.json", "multicast_roots": 1},
+        **{
+            "shares": {},
+            "timeout_s": 1,
+            "costs": "costs.json",
+            "multicast_roots": 1,
+            "rdma": "device",
+            "traffic_class": 106,
+        },
     )
 
 

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from pathlib import Path
 
 import grpc
 import pytest
+from certificates import authority, certificate
 from finsy import P4RegisterEntry, P4TableEntry
 from finsy.proto import p4r, p4r_grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -40,23 +39,12 @@ NAME = "switch.test"
 SERVICE = "p4.v1.P4Runtime"
 
 
-def openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and a certificate of its for the name of the switch."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-    ca, key = folder / "ca.pem", folder / "ca.key"
-    openssl("req", "-x509", *new, "-subj", "/CN=test CA", "-keyout", str(key), "-out", str(ca))
-    request = ("-addext", f"subjectAltName=DNS:{NAME}", "-subj", f"/CN={NAME}")
-    signed = ("-CA", str(ca), "-CAkey", str(key), "-keyout", f"{folder}/own.key", "-out", f"{folder}/own.pem")
-    openssl("req", "-x509", *new, *request, *signed)
-    return folder
+    ca = authority(tmp_path_factory.mktemp("tls"))
+    certificate(ca, "own", f"DNS:{NAME}")
+    return ca.parent
 
 
 @pytest.mark.parametrize("mutual", [False, True])
@@ -90,6 +78,10 @@ async def test_tls_files_that_are_none_are_named(server: Server, tmp_path: Path)
         await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", missing)
     rubbish = tmp_path / "rubbish.pem"
     rubbish.write_text("rubbish")
+    rubbish.chmod(0o644)
+    with pytest.raises(SwitchError, match=r"--tls-key .*mode 0644, .*others could read"):
+        await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", Tls(rubbish, rubbish))
+    rubbish.chmod(0o600)
     with pytest.raises(OSError, match="TLS"):
         await listen(Service(1, lambda _: None), f"unix:{tmp_path}/other", Tls(rubbish, rubbish))
 

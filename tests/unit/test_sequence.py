@@ -18,7 +18,7 @@ from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.decisions import Tally
 from railweave.hosts.errors import InvalidOption, RailDown, RailweaveError
-from railweave.hosts.sequence import CallSequence
+from railweave.hosts.sequence import MOST_REPEATED, CallSequence
 
 TIMEOUT_S = 30.0
 CALL = Call(DType.INT32, ReduceOp.SUM, 4)
@@ -53,6 +53,8 @@ class FakeAgent:
         self.before_submit: Callable[[], None] = lambda: None
         self.after_submit: Callable[[], None] = lambda: None
         self.changed = threading.Event()
+        self.may_repeat = False
+        self.repeated = 0
 
     def plan_point(self, timeout_s: float) -> tuple[int, int]:
         if self.stuck:
@@ -84,6 +86,19 @@ class FakeAgent:
         np.copyto(target, source)
         self.after_submit()
         return True
+
+    def repeat(self, *_: Any) -> None:
+        self.may_repeat = True
+
+    def stop_repeating(self) -> int:
+        self.may_repeat, calls, self.repeated = False, self.repeated, 0
+        return calls
+
+    def again(self) -> None:
+        """Make a call as communicators do without the sequence."""
+        assert self.may_repeat
+        self.taken.append(len(self.taken))
+        self.repeated += 1
 
     def wait(self, op_index: int, timeout_s: float) -> bool:
         self.waited.append(op_index)
@@ -122,6 +137,12 @@ class FakePlanner:
             raise RailDown("tcp", "its link is cut")
         self.log.append(("plan", op_index, len(changes)))
         return FakePlan(survey_after=bool(self.period) and (self.users + 1) % self.period == 0)
+
+    def ahead(self, op_index: int, call: object) -> tuple[tuple[FakePlan, ...], int]:
+        return (FakePlan(),), 0 if self.period else 10
+
+    def repeated(self, op_index: int, plans: Sequence[FakePlan], calls: int) -> None:
+        self.log.append(("repeated", op_index, calls))
 
     def plan_survey(self, op_index: int, changes: Sequence[Any]) -> FakePlan:
         self.log.append(("survey", op_index, len(changes)))
@@ -198,6 +219,35 @@ def test_each_place_is_submitted_with_all_changes_before_it() -> None:
         *(("plan", 0, 0), ("submitted", 0), ("survey", 1, 0), ("submitted", 1)),
         *(("plan", 2, 0), ("plan", 2, 1), ("submitted", 2), ("survey", 3, 1), ("submitted", 3)),
     ]
+
+
+def test_calls_that_the_agent_repeats_are_counted_before_the_next_one_is_planned() -> None:
+    world = World()
+    world.call()
+    world.agent.again()
+    world.agent.again()
+    assert world.call() == 3
+    assert world.did("plan", "repeated") == [("plan", 0, 0), ("repeated", 3, 2), ("plan", 3, 0)]
+    world.agent.again()
+    world.calls.count()
+    world.calls.count()
+    assert world.did("repeated") == [("repeated", 3, 2), ("repeated", 5, 1)]
+    assert not world.agent.may_repeat
+
+
+def test_nothing_is_repeated_without_a_plan_behind_a_call_in_flight_or_of_another_kind() -> None:
+    world = World(period=100)
+    world.call()
+    assert not world.agent.may_repeat
+    world = World()
+    x = np.ones(4, np.int32)
+    for call, start_now in ((SUM, True), ((Collective.ALL_GATHER, *SUM[1:]), False)):
+        world.calls.submit(call, x, x.copy(), start_now=start_now)
+        assert not world.agent.may_repeat
+    for count, repeated in ((MOST_REPEATED // 4, True), (MOST_REPEATED // 4 + 1, False)):
+        x = np.ones(count, np.int32)
+        world.calls.submit(SUM, x, x.copy(), start_now=False)
+        assert world.agent.may_repeat is repeated
 
 
 def interrupted_by_a_change(world: World, from_op: int, then: Callable[[], None] = lambda: None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from railweave.experiments import worker
 from railweave.experiments.contenders import Array, Contender, Job
 from railweave.experiments.contenders.ring import Ring
 from railweave.experiments.problem import BOTH
@@ -104,3 +105,35 @@ def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
 
     for result in run(job_of(2, tmp_path, Workload((4096,), BOTH, warmup=1, iterations=3)), Lazy):
         assert result.samples[0].wrong == 3 * 512
+
+
+@pytest.mark.parametrize("hot_after", [300, 10**9])
+def test_warm_up_leaves_calls_alone_while_something_is_to_be_learnt(
+    hot_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "MOST_WARMUP_S", 0.05)
+    runs: list[list[int]] = []  # by rank: calls between two of the worker's own
+
+    class Learning(Ring):
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            super().all_reduce(given, out, op)
+            if out.size == 1:
+                self.runs.append(0)
+            else:
+                self.runs[-1] += 1
+
+        def hot(self, size_bytes: int, collective: str, dtype: str, op: str) -> bool:
+            return sum(self.runs) >= hot_after
+
+        def close(self) -> None:
+            runs.append(self.runs)
+            super().close()
+
+        def __init__(self, rank: int, job: Job, *, port: int) -> None:
+            super().__init__(rank, job, port=port)
+            self.runs = [0]
+
+    results = run(job_of(2, tmp_path, Workload((4096,), warmup=2, iterations=3)), Learning)
+    assert runs[0] == runs[1]
+    assert max(runs[0]) == worker.LEARNING_CALLS
+    assert [result.samples[0].hot for result in results] == [hot_after == 300] * 2

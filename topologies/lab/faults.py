@@ -7,6 +7,7 @@ Every kind of plane can have every fault. `injection` carries them out.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from enum import Enum
 
@@ -27,6 +28,7 @@ class Tool(Enum):
     TC = ("tc", "-batch", "-")
     BRIDGE = ("bridge", "-batch", "-")
     NFT = ("nft", "-f", "-")
+    END_QUEUE_PAIR = (sys.executable, "-m", "railweave.topologies.lab.end_queue_pair")
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,15 @@ def port_down(plane: Plane, host: str) -> Fault:
         inject=(Step(nic.switch, Tool.IP, f"link set {port} down\n"),),
         repair=(Step(nic.switch, Tool.IP, f"link set {port} up\n"),),
     )
+
+
+def queue_pair_ended(plane: Plane, host: str) -> Fault:
+    """A queue pair of the host that sends data gets an error; nothing has to be repaired."""
+    if plane.kind not in ("rdma", "netreduce"):
+        raise TopologyError(f"plane {plane.name!r} has no queue pairs; its kind is {plane.kind}")
+    nic = nic_of(plane, host)
+    port = interface_of_port(nic.switch, nic.port)
+    return Fault("queue pair ended", port, inject=(Step(nic.switch, Tool.END_QUEUE_PAIR, f"{port}\n"),))
 
 
 def flapping(plane: Plane, host: str, flap_s: float = FLAP_S) -> Fault:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RailOffer(_message.Message):
-    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps", "control_port", "sum_queue_pairs")
+    __slots__ = ("name", "kind", "plane", "address", "mac", "port", "queue_pairs", "rate_bps", "control_port", "sum_queue_pairs", "device")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLANE_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class RailOffer(_message.Message):
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_PORT_FIELD_NUMBER: _ClassVar[int]
     SUM_QUEUE_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     plane: str
@@ -28,7 +29,8 @@ class RailOffer(_message.Message):
     rate_bps: int
     control_port: int
     sum_queue_pairs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ..., sum_queue_pairs: _Optional[_Iterable[int]] = ...) -> None: ...
+    device: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ..., sum_queue_pairs: _Optional[_Iterable[int]] = ..., device: _Optional[bool] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
     __slots__ = ("job", "rank", "size", "rails", "deadline_s")
@@ -353,10 +355,12 @@ class JobReport(_message.Message):
     def __init__(self, job: _Optional[str] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailReport, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankReport, _Mapping]]] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "time_s")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobReport]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobReport, _Mapping]]] = ...) -> None: ...
+    time_s: float
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobReport, _Mapping]]] = ..., time_s: _Optional[float] = ...) -> None: ...
 
 class SwitchCountersRequest(_message.Message):
     __slots__ = ("plane",)

@@ -101,7 +101,7 @@ async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> 
 async def served(
     topology: Topology, **options: Any
 ) -> AsyncIterator[tuple[RunningController, pb_grpc.ControllerStub]]:
-    """A controller of a topology whose switches run, and a client's stub."""
+    """A controller of a topology whose switches run, and a stub of a client in clear."""
     quotas = options.pop("quotas", Quotas(Quota(options.pop("slots", 512))))
     chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, "quotas": quotas, **options})
     async with (

@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_code, rpc_status
 
+from railweave.access import IN_CLEAR, Access
+
 Key = tuple[int, bytes]
 
 
 class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     """Tables, multicast groups, direct counters and counters of one device, behind a real gRPC server."""
 
-    def __init__(self, device_id: int = 1) -> None:
+    def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:
         self.device_id = device_id
+        self._access = access
         self.port = 0
         self.config: p4r.ForwardingPipelineConfig | None = None
         self.entities: dict[Key, p4r.Entity] = {}
@@ -41,7 +44,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self._server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})]
         )
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self.port = self._access.add_port(self._server, f"127.0.0.1:{self.port}")
         await self._server.start()
 
     async def stop(self) -> None:

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which host of a cluster file this machine is, and which of its interfaces are its rails."""
+
+from __future__ import annotations
+
+import socket
+
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.interfaces import addresses
+from railweave.hosts.options import RailSpec
+from railweave.topologies.cluster import Cluster
+
+
+def this_host(cluster: Cluster) -> str:
+    """Return this machine's name in the file: its host name, or else the host with its addresses."""
+    name = socket.gethostname()
+    for own in (name, name.partition(".")[0]):
+        if own in cluster.hosts:
+            return own
+    here = addresses()
+    for host, nics in cluster.hosts.items():
+        if any(nic.address in here for nic in nics.values()):
+            return host
+    raise InvalidOption(
+        f"this machine, {name!r} with the addresses {', '.join(here)}, is none of the cluster's hosts: "
+        f"{', '.join(cluster.hosts)}; call one of them by this name, or give its NICs' addresses"
+    )
+
+
+def rails(cluster: Cluster) -> dict[str, RailSpec]:
+    """Return this machine's rails, one per plane."""
+    host = this_host(cluster)
+    here = addresses()
+    found = {}
+    for plane in cluster.planes:
+        nic = cluster.hosts[host].get(plane)
+        if nic is None:
+            continue
+        interface = nic.interface or here.get(nic.address)
+        if interface is None:
+            raise InvalidOption(
+                f"host {host!r}, plane {plane!r}: no interface has the address {nic.address}; "
+                f"this machine has {', '.join(here)}: give the interface this address, or correct the file"
+            )
+        found[plane] = RailSpec(plane, cluster.kind(plane), interface, cluster.rate_bps(plane))
+    return found

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is let in on gRPC connections: mutual TLS, and a token that callers of the controller present.
+
+Both ends show a certificate of the cluster's CA. gRPC takes long to import, and is where it is needed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railweave.topologies.cluster import Cluster, TlsFiles
+from railweave.topologies.errors import TopologyError
+
+if TYPE_CHECKING:
+    import grpc
+
+TOKEN = "RAILWEAVE_TOKEN"  # noqa: S105 - a variable's name
+LEAST_TOKEN = 16  # characters
+HANDSHAKE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a process shows to others, and wants to see of them. By default everything is in clear."""
+
+    tls: TlsFiles | None = None
+    token: str = field(default="", repr=False)
+
+    def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
+        """Return a client's channel."""
+        import grpc  # noqa: PLC0415
+
+        if self.tls is None:
+            return grpc.insecure_channel(address, options)
+        files = (self.tls.ca, self.tls.key, self.tls.certificate)
+        credentials = grpc.ssl_channel_credentials(*(Path(file).read_bytes() for file in files))
+        if self.token:
+            own = grpc.access_token_call_credentials(self.token)
+            credentials = grpc.composite_channel_credentials(credentials, own)
+        return grpc.secure_channel(address, credentials, options)
+
+    def server(self, options: Sequence[tuple[str, Any]]) -> grpc.aio.Server:
+        """Return a server that refuses every call without the token, if there is one."""
+        import grpc  # noqa: PLC0415
+
+        return grpc.aio.server(
+            options=options, interceptors=[_token_required(self.token)] if self.token else []
+        )
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        """Have a server listen; return the port. RuntimeError if the address cannot be had."""
+        import grpc  # noqa: PLC0415
+
+        if self.tls is None:
+            return server.add_insecure_port(address)
+        key, certificate, ca = (
+            Path(file).read_bytes() for file in (self.tls.key, self.tls.certificate, self.tls.ca)
+        )
+        credentials = grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
+        return server.add_secure_port(address, credentials)
+
+    def of_http(self) -> dict[str, Any]:
+        """Return what prometheus_client's server needs to know to ask for certificates, too."""
+        if self.tls is None:
+            return {}
+        files = {"certfile": self.tls.certificate, "keyfile": self.tls.key, "client_cafile": self.tls.ca}
+        return {**files, "client_auth_required": True}
+
+
+IN_CLEAR = Access()
+
+
+def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.environ) -> Access:
+    """Read and check the files of a cluster, and its token, which may be in RAILWEAVE_TOKEN instead.
+
+    TopologyError names what is missing, open to others or does not belong together.
+    """
+    token = environment.get(TOKEN, "")
+    if cluster is None or cluster.tls is None:
+        if token:
+            raise TopologyError(
+                f"{TOKEN} is set, but there is no TLS, and it would travel in clear: "
+                "give a cluster file with `tls`, or unset it"
+            )
+        return IN_CLEAR
+    check(cluster.tls)
+    where = TOKEN
+    if cluster.token and not token:
+        where = cluster.token
+        token = private_file(where).decode(errors="replace").strip()
+    wanted = cluster.token or token
+    if wanted and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise TopologyError(
+            f"{where}: expected a line of at least {LEAST_TOKEN} ASCII characters; "
+            "`openssl rand -hex 32` makes one"
+        )
+    return Access(cluster.tls, token)
+
+
+def check(tls: TlsFiles) -> None:
+    """TopologyError if a file cannot be used, or others can read the key."""
+    private_file(tls.key)
+    _context(tls)
+
+
+def refusal(tls: TlsFiles | None, address: str) -> str:
+    """Try a handshake; return why one end does not believe the other, or '' if both do or nobody answers.
+
+    gRPC tries again for ever, and does not say why.
+    """
+    if tls is None:
+        return ""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    reason = "it ends the connection on seeing our certificate"
+    try:
+        with socket.create_connection((host, int(port)), HANDSHAKE_S) as plain:
+            try:
+                with _context(tls).wrap_socket(plain, server_hostname=host) as connection:
+                    if connection.recv(1):  # with TLS 1.3, a server looks at certificates after the handshake
+                        return ""
+            except ssl.SSLError as error:
+                reason = getattr(error, "verify_message", "").rstrip(".") or error.reason or str(error)
+            except ConnectionError:
+                pass
+    except OSError:
+        return ""
+    return f"TLS with {address}: {reason}; expected certificates of {tls.ca} for this address, at both ends"
+
+
+def _context(tls: TlsFiles) -> ssl.SSLContext:
+    try:
+        for file in (tls.ca, tls.certificate):
+            Path(file).read_bytes()
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.set_alpn_protocols(["h2"])
+    except ssl.SSLError:
+        raise TopologyError(f"{tls.ca}: expected certificates in PEM") from None
+    except OSError as error:
+        raise TopologyError(f"{error.filename}: {error.strerror}; see `tls` in the cluster file") from None
+    try:
+        context.load_cert_chain(tls.certificate, tls.key, password="")  # without, OpenSSL would ask for one
+    except (ssl.SSLError, ValueError):
+        raise TopologyError(
+            f"{tls.certificate} and {tls.key}: expected a certificate and its key, in PEM without password"
+        ) from None
+    return context
+
+
+def private_file(path: str) -> bytes:
+    """Read a file that nobody else may read: ours, or root's and at most readable by our group.
+
+    These are PostgreSQL's rules for its key (https://www.postgresql.org/docs/current/ssl-tcp.html).
+    """
+    try:
+        with Path(path).open("rb") as file:
+            found = os.fstat(file.fileno())
+            content = file.read()
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}; see `tls` and `token` in the cluster file") from None
+    allowed = 0o640 if found.st_uid == 0 else 0o600
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (0, os.geteuid()) or mode & ~allowed & 0o777:
+        raise TopologyError(
+            f"{path}: mode {mode:04o}, owner {found.st_uid}: others could read or change it; "
+            "expected 0600 of the user who runs this, or 0640 of root"
+        )
+    return content
+
+
+def _token_required(token: str) -> grpc.aio.ServerInterceptor:
+    import grpc  # noqa: PLC0415
+
+    expected = f"Bearer {token}".encode()
+
+    async def refuse(_request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await context.abort(
+            grpc.StatusCode.UNAUTHENTICATED, "no token, or another one than the controller's: see `token`"
+        )
+
+    refused: Any = grpc.stream_stream_rpc_method_handler(refuse)
+
+    class TokenRequired(grpc.aio.ServerInterceptor):
+        async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
+            given = dict(details.invocation_metadata).get("authorization", "")
+            if hmac.compare_digest(str(given).encode(), expected):
+                return await continuation(details)
+            return refused
+
+    return TokenRequired()

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of `railweave doctor --cluster`: from this machine to all that it reaches.
+
+The controller tells of the switches; kernels of other hosts answer pings; a switch sums a packet of a job of
+one rank.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+import grpc
+import numpy as np
+
+from railweave._native import ina
+from railweave.access import Access, access_of, refusal
+from railweave.commands.checks import Finding
+from railweave.hosts import bootstrap
+from railweave.hosts.cluster import this_host
+from railweave.hosts.errors import InvalidOption, RailweaveError
+from railweave.hosts.events import InaGroup, RailOffer
+from railweave.hosts.interfaces import addresses
+from railweave.topologies.cluster import Cluster, ClusterNic
+from railweave.topologies.model import P4_KINDS
+from railweave.v1 import controller_pb2 as pb
+from railweave.v1 import controller_pb2_grpc as pb_grpc
+
+ANSWER_S = 10.0
+LEAST_MTU = 1500
+MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are read together
+PINGS = 3  # until one is answered
+PING_HEADERS = 28  # IPv4 and ICMP
+TRIES, TRY_S = 5, 0.3  # of the packet to be summed
+
+
+def run_checks(cluster: Cluster) -> list[Finding]:
+    """Return what was found, in the order in which things depend on each other."""
+    access = access_of(cluster)
+    findings = list(_controller(cluster, access))
+    answers = all(finding.present for finding in findings[:1])
+    try:
+        host = this_host(cluster)
+    except InvalidOption as error:
+        return [*findings, _fine("host", f"none, so no plane is checked: {error}")]
+    findings.append(_fine("host", f"{host} of {', '.join(cluster.hosts)}"))
+    for plane, nic in cluster.hosts[host].items():
+        of_plane = list(_plane(cluster, host, plane, nic))
+        findings += of_plane
+        if cluster.kind(plane) == "ina" and answers and all(finding.present for finding in of_plane):
+            findings.append(_reduced_packet(cluster, access, host, plane, nic))
+    return findings
+
+
+def _fine(name: str, detail: str) -> Finding:
+    return Finding(name, True, True, detail, "")
+
+
+def _bad(name: str, detail: str, remedy: str) -> Finding:
+    return Finding(name, False, True, detail, remedy)
+
+
+# ------------------------------------------------------------ controller, clock, switches
+
+
+def _controller(cluster: Cluster, access: Access) -> Iterator[Finding]:
+    where = cluster.controller
+    with access.channel(where, [("grpc.enable_http_proxy", 0)]) as channel:
+        stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            began = time.time()
+            report = stub.Explain(pb.ExplainRequest(), timeout=ANSWER_S)
+            ended = time.time()
+        except grpc.RpcError as error:
+            yield _unanswered(where, access, error)
+            return
+        secured = "with TLS" if access.tls else "in clear"
+        secured += " and token" if access.token else ""
+        yield _fine("controller", f"{where} answers {secured}; {len(report.jobs)} jobs run")
+        yield _clock(report.time_s, began, ended)
+        try:
+            counters = stub.GetSwitchCounters(pb.SwitchCountersRequest(), timeout=2 * ANSWER_S)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:  # which says that there is no P4 switch
+                yield _bad("switches", f"{error.code().name}: {error.details()}", "see the controller's log")
+            return
+    for switch in counters.switches:
+        yield from _switch(switch)
+
+
+def _unanswered(where: str, access: Access, error: grpc.RpcError) -> Finding:
+    if why := refusal(access.tls, where):
+        return _bad(
+            "controller", why, "make certificates as docs/cluster.md says; look at clocks and addresses"
+        )
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return _bad("controller", str(error.details()), "copy the token's file from the controller's machine")
+    return _bad(
+        "controller",
+        f"{where}: {error.code().name}, {error.details()}",
+        "start `railweave controller` there, with the same cluster file; ping its address",
+    )
+
+
+def _clock(theirs: float, began: float, ended: float) -> Finding:
+    offset = (began + ended) / 2 - theirs
+    if abs(offset) <= MOST_OFFSET_S + (ended - began) / 2:
+        return _fine("clock", f"{offset:+.3f} s from the controller's")
+    return _bad("clock", f"{offset:+.1f} s from the controller's", "have chrony or ntpd set both clocks")
+
+
+def _switch(switch: pb.SwitchCounters) -> Iterator[Finding]:
+    name = f"switch {switch.name}"
+    if switch.problem:
+        remedy = "start the switch; check its P4Runtime address, certificates and cable to the controller"
+        yield _bad(f"{name}, P4Runtime", switch.problem, remedy)
+        return
+    yield _fine(f"{name}, P4Runtime", "answers, and runs the program")
+    free = switch.slots - switch.slots_used
+    detail = f"{free} of {switch.slots} free"
+    remedy = (
+        "end a job (`railweave why` lists them), or give each fewer: --slots or --quota of the controller"
+    )
+    yield Finding(f"{name}, slots", free > 0, True, detail, "" if free else remedy)
+
+
+# ------------------------------------------------------------ planes
+
+
+def _plane(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator[Finding]:
+    """Check a plane up to the first thing that is wrong, because what follows depends on it."""
+    for finding in _steps(cluster, host, plane, nic):
+        yield finding
+        if not finding.present:
+            return
+
+
+def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator[Finding]:
+    where = f"hosts.{host}.{plane}"
+    links = {link["ifname"]: link for link in json.loads(_output("ip", "-json", "address"))}
+    name = nic.interface or addresses().get(nic.address, "")
+    if name not in links:
+        missing = f"no interface {name}" if name else f"no interface has {nic.address}"
+        remedy = f"give one the address, or correct {where}; there are {', '.join(links)}"
+        yield _bad(f"{plane}: interface", missing, remedy)
+        return
+    link = links[name]
+    yield _link(plane, link)
+    yield _address(plane, where, cluster, nic, link)
+    if cluster.kind(plane) in P4_KINDS and link["address"] != nic.mac.lower():
+        correct = f"write this into {where}.mac on all machines, and restart the controller"
+        yield _bad(f"{plane}: MAC", f"{name} has {link['address']}, the file says {nic.mac}", correct)
+    for peer, nics in cluster.hosts.items():
+        if peer != host and plane in nics:
+            yield from _peer(plane, peer, nics[plane].address, name, link["mtu"])
+
+
+def _link(plane: str, link: dict[str, Any]) -> Finding:
+    what, name, mtu = f"{plane}: link", link["ifname"], link["mtu"]
+    if "UP" not in link["flags"]:
+        return _bad(what, f"{name} is down", f"ip link set {name} up")
+    if "LOWER_UP" not in link["flags"]:
+        return _bad(what, f"{name} has no carrier", "look at the cable, and whether the other end is up")
+    if mtu < LEAST_MTU:
+        return _bad(what, f"{name} has an MTU of {mtu}", f"ip link set {name} mtu {LEAST_MTU}, or more")
+    return _fine(what, f"{name} is up, MTU {mtu}")
+
+
+def _address(plane: str, where: str, cluster: Cluster, nic: ClusterNic, link: dict[str, Any]) -> Finding:
+    network = IPv4Network(cluster.planes[plane].network)
+    own = [one["local"] for one in link["addr_info"] if one["family"] == "inet"]
+    right = [one for one in own if IPv4Address(one) in network and nic.address in ("", one)]
+    if right:
+        return _fine(f"{plane}: address", right[0])
+    wanted, name = nic.address or "one", link["ifname"]
+    place = f"{nic.address or 'ADDRESS'}/{network.prefixlen}"
+    return _bad(
+        f"{plane}: address",
+        f"{name} has {', '.join(own) or 'none'}, expected {wanted} of {network}",
+        f"ip address add {place} dev {name}, or correct {where}",
+    )
+
+
+def _peer(plane: str, peer: str, address: str, interface: str, mtu: int) -> Iterator[Finding]:
+    """Check the way to another host: route, and pings, small and of full size."""
+    what = f"{plane}: to {peer}"
+    if not address:
+        yield _fine(what, f"not checked: the file gives no address of {peer} on this plane")
+        return
+    route = json.loads(_output("ip", "-json", "route", "get", address) or "[{}]")[0]
+    if route.get("dev") != interface:
+        over = f"over {route['dev']}" if "dev" in route else "nowhere"
+        remedy = (
+            f"`ip route get {address}` shows the route: remove it, or correct addresses and prefix lengths"
+        )
+        yield _bad(f"{what}, route", f"{address} is reached {over}, expected {interface}", remedy)
+        return
+    if shutil.which("ping") is None:
+        yield _bad(what, "no ping", "apt-get install iputils-ping")
+    elif not _pings(address, interface, 0):
+        remedy = f"run this on {peer} as well; look whether cables, VLANs and the switch join both"
+        yield _bad(what, f"{address} does not answer pings", remedy)
+    elif not _pings(address, interface, mtu - PING_HEADERS):
+        remedy = f"give switches and {peer} an MTU of {mtu} or more on this plane, or this machine less"
+        yield _bad(f"{what}, MTU", f"{address} gets no packets of {mtu} bytes", remedy)
+    else:
+        yield _fine(what, f"{address} answers packets of {mtu} bytes")
+
+
+def _pings(address: str, interface: str, payload: int) -> bool:
+    unfragmented = ("-M", "do", "-s", str(payload), "-I", interface)
+    command = ("ping", "-n", "-q", "-c", "1", "-W", "1", *unfragmented, address)
+    attempts = (subprocess.run(command, capture_output=True, check=False) for _ in range(PINGS))
+    return any(attempt.returncode == 0 for attempt in attempts)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+# ------------------------------------------------------------ a packet that is summed
+
+
+def _reduced_packet(cluster: Cluster, access: Access, host: str, plane: str, nic: ClusterNic) -> Finding:
+    """Join a job of one rank, whose every packet is a sum at once, and send one."""
+    what = f"{plane}: sum in the network"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((nic.address, 0))
+        udp.settimeout(TRY_S)
+        offer = RailOffer(plane, "ina", plane, nic.address, nic.mac, udp.getsockname()[1])
+        job = f"doctor-{host}-{os.getpid()}"
+        given: dict[str, Any] = {"job": job, "rank": 0, "size": 1, "rails": [offer], "access": access}
+        try:
+            with bootstrap.join(cluster.controller, **given, deadline_s=ANSWER_S) as membership:
+                return _sum(what, udp, membership.groups[plane][0])
+        except RailweaveError as error:
+            return _bad(what, str(error), "`railweave why` shows who has what; see the controller's log, too")
+
+
+def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
+    lanes = np.arange(place.lanes, dtype=">i4").tobytes()
+    header = ina.Header(group=place.group, child=place.child).encode()
+    began, why = time.monotonic(), ""
+    for _ in range(TRIES):
+        try:
+            udp.sendto(header + lanes, (place.virtual_address, place.udp_port))
+            answer = udp.recv(2048)
+        except OSError as error:  # TimeoutError is one
+            why = str(error)
+            continue
+        if answer[ina.HEADER_BYTES :] == lanes:
+            took_ms = 1e3 * (time.monotonic() - began)
+            return _fine(what, f"{place.lanes} numbers came back in {took_ms:.1f} ms")
+        return _bad(what, "another sum came back", "see whether the switch runs this version: restart it")
+    return _bad(
+        what,
+        f"no answer from {place.virtual_address}, UDP port {place.udp_port}: {why}",
+        "look whether the cable is in the port that the file says, and for firewalls (nft list ruleset)",
+    )

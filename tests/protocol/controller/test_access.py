@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strangers on the management network: what they try at a controller and at a switch, and are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from certificates import authority, certificate
+from controller_world import World, at_address, controller_for, served
+from fake_switch import FakeSwitch
+from test_bootstrap import join_all, joiner, leave_all
+from test_command import fails
+
+from railweave.access import IN_CLEAR, Access
+from railweave.controller.errors import ControllerError
+from railweave.hosts.errors import ControllerUnreachable, RailweaveError
+from railweave.topologies.cluster import TlsFiles
+from railweave.topologies.planes import planes
+from railweave.v1 import controller_pb2 as pb
+
+TOKEN = "a token of the cluster"  # noqa: S105
+HERE = "IP:127.0.0.1"
+METHODS = pb.DESCRIPTOR.services_by_name["Controller"].methods
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cluster's certificates, and in `other` those of another CA."""
+    folder = tmp_path_factory.mktemp("tls")
+    for place in (folder, folder / "other"):
+        ca = authority(place)
+        certificate(ca, "host", HERE)
+        certificate(ca, "elsewhere", "IP:127.0.0.9")
+    return folder
+
+
+@pytest.fixture
+def own(folder: Path) -> Access:
+    """The access of those who belong there."""
+    return Access(certificate_of(folder), TOKEN)
+
+
+def certificate_of(folder: Path, name: str = "host") -> TlsFiles:
+    return TlsFiles(f"{folder}/ca.pem", f"{folder}/{name}.pem", f"{folder}/{name}.key")
+
+
+@asynccontextmanager
+async def closed_world(own: Access, **options: object) -> AsyncIterator[World]:
+    """A controller that lets only those in who have access, over a switch that does, too."""
+    switch = FakeSwitch(access=replace(own, token=""))
+    await switch.start()
+    try:
+        chosen = {"access": own, "switch_tls": own.tls, **options}
+        async with controller_for(switch, hosts=2, **chosen) as world:
+            yield world
+    finally:
+        await switch.stop()
+
+
+def strangers(folder: Path) -> dict[str, grpc.ChannelCredentials | None]:
+    """Credentials that are not enough, None for no TLS; with the token wherever it can be sent."""
+    ca, of_another = (folder / "ca.pem").read_bytes(), folder / "other"
+    other = [(of_another / name).read_bytes() for name in ("host.key", "host.pem")]
+    mine = [(folder / name).read_bytes() for name in ("host.key", "host.pem")]
+    token = grpc.access_token_call_credentials(TOKEN)
+
+    def known(*pair: bytes) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(ca, *pair)
+
+    return {
+        "no TLS": None,
+        "no certificate": grpc.composite_channel_credentials(known(), token),
+        "a certificate of another CA": grpc.composite_channel_credentials(known(*other), token),
+        "no token": known(*mine),
+        "wrong token": grpc.composite_channel_credentials(
+            known(*mine), grpc.access_token_call_credentials(TOKEN[:-1] + "R")
+        ),
+        "a beginning of the token": grpc.composite_channel_credentials(
+            known(*mine), grpc.access_token_call_credentials(TOKEN[:-1])
+        ),
+    }
+
+
+async def refused(channel: grpc.aio.Channel, path: str) -> grpc.StatusCode:
+    """Call a method of whatever kind; return with what it is refused."""
+    # Not as a stream: a write that meets the end of the call is INTERNAL to gRPC's client.
+    call = channel.unary_stream(path)(b"", timeout=20)
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        async for _ in call:
+            pass
+    return error.value.code()
+
+
+async def test_strangers_get_no_answer_from_any_method(folder: Path, own: Access) -> None:
+    async with closed_world(own) as world:
+        address = f"127.0.0.1:{world.running.port}"
+        for who, credentials in strangers(folder).items():
+            expected = "UNAUTHENTICATED" if "token" in who else "UNAVAILABLE"
+            open_channel = grpc.aio.secure_channel if credentials else grpc.aio.insecure_channel
+            given = (address, credentials) if credentials else (address,)
+            async with open_channel(*given) as channel:
+                paths = [f"/railweave.v1.Controller/{method.name}" for method in METHODS]
+                codes = [await refused(channel, path) for path in (*paths, "/x/y")]
+            assert {code.name for code in codes} == {expected}, who
+        assert not world.running.groups.running()
+        assert not world.running.groups.waiting("")
+
+
+async def test_those_who_belong_there_join_watch_and_leave(own: Access) -> None:
+    async with closed_world(own) as world:
+        memberships = await join_all(world, 2, queue.Queue(), access=own)
+        await world.watched("job", 0, 1)
+        assert all(membership.groups["ina"] for membership in memberships)
+        await leave_all(memberships)
+
+
+@pytest.mark.parametrize(
+    ("who", "error", "message"),
+    [
+        ("no TLS", ControllerUnreachable, "running, without TLS as here"),
+        ("another CA", ControllerUnreachable, r"TLS with 127\.0\.0\.1:\d+: .*certificate"),
+        (
+            "not believed",
+            ControllerUnreachable,
+            r"TLS with 127\.0\.0\.1:\d+: it ends the connection on seeing our",
+        ),
+        ("wrong token", RailweaveError, "no token, or another one than the controller's: see `token`"),
+    ],
+)
+async def test_a_rank_that_is_refused_learns_why(
+    folder: Path, own: Access, who: str, error: type[Exception], message: str
+) -> None:
+    another = certificate_of(folder / "other")
+    access = {
+        "no TLS": IN_CLEAR,
+        "another CA": Access(another, TOKEN),
+        "not believed": Access(replace(another, ca=f"{folder}/ca.pem"), TOKEN),
+        "wrong token": replace(own, token=TOKEN.upper()),
+    }[who]
+    async with closed_world(own) as world:
+        deadline_s = 3.0 if who == "no TLS" else 60.0
+        join = joiner(world.running.port, queue.Queue(), access=access, deadline_s=deadline_s)
+        with pytest.raises(error, match=message):
+            await asyncio.to_thread(join, 0)
+        assert not world.running.groups.waiting("job")
+
+
+async def test_a_controller_of_another_name_is_not_believed(folder: Path, own: Access) -> None:
+    """Somebody who has taken over its address, with a certificate that the CA gave him for his own."""
+    false = replace(own, tls=certificate_of(folder, "elsewhere"))
+    async with closed_world(own, access=false) as world:
+        join = joiner(world.running.port, queue.Queue(), access=own, deadline_s=60.0)
+        with pytest.raises(ControllerUnreachable, match=r"not valid for '127\.0\.0\.1'"):
+            await asyncio.to_thread(join, 0)
+
+
+@pytest.mark.parametrize(
+    ("of_switch", "of_controller", "message"),
+    [
+        ("host", None, "not configured within"),
+        ("host", "other/host", r"s-ina at .*TLS with .*certificate"),
+        ("elsewhere", "host", r"s-ina at .*not valid for '127\.0\.0\.1'"),
+        (None, "host", r"s-ina at .*TLS with .*WRONG_VERSION_NUMBER"),
+    ],
+)
+async def test_switch_and_controller_must_believe_each_other(
+    folder: Path, of_switch: str | None, of_controller: str | None, message: str
+) -> None:
+    def files(name: str | None) -> TlsFiles | None:
+        path = folder / (name or "")
+        return certificate_of(path.parent, path.name) if name else None
+
+    switch = FakeSwitch(access=Access(files(of_switch)))
+    await switch.start()
+    topology = at_address(planes(2, ("ina", "tcp")), switch.port)
+    with pytest.raises(ControllerError, match=message):
+        async with served(topology, switch_tls=files(of_controller), switch_deadline_s=2.0):
+            pass
+    assert not switch.updates
+    await switch.stop()
+
+
+async def test_metrics_want_a_certificate_too(folder: Path, own: Access) -> None:
+    def scrape(*, shown: bool) -> str:
+        context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+        if shown:
+            context.load_cert_chain(own.tls.certificate, own.tls.key)
+        with urllib.request.urlopen(f"https://{address}/metrics", context=context, timeout=20) as answer:
+            return answer.read().decode()
+
+    async with closed_world(own, metrics="127.0.0.1:0") as world:
+        address = world.running.metrics
+        with pytest.raises(OSError, match=r"(?i)certificate required|reset|EOF"):
+            await asyncio.to_thread(scrape, shown=False)
+        assert "railweave_switch_up" in await asyncio.to_thread(scrape, shown=True)
+
+
+CLUSTER = """\
+controller: 127.0.0.1:0
+planes: {tcp: {network: 10.2.0.0/16}}
+hosts: {a: {tcp: 10.2.0.1}}
+"""
+
+
+async def test_the_command_refuses_to_start_where_secrets_would_be_open(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cluster(name: str, more: str) -> Path:
+        path = tmp_path / name
+        path.write_text(CLUSTER.replace("0.1:0", "0.1:9600") + more)
+        return path
+
+    (key := tmp_path / "open.key").write_bytes((folder / "host.key").read_bytes())
+    key.chmod(0o644)
+    (token := tmp_path / "token").write_text(TOKEN)
+    token.chmod(0o644)
+    (empty := tmp_path / "empty").write_text("\n")
+    empty.chmod(0o600)
+    tls = f"tls: {{ca: {folder}/ca.pem, certificate: {folder}/host.pem, key: {folder}/host.key}}\n"
+    await asyncio.gather(
+        fails("token: is given without tls", "--cluster", cluster("a.yaml", "token: token\n")),
+        fails(
+            "open.key: mode 0644, owner 0: others could read", "--cluster",
+            cluster("b.yaml", tls.replace(f"{folder}/host.key", "open.key")),
+        ),
+        fails("token: mode 0644", "--cluster", cluster("c.yaml", f"{tls}token: token\n")),
+        fails("No such file", "--cluster", cluster("d.yaml", f"{tls}token: none\n")),
+        fails(
+            "a certificate and its key", "--cluster",
+            cluster("e.yaml", tls.replace("host.key", "elsewhere.key")),
+        ),
+        fails("empty: expected a line of", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
+        fails("either --topology or --cluster"),
+    )  # fmt: skip
+    monkeypatch.setenv("RAILWEAVE_TOKEN", TOKEN)
+    await fails("RAILWEAVE_TOKEN is set, but there is no TLS", "--cluster", cluster("f.yaml", ""))
+    monkeypatch.setenv("RAILWEAVE_TOKEN", "short")
+    await fails("at least 16 ASCII characters", "--cluster", cluster("g.yaml", tls))

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded schedules of allreduces whose sums the switch makes of RDMA WRITEs: every bit, none may hang.
+
+    cd tests && python -m protocol.sum_schedules --seeds 0:10000
+
+The native rail (its algorithm, its ring and its queue pairs) and the compiled program in the embedded engine,
+in virtual time: links that lose up to 10 %, double and reorder; ranks that begin late; rails that are halted
+at instants of their own on each rank and go on with new calls, while packets of the old ones are on their
+way; queue pairs that fail; a switch that forgets; a rank that dies; ranks that call different things.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dataplane.ring import HIDDEN_QP, Ring, RingMember
+from protocol.composed_schedules import DTYPES, OPS, Call, draw_values
+from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SLOT_RANGE, epochs, loaded_switch
+
+from railweave._native import roce, sum_rings
+
+LEAST_BYTES = 4096  # what is larger the switch adds
+MOST_PACKETS = 200_000  # what sends more hangs
+
+
+class HangError(Exception):
+    """Packets without end."""
+
+
+class Switch:
+    """The embedded switch with the ring's entries, as the simulation sees it."""
+
+    def __init__(self, ranks: int, first_psns: Sequence[int], slots: int) -> None:
+        self.forgets: int | None = None  # everything, with this packet of any incarnation but the last
+        self.last = 0  # incarnation
+        self.switch = loaded_switch(None)
+        members = tuple(
+            RingMember(
+                ip=0x0A030001 + rank,
+                mac=0x020000030001 + rank,
+                port=rank + 1,
+                number=rank,
+                qp=sum_rings.into_number(rank),
+                first_psn=first_psns[rank],
+                udp_port=0xC000 + rank,
+            )
+            for rank in range(ranks)
+        )
+        assert sum_rings.ALIAS == HIDDEN_QP
+        self.ring = Ring(
+            self.switch, members, slot_base=0, slots=slots, header_base=0, epoch=next(epochs), mcast_group=2
+        )
+        self.packets = 0
+
+    def exchange(self, rank: int, transport: bytes, incarnation: int) -> list[tuple[int, bytes]]:
+        """Carry a packet to the next rank, or back if it answers one of the rank before."""
+        members = self.ring.members
+        packet = roce.parse(transport)
+        assert packet
+        forward = packet["opcode"] != roce.Opcode.ACKNOWLEDGE
+        m, to = members[rank], members[(rank + (1 if forward else -1)) % len(members)]
+        path = roce.Path(m.mac.to_bytes(6), to.mac.to_bytes(6), m.ip, to.ip, m.udp_port)
+        self.packets += 1
+        if self.packets > MOST_PACKETS:
+            raise HangError(f"{self.packets} packets")
+        if self.packets == self.forgets and incarnation < self.last:
+            arrays = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
+            arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
+        made = []
+        for port, frame in self.switch.exchange(m.port, roce.seal(path, self.packets & 0xFFFF, transport)):
+            fault, _, _, inner = roce.open_frame(frame)
+            assert fault is roce.FrameFault.NONE
+            made.append((port - 1, inner))
+        return made
+
+
+class Schedule:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.faults: Counter[str] = Counter()
+        choice = self.random.choice
+        self.size = self.random.randint(2, MAX_HOSTS)
+        eras = choice((1, 1, 2, 3))
+        self.calls = [[self.draw_call() for _ in range(self.random.randint(1, 3))] for _ in range(eras)]
+        self.first_psns = [
+            choice((0, self.random.randrange(2**24), 2**24 - self.random.randint(1, 100)))
+            for _ in range(self.size)
+        ]
+        self.window = choice((4, 8, 16, SLOT_RANGE // 2))
+        fate = self.random.random()
+        self.dies = self.random.randrange(self.size) if fate < 0.1 else -1
+        self.differs = self.random.randrange(self.size) if fate >= 0.9 and eras == 1 else -1
+        ends = eras > 1 and self.random.random() < 0.5
+        self.options: dict[str, Any] = {
+            "loss": choice((0.0, 0.0, 0.01, 0.1)),
+            "duplicate": choice((0.0, 0.05)),
+            "overtaken": choice((0.0, 0.02, 0.2)),
+            "late_s": choice((1e-4, 1e-3, 5e-3, 3e-2)),
+            "in_flight": min(choice((4, 16, 64)), self.window),
+            "dies": self.dies,
+            "ends": ends,
+        }
+        self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
+        self.faults += Counter(
+            halt=eras - 1,
+            death=self.dies >= 0,
+            mismatch=self.differs >= 0,
+            loss=self.options["loss"] > 0,
+            outage=self.forgets is not None,
+            end=ends,
+        )
+
+    def draw_call(self, least: int = 1) -> Call:
+        """Draw one call."""
+        dtype = self.random.choice(list(DTYPES))
+        op = self.random.choice(list(OPS))
+        count = self.random.choice((5, 1025, 2049, 4 * LANES * 16, self.random.randint(1025, 5000)))
+        if op in ("sum", "avg") and dtype != np.int32:  # the hosts' own sums round differently
+            count = max(count, LEAST_BYTES // dtype.itemsize + 1)
+        inputs = [draw_values(self.numbers, dtype, max(count, least)) for _ in range(self.size)]
+        call = Call(op, inputs, [np.zeros_like(values) for values in inputs])
+        if self.random.random() < 0.5:
+            call.outputs = call.inputs
+        return call
+
+    def run(self) -> int:
+        """Run to the end; AssertionError for a wrong bit or a hang. How many slices the switch was to add."""
+        given = [[[call.of(rank) for call in era] for rank in range(self.size)] for era in self.calls]
+        if self.differs >= 0:
+            other = self.draw_call(least=6000)  # longer than any
+            given[-1][self.differs][0] = other.of(self.differs)
+        switch = Switch(self.size, self.first_psns, 2 * self.window)
+        switch.forgets, switch.last = self.forgets, len(self.calls) - 1
+        switch.ring.register()
+        try:
+            outcomes, summed, unnoticed = sum_rings.simulate(
+                *(given, switch.exchange),
+                seed=self.random.getrandbits(32),
+                first_psns=self.first_psns,
+                path_mtu=MTU,
+                window_packets=self.window,
+                **self.options,
+            )
+        finally:
+            switch.ring.unregister()
+        assert not unnoticed, "a queue pair failed, and the rail did not"
+        self._check(outcomes)
+        return summed
+
+    def _check(self, outcomes: list[tuple[list[int], str | None]]) -> None:
+        calls = list(itertools.chain(*self.calls))
+        last = len(calls) - len(self.calls[-1])
+        for rank, (done, failure) in enumerate(outcomes):
+            assert done == sorted(set(done)), f"rank {rank} reported {done}"
+            if self.differs >= 0:
+                assert failure, f"rank {rank} does not know that another one calls something else"
+                assert last not in done, f"rank {rank} completed what others do not call"
+            for number in done:
+                wrong = calls[number].wrong(rank, LANES)
+                assert not wrong, f"rank {rank}, call {number}: {wrong} elements are wrong"
+            complete = all(number in done for number in range(last, len(calls)))
+            may_fail = self.dies >= 0 or self.differs >= 0
+            assert failure is None or may_fail, f"rank {rank}: {failure}"
+            assert complete or failure, f"rank {rank} hangs: done {done} of {len(calls)} calls"
+
+
+@dataclass
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    failure: str = ""
+    faults: Counter[str] = field(default_factory=Counter)
+    summed: int = 0
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run the schedule of one seed."""
+    schedule = Schedule(seed)
+    outcome = Outcome(seed, faults=schedule.faults)
+    try:
+        outcome.summed = schedule.run()
+    except (AssertionError, HangError, ValueError, RuntimeError) as error:
+        outcome.failure = f"{type(error).__name__}: {error}"
+    return outcome
+
+
+def replay_command(seed: int) -> str:
+    """The command that runs a seed again."""
+    return f"cd tests && python -m protocol.sum_schedules --seeds {seed}:{seed + 1}"
+
+
+def main() -> int:
+    """Run seeds; the exit status is 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
+    first, end = map(int, parser.parse_args().seeds.split(":"))
+    faults: Counter[str] = Counter()
+    failed = summed = 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for outcome in pool.map(run_seed, range(first, end), chunksize=20):
+            faults += outcome.faults
+            summed += outcome.summed
+            if outcome.failure:
+                failed += 1
+                print(f"seed {outcome.seed}: {outcome.failure[:2000]}\n    {replay_command(outcome.seed)}")
+    drawn = ", ".join(f"{count} with {name}" for name, count in sorted(faults.items()))
+    print(f"{end - first} schedules, {drawn}; {summed} slices for the switch: {failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

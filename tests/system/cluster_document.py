@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of docs/cluster.md, and the machines that they are for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from system.machines import REPOSITORY, Machine, cable, machines
+
+DOCUMENT = REPOSITORY / "docs" / "cluster.md"
+TRAIN = "Train"
+_PART = re.compile(r"^#+ (?P<title>.*)$|^```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)```$", re.MULTILINE)
+MANAGEMENT = {"box": "10.0.0.9", "node0": "10.0.0.10", "node1": "10.0.0.11"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands, or a file that is to be there, and the machines that they are for."""
+
+    title: str  # of the section
+    file: str
+    machines: tuple[str, ...]
+    together: bool  # at the same time on all of them
+    text: str
+
+
+def blocks() -> list[Block]:
+    """Return the document's blocks that name machines."""
+    found, title = [], ""
+    for part in _PART.finditer(DOCUMENT.read_text()):
+        title = part["title"] or title
+        kind, _, where = (part["kind"] or "").partition(" on ")
+        if where:
+            language, _, file = kind.partition(" ")
+            assert language in ("sh", "yaml")
+            names = where.split()
+            together = names[-1] == "together"
+            found.append(Block(title, file, tuple(names[: -1 if together else None]), together, part["text"]))
+    return found
+
+
+def carry_out(block: Block, on: Mapping[str, Machine]) -> dict[str, str]:
+    """Do what a block says; return what the machines answer."""
+    text = block.text
+    if block.file:
+        folder = block.file.rpartition("/")[0]
+        text = f"mkdir -p {folder}; cat > {block.file} <<'END_OF_FILE'\n{text}END_OF_FILE\n"
+    if not block.together:
+        return {name: on[name].run(text) for name in block.machines}
+    started = {name: on[name].start(text) for name in block.machines}
+    said = {name: process.communicate()[0] for name, process in started.items()}
+    assert [process.returncode for process in started.values()] == [0] * len(started), said
+    return said
+
+
+@contextmanager
+def cabled(folder: Path) -> Iterator[Mapping[str, Machine]]:
+    """Machines as the document draws them, with addresses on the management network only.
+
+    A stranger is there, too: on the management network, and at a port of the box that is not in the file.
+    """
+    with machines(folder, *MANAGEMENT, "stranger") as made:
+        box, node0, node1, stranger = made.values()
+        cable(node0, "enp1s0", box, "p1", "52:54:00:01:00:10")
+        cable(node1, "enp1s0", box, "p2", "52:54:00:01:00:11")
+        cable(stranger, "enp1s0", box, "p3")
+        cable(node0, "enp2s0", node1, "enp2s0")
+        cable(node0, "enp3s0", node1, "enp3s0")
+        box.run("ip link add eno1 type bridge; ip link set eno1 up")
+        for number, (name, address) in enumerate({**MANAGEMENT, "stranger": "10.0.0.66"}.items()):
+            if name != "box":
+                cable(made[name], "eno1", box, f"m{number}")
+                box.run(f"ip link set m{number} master eno1 up")
+            made[name].run(f"ip address add {address}/24 dev eno1; ip link set eno1 up")
+        yield made
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Mapping[str, Machine]]:
+    """Machines on which everything before the training has been done."""
+    with cabled(folder) as made:
+        for block in blocks():
+            if block.title != TRAIN:
+                carry_out(block, made)
+        yield made

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual machines that run this checkout over rdma_rxe, and the meeting of their ranks and ours."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from system.namespaces import inside
+
+from .guest import HOST, PREFIX, Place
+from .initramfs import Initramfs, find_program
+from .kernel import Kernel
+from .rank import Line, serve
+
+HERE = Path(__file__).parent
+BOOT_TIMEOUT_S = 200.0  # emulated, with numpy to import: about 30 seconds on an idle machine
+TASK_S = 100.0  # for any call
+ANSWER_TIMEOUT_S = 2 * TASK_S
+
+
+def build_initramfs(kernel: Kernel, folder: Path) -> Path:
+    """Write what a machine needs until it has this one's files; return the archive's path."""
+    busybox = find_program("busybox")
+    assert busybox is not None
+    files = Initramfs()
+    files.add("/init", (HERE / "init_host").read_bytes())
+    files.add_program("/bin/busybox", busybox)
+    files.add("/bin/sh", busybox.read_bytes())
+    files.add("/host/.keep", b"")
+    for module in kernel.modules:
+        files.add(f"/modules/{module.name}.ko", module.image)
+    files.add("/modules/order", "".join(f"{module.name}.ko\n" for module in kernel.modules).encode())
+    archive = folder / "initramfs.gz"
+    archive.write_bytes(files.archive())
+    return archive
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine on a tap, and the rails' interfaces of its ranks."""
+
+    place: Place
+    rails: tuple[str, ...] = ("eth0",)
+
+
+class Meeting:
+    """The ranks' connections: gives them tasks, and tells each what the others offer."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._ranks: dict[int, Line] = {}
+
+    @property
+    def address(self) -> str:
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def wait_for(self, count: int) -> None:
+        """TimeoutError if not so many ranks come in time."""
+        self._listener.settimeout(BOOT_TIMEOUT_S)
+        while len(self._ranks) < count:
+            connection, _ = self._listener.accept()
+            connection.settimeout(ANSWER_TIMEOUT_S)
+            line = Line(connection)
+            hello = line.hear()
+            assert hello is not None
+            self._ranks[hello["rank"]] = line
+
+    def run(
+        self, task: str, ranks: Sequence[int] | None = None, rails: str = "rdma@IF", **options: Any
+    ) -> list[dict[str, Any]]:
+        """Have the ranks do a task as a job; their answers in order. Those of ranks that died are empty."""
+        lines = [self._ranks[rank] for rank in (ranks or sorted(self._ranks))]
+        for line in lines:
+            line.say(task=task, size=len(lines), rails=rails, options={"timeout_s": TASK_S, **options})
+        said = [line.hear() or {} for line in lines]
+        if not all("offers" in one for one in said):
+            raise AssertionError(f"not all ranks have opened their rails: {said}")
+        for line in lines:
+            line.say(members={rank: one["offers"] for rank, one in enumerate(said)})
+        return [(line.hear() or {"result": {}})["result"] for line in lines]
+
+    def close(self) -> None:
+        """Let the ranks, and so the machines, end."""
+        for line in self._ranks.values():
+            line.close()
+        self._listener.close()
+
+
+@contextmanager
+def meeting(namespace: int) -> Iterator[Meeting]:
+    """Listen in the network namespace until the block ends."""
+    with inside(namespace):
+        made = Meeting(socket.create_server((HOST, 0)))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def rank_here(
+    where: Meeting, namespace: int, rank: int, interface: str, do: Callable[..., None]
+) -> Iterator[None]:
+    """Run a rank in a thread of this process, on an interface of the network namespace; `do` does tasks."""
+    host, port = where.address.split(":")
+
+    def work() -> None:
+        with inside(namespace), socket.create_connection((host, int(port))) as connection:
+            serve(connection, rank, interface, do)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    where.close()
+    thread.join(ANSWER_TIMEOUT_S)
+
+
+@contextmanager
+def booted(
+    kernel: Kernel, folder: Path, namespace: int, where: Meeting, machines: Sequence[Machine]
+) -> Iterator[None]:
+    """Run the machines until the block ends; consoles are files in `folder`, and in the error."""
+    initramfs = build_initramfs(kernel, folder)
+    ranks = sum(len(machine.rails) for machine in machines)
+    first = 0
+    with ExitStack() as stack:
+        for number, machine in enumerate(machines):
+            log = folder / f"console{number}"
+            stack.enter_context(_running(kernel, initramfs, namespace, where, machine, first, log))
+            first += len(machine.rails)
+        try:
+            where.wait_for(ranks)
+        except TimeoutError:
+            consoles = [log.read_text(errors="replace")[-2000:] for log in sorted(folder.glob("console*"))]
+            raise RuntimeError(f"machines have not come up in {BOOT_TIMEOUT_S} s: {consoles}") from None
+        yield
+
+
+@contextmanager
+def _running(
+    kernel: Kernel, initramfs: Path, namespace: int, where: Meeting, machine: Machine, first: int, log: Path
+) -> Iterator[None]:
+    place = machine.place
+    said = {
+        "address": f"{place.address}/{PREFIX}",
+        "rails": ",".join(machine.rails),
+        "python": sys.executable,
+        "tests": HERE.parents[1],
+        "meeting": where.address,
+        "rank": first,
+    }
+    append = "console=ttyS0 quiet panic=-1 " + " ".join(f"rxe_{name}={what}" for name, what in said.items())
+    command = [
+        *("setpriv", "--pdeathsig", "KILL"),  # however this process ends, the machine ends with it
+        *("qemu-system-x86_64", "-accel", "tcg", "-cpu", "Westmere", "-m", "1024", "-nodefaults"),
+        *("-no-reboot", "-display", "none", "-serial", f"file:{log}", "-kernel", str(kernel.image)),
+        *("-initrd", str(initramfs), "-append", append),
+        *("-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"),
+        *("-device", "virtio-9p-pci,fsdev=root,mount_tag=root"),
+        *("-netdev", f"tap,id=net,ifname={place.tap},script=no,downscript=no"),
+        *("-device", f"virtio-net-pci,netdev=net,mac={place.mac},romfile="),
+    ]
+    with inside(namespace):
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        process.kill()
+        process.wait()

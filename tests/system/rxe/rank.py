@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do what a test's meeting asks: `python -m system.rxe.rank HOST:PORT FIRST_RANK INTERFACE,…`.
+
+One process per interface. Each task is a new job; what comes of it goes back as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import product
+from typing import Any
+
+import numpy as np
+from protocol.jobs import StaticMembership
+
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.events import RailOffer
+from railweave.hosts.options import Options, parse_rails
+
+SIZES = (1, 5, 1000, 100_003)
+KINDS = (("float32", "sum"), ("int32", "max"), ("float64", "avg"), ("uint8", "min"), ("float16", "sum"))
+
+
+class Line:
+    """The connection with the meeting: an object per line, both ways."""
+
+    def __init__(self, meeting: socket.socket) -> None:
+        self._socket = meeting
+        self._lines = meeting.makefile("r")
+
+    def say(self, **what: Any) -> None:
+        self._socket.sendall((json.dumps(what) + "\n").encode())
+
+    def hear(self) -> dict[str, Any] | None:
+        line = self._lines.readline()
+        return dict(json.loads(line)) if line else None
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def join(self, controller: str, **given: Any) -> StaticMembership:
+        """Stand where the controller's join stands."""
+        self.say(offers=[asdict(offer) for offer in given["rails"]])
+        answer = self.hear()
+        assert answer is not None
+        members = {
+            int(rank): [RailOffer(**offer) for offer in offers] for rank, offers in answer["members"].items()
+        }
+        return StaticMembership(members, {}, given["on_event"])
+
+
+def values(rank: int, count: int, dtype: str) -> np.ndarray:
+    """Whole numbers, whose sums and means over 1, 2 or 4 ranks are exact in any order and type."""
+    return ((np.arange(count) + 7 * rank) % 53).astype(dtype)
+
+
+def collectives(comm: Communicator) -> dict[str, Any]:
+    """Every collective, on sizes of all algorithms; each element of each result is compared."""
+    ranks, compared = range(comm.world_size), 0
+    fold = {"sum": np.sum, "max": np.max, "min": np.min, "avg": np.mean}
+
+    def check(got: np.ndarray, wanted: np.ndarray) -> None:
+        nonlocal compared
+        np.testing.assert_array_equal(got, wanted)
+        compared += got.size
+
+    for count, (dtype, op) in product(SIZES, KINDS):
+        all_values = np.stack([values(rank, count, dtype) for rank in ranks])
+        whole = fold[op](all_values, axis=0).astype(dtype)
+        check(comm.all_reduce(all_values[comm.rank], op), whole)
+        check(comm.all_gather(all_values[comm.rank]).reshape(comm.world_size, -1), all_values)
+        root = count % comm.world_size
+        check(comm.broadcast(all_values[comm.rank].copy(), root=root), all_values[root])
+        reduced = comm.reduce(all_values[comm.rank], root=root, op=op)
+        if comm.rank == root:
+            check(reduced, whole)
+        shards = np.stack([values(rank, count * comm.world_size, dtype) for rank in ranks])
+        own = slice(comm.rank * count, (comm.rank + 1) * count)
+        check(comm.reduce_scatter(shards[comm.rank], op), fold[op](shards, axis=0).astype(dtype)[own])
+    comm.barrier()
+    return {"compared": compared}
+
+
+def large(comm: Communicator) -> dict[str, Any]:
+    """4 MiB, three times; what the rail says that it has carried."""
+    count = 1 << 20
+    for turn in range(3):
+        total = sum(values(rank + turn, count, "float32") for rank in range(comm.world_size))
+        np.testing.assert_array_equal(comm.all_reduce(values(comm.rank + turn, count, "float32")), total)
+    return {}
+
+
+def killed(comm: Communicator) -> dict[str, Any]:
+    """The last rank dies in the middle; the others say how they learn of it."""
+    comm.all_reduce(values(comm.rank, 1000, "int32"))
+    if comm.rank == comm.world_size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return failing(comm)
+
+
+def failing(comm: Communicator) -> dict[str, Any]:
+    """Call until it fails."""
+    try:
+        while True:
+            comm.all_reduce(values(comm.rank, 100_000, "int32"))
+    except Exception as error:
+        return {"error": type(error).__name__, "text": str(error)}
+
+
+def restarted(comm: Communicator) -> dict[str, Any]:
+    """The interface of rank 0's device goes down and comes back: the other rail carries on, then both do."""
+    rail = comm.options.rails[0]
+    states = []
+
+    def step(enough: Callable[[], bool]) -> None:
+        while True:
+            done = comm.all_reduce(np.array([enough()], np.int32), "max")[0]
+            count = 30_000
+            total = sum(values(rank, count, "int32") for rank in range(comm.world_size))
+            np.testing.assert_array_equal(comm.all_reduce(values(comm.rank, count, "int32")), total)
+            if done:
+                return
+
+    def link(state: str) -> None:
+        if comm.rank == 0:
+            subprocess.run(["ip", "link", "set", rail.interface, state], check=True)
+
+    def down() -> bool:
+        return comm.stats().rails[0].state != "up"
+
+    for state, wanted in (("down", True), ("up", False)):
+        link(state)
+        step(lambda wanted=wanted: comm.rank == 0 and down() is wanted)
+        states.append(down())
+    return {"down": states}
+
+
+TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted)}
+
+
+def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
+    """Do tasks until the meeting is over; `do` does one."""
+    line = Line(meeting)
+    line.say(rank=rank)
+    while (task := line.hear()) is not None:
+        do(line, task, rank, interface)
+
+
+def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> None:
+    """Take part in one job."""
+    try:
+        rails = parse_rails(task["rails"].replace("IF", interface))
+        options = Options(rank, task["size"], rails, controller="the test", **task["options"])
+        with Communicator(options, line.join) as comm:
+            answer = TASKS[task["task"]](comm)
+            answer["where"] = sorted({one.detail for one in comm.why() if one.used})
+            answer["payload"] = [rail.payload_bytes for rail in comm.stats().rails]
+        line.say(result=answer)
+    except Exception as error:
+        line.say(result={"error": type(error).__name__, "text": str(error)})
+
+
+def carry_out_apart(line: Line, *task: Any) -> None:
+    """The same in a process of its own, which may die."""
+    child = os.fork()
+    if child == 0:
+        carry_out(line, *task)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        line.say(result={"died": True})
+
+
+def main(meeting: str, first: str, interfaces: Sequence[str]) -> None:
+    """A process per rank, which share what they have imported."""
+    host, _, port = meeting.rpartition(":")
+    children = []
+    for rank, interface in enumerate(interfaces, int(first)):
+        child = os.fork()
+        if child == 0:
+            serve(socket.create_connection((host, int(port))), rank, interface, carry_out_apart)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3].split(","))

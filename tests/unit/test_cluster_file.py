@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cluster files: what a good one says, and what is said of bad ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railweave.topologies.cluster import load
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import Nic, Switch
+
+GOOD = """\
+controller: 10.0.0.1:9600
+planes:
+  ina:
+    network: 10.1.0.0/16
+    rate: 100G
+    switches:
+      s1: {p4runtime: "10.0.0.9:9559", device_id: 3}
+  fast: {kind: tcp, network: 10.2.0.0/24}
+hosts:
+  alpha:
+    ina: {address: 10.1.0.1, mac: 52:54:00:12:34:56, port: 1}
+    fast: enp3s0
+  beta:
+    ina: {address: 10.1.0.2, mac: "52:54:00:12:34:57", port: 2, interface: enp1s0}
+    fast: 10.2.0.2
+"""
+TLS = "tls: {ca: ca.pem, certificate: own.pem, key: /own.key}\n"
+
+
+def file(folder: Path, text: str) -> Path:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_good_file(tmp_path: Path) -> None:
+    cluster = load(file(tmp_path, GOOD + TLS + "token: token\n"))
+    topology = cluster.topology()
+    assert (cluster.controller, topology.hosts) == ("10.0.0.1:9600", ("alpha", "beta"))
+    ina, fast = topology.planes
+    assert (ina.kind, ina.network, ina.rate_bps) == ("ina", "10.1.0.0/16", 10**11)
+    assert ina.switches == (Switch("s1", "10.0.0.9:9559", 3),)
+    assert ina.nics == (
+        Nic("alpha", "", "10.1.0.1", "52:54:00:12:34:56", "s1", 1),
+        Nic("beta", "enp1s0", "10.1.0.2", "52:54:00:12:34:57", "s1", 2),
+    )
+    assert (fast.kind, fast.rate_bps, fast.switches, fast.nics) == ("tcp", 0, (), ())
+    assert cluster.hosts["alpha"]["fast"].interface == "enp3s0"
+    assert cluster.hosts["beta"]["fast"].address == "10.2.0.2"
+    assert cluster.tls is not None
+    assert (cluster.tls.ca, cluster.tls.key) == (f"{tmp_path}/ca.pem", "/own.key")
+    assert cluster.token == f"{tmp_path}/token"
+
+
+def test_trees_of_switches(tmp_path: Path) -> None:
+    several = GOOD.replace(
+        '      s1: {p4runtime: "10.0.0.9:9559", device_id: 3}\n',
+        '      s1: {p4runtime: "10.0.0.9:9559"}\n      s2: {p4runtime: "10.0.0.10:9559"}\n'
+        "    trunks: [{lower: s1, lower_port: 30, upper: s2, upper_port: 1}]\n",
+    )
+    with pytest.raises(TopologyError, match=r"hosts\.alpha\.ina: no `switch`; the plane has s1, s2"):
+        load(file(tmp_path, several))
+    one = several.replace("56, port: 1}", "56, port: 1, switch: s1}")
+    placed = load(file(tmp_path, one.replace("port: 2,", "port: 2, switch: s2,")))
+    ina = placed.topology().plane("ina")
+    assert [level[0].name for level in ina.levels()] == ["s1"]
+    assert (ina.trunks[0].upper, ina.nics[1].switch) == ("s2", "s2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("controller: 10.0.0.1:9600", "controller: 10.0.0.1", "controller: '10.0.0.1', expected HOST:PORT"),
+        ("controller: 10.0.0.1:9600\n", "", "'controller' is missing"),
+        ("controller:", "contoller:", "unknown key 'contoller'; keys are controller, planes, hosts"),
+        ("rate: 100G", "rate: fast", r"planes\.ina\.rate: 'fast' was given, expected bit/s as 100G"),
+        ("rate: 100G", "rate: -5", r"planes\.ina\.rate: '-5' was given"),
+        ("kind: tcp, ", "", r"planes\.fast: kind 'fast', expected one of ina, tcp, rdma"),
+        ("10.1.0.0/16", "10.1.0.1/16", r"planes\.ina\.network: 10\.1\.0\.1/16 has host bits set"),
+        ('p4runtime: "10.0.0.9:9559", ', "", r"planes\.ina\.switches: no P4 switch, but rails of kind ina"),
+        ("10.0.0.9:9559", "10.0.0.9", r"planes\.ina\.switches\.s1\.p4runtime: '10\.0\.0\.9', expected HOST"),
+        ("port: 1}", "prot: 1}", r"hosts\.alpha\.ina: unknown key 'prot'; keys are interface, address"),
+        ("port: 1}", "port: one}", r"hosts\.alpha\.ina\.port: expected int, found 'one'"),
+        (", port: 1}", "}", r"hosts\.alpha\.ina: no `port`, which P4 switches are told: the switch's port"),
+        ("mac: 52:54:00:12:34:56, ", "", r"hosts\.alpha\.ina: no `mac`, .*: `ip link` on the host shows it"),
+        ("52:54:00:12:34:56", "52:54", r"hosts\.alpha\.ina\.mac: '52:54', expected the form"),
+        ("port: 2", "port: 1", r"plane 'ina': switch port \('s1', 1\) occurs twice"),
+        ("10.1.0.2", "10.1.0.1", "plane 'ina': address '10.1.0.1' occurs twice"),
+        ("10.1.0.2", "10.9.0.2", r"hosts\.beta\.ina\.address: 10\.9\.0\.2 is outside the plane's network"),
+        ("10.1.0.2", "10.1.0.x", r"hosts\.beta\.ina\.address: '10\.1\.0\.x' is no IPv4 address"),
+        ("fast: enp3s0", "fast: {}", r"hosts\.alpha\.fast: neither `interface` nor `address`"),
+        ("fast: enp3s0", "slow: enp3s0", r"hosts\.alpha: a NIC on plane 'slow'; planes are ina, fast"),
+        ("fast: enp3s0", "fast: [enp3s0]", r"hosts\.alpha\.fast: expected a mapping, found list"),
+        ("  beta:", "  alpha:", "line 13: 'alpha' is there twice"),
+        ("hosts:\n", "token: x\nhosts:\n", "token: is given without tls, and would travel in clear"),
+        ("hosts:\n", "switch_tls: {ca: a, certificate: b, key: c}\nhosts:\n", "switch_tls: is given without"),
+        ("hosts:\n", "tls: {ca: a, key: b}\nhosts:\n", "tls: 'certificate' is missing"),
+        ("controller:", "[", "not YAML"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_with_file_and_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    path = file(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(TopologyError, match=rf"cluster\.yaml: .*{message}"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a mapping"),
+        ("controller: 1.2.3.4:5\nplanes: {}\nhosts: {}", "planes: is empty; expected at least one"),
+        (
+            "controller: 1.2.3.4:5\nplanes: {tcp: {network: 10.0.0.0/8}}\nhosts: []",
+            "hosts: expected a mapping",
+        ),
+    ],
+)
+def test_hollow_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        load(file(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=r"none\.yaml: .*No such file"):
+        load(tmp_path / "none.yaml")

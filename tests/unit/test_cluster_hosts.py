@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank takes from a cluster file: which host it is on, its rails, the controller."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from railweave.hosts import cluster as clusters
+from railweave.hosts.errors import InvalidOption
+from railweave.hosts.options import RailSpec, options_from
+from railweave.topologies.cluster import load
+
+FILE = """\
+controller: 10.0.0.1:9600
+planes:
+  tcp: {network: 127.0.0.0/8, rate: 10G}
+  second: {kind: tcp, network: 10.2.0.0/16}
+hosts:
+  NAME: {tcp: 127.0.0.1, second: lo}
+  other: {tcp: 127.0.0.2, second: 10.2.0.2}
+"""
+RANK = {"RANK": "1", "WORLD_SIZE": "2"}
+TCP, SECOND = RailSpec("tcp", "tcp", "lo", 10**10), RailSpec("second", "tcp", "lo")
+
+
+def file(folder: Path, name: str, old: str = "", new: str = "") -> str:
+    path = folder / "cluster.yaml"
+    path.write_text(FILE.replace("NAME", name).replace(old, new))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", [socket.gethostname(), "of-another-name"])
+def test_a_machine_is_known_by_its_name_or_its_addresses(tmp_path: Path, name: str) -> None:
+    cluster = load(file(tmp_path, name))
+    assert clusters.this_host(cluster) == name
+    assert clusters.rails(cluster) == {"tcp": TCP, "second": SECOND}
+
+
+def test_a_host_name_with_its_domain_is_known_by_its_first_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "other.example.org")
+    assert clusters.this_host(load(file(tmp_path, "one"))) == "other"
+
+
+def test_a_machine_that_is_none_of_the_hosts_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"127\.0\.0\.1.* is none of the cluster's hosts: one, other"):
+        clusters.rails(load(file(tmp_path, "one", "127.0.0.1", "127.0.0.3")))
+
+
+def test_an_address_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
+    path = file(tmp_path, socket.gethostname(), "second: lo", "second: 10.2.0.1")
+    with pytest.raises(InvalidOption, match=r"plane 'second': no interface has the address 10\.2\.0\.1"):
+        clusters.rails(load(path))
+
+
+def test_options_come_from_the_file_where_nothing_else_says_them(tmp_path: Path) -> None:
+    environment = {**RANK, "RAILWEAVE_CLUSTER": file(tmp_path, "one")}
+    options = options_from(environment=environment)
+    assert (options.controller, options.rails) == ("10.0.0.1:9600", (TCP, SECOND))
+    own = options_from(environment={**environment, "RAILWEAVE_RAILS": "second,x=tcp@lo/1G"})
+    assert own.rails == (SECOND, RailSpec("x", "tcp", "lo", 10**9))
+    assert options_from(environment={**environment, "RAILWEAVE_CONTROLLER": "a:1"}).controller == "a:1"
+    argument = options_from(cluster=environment["RAILWEAVE_CLUSTER"], rails="tcp", environment=RANK)
+    assert argument.rails == (TCP,)
+
+
+def test_a_bad_file_is_a_bad_option(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"none\.yaml"):
+        options_from(cluster=f"{tmp_path}/none.yaml", environment=RANK)

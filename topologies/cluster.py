@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of real machines as one YAML file: hosts, their NICs, switches, the controller, who is let in.
+
+The same file lies on every machine. The controller takes its topology from it, every rank its rails.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from railweave.topologies import serialize
+from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
+from railweave.topologies.values import build
+
+_RATE = re.compile(r"(?P<rate>\d+)(?P<unit>[kKMGT]?)", re.ASCII)
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PLACE = re.compile(r"(?P<host>\[[^\]]+\]|[^:\s]+):(?P<port>\d{1,5})", re.ASCII)
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True)
+class ClusterNic:
+    """A host's NIC on a plane, by its address or by its interface's name."""
+
+    interface: str = ""  # needed where there is no address
+    address: str = ""  # IPv4; planes with P4 switches need it, and what follows
+    mac: str = ""
+    switch: str = ""  # may be left out where the plane has only one
+    port: int = 0  # of that switch, as P4Runtime counts them
+
+
+@dataclass(frozen=True)
+class ClusterSwitch:
+    """A switch that has a P4Runtime server, or that trunks lead to."""
+
+    p4runtime: str = ""  # HOST:PORT; empty: an ordinary switch
+    device_id: int = 1
+
+
+@dataclass(frozen=True)
+class ClusterPlane:
+    """One physical network."""
+
+    network: str  # IPv4 with prefix length; where switches aggregate, the last /24 of it must be free
+    kind: str = ""  # of its rails; default: the plane's name
+    rate: Any = 0  # of every host's link, in bit/s or as 100G; default: the ranks learn it from their calls
+    switches: Mapping[str, ClusterSwitch] = field(default_factory=dict)
+    trunks: tuple[Trunk, ...] = ()
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: everybody's CA, and this machine's certificate and key; the paths are the same on all."""
+
+    ca: str
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the file says."""
+
+    controller: str  # HOST:PORT, as hosts reach it
+    planes: Mapping[str, ClusterPlane]
+    hosts: Mapping[str, Mapping[str, ClusterNic]]  # by name, then by plane
+    tls: TlsFiles | None = None  # None: connections with the controller are in clear
+    token: str = ""  # file whose first line hosts must present to the controller
+    switch_tls: TlsFiles | None = None  # the controller's for the switches; default: tls
+
+    def topology(self) -> Topology:
+        """Return what the controller works on; TopologyError names the place that makes no sense."""
+        planes = tuple(_plane(self, name) for name in self.planes)
+        topology = Topology("cluster", tuple(self.hosts), planes)
+        serialize.validate(topology)
+        return topology
+
+    def kind(self, plane: str) -> str:
+        """Return the kind of a plane's rails."""
+        return self.planes[plane].kind or plane
+
+    def rate_bps(self, plane: str) -> int:
+        """Return the rate of a plane's links; 0 if it is not given."""
+        given = str(self.planes[plane].rate)
+        match = _RATE.fullmatch(given)
+        if match is None:
+            raise TopologyError(
+                f"planes.{plane}.rate: {given!r} was given, expected bit/s as 100G, 400M or a number; "
+                "leave it out to have it learnt"
+            )
+        return int(match["rate"]) * _UNITS[match["unit"].upper()]
+
+
+def load(path: Path | str) -> Cluster:
+    """Read and check a cluster file; TopologyError names file, place, what was given and what to do.
+
+    Paths in it are taken from its own folder.
+    """
+    try:
+        data = serialize.read_yaml(Path(path).read_text(encoding="utf-8"))
+        cluster = _built(data)
+        folder = Path(path).parent
+        return replace(
+            cluster,
+            tls=_in_folder(cluster.tls, folder),
+            switch_tls=_in_folder(cluster.switch_tls, folder),
+            token=str(folder / cluster.token) if cluster.token else "",
+        )
+    except (OSError, UnicodeDecodeError, TopologyError) as error:
+        raise TopologyError(f"{path}: {error}") from error
+
+
+def _in_folder(tls: TlsFiles | None, folder: Path) -> TlsFiles | None:
+    if tls is None:
+        return None
+    return TlsFiles(*(str(folder / file) for file in (tls.ca, tls.certificate, tls.key)))
+
+
+def _built(data: Any) -> Cluster:
+    cluster = build(Cluster, _with_nics_in_full(data), "cluster")
+    _check_place("controller", cluster.controller)
+    if cluster.token and cluster.tls is None:
+        raise TopologyError("token: is given without tls, and would travel in clear: add tls, or remove it")
+    if cluster.switch_tls and cluster.tls is None:
+        raise TopologyError(
+            "switch_tls: is given without tls, with which the controller is to be kept: add tls"
+        )
+    for what in ("planes", "hosts"):
+        if not getattr(cluster, what):
+            raise TopologyError(f"{what}: is empty; expected at least one")
+    cluster.topology()
+    return cluster
+
+
+def _with_nics_in_full(data: Any) -> Any:
+    """Let a NIC be a word: an address, or else an interface."""
+    hosts = data.get("hosts") if isinstance(data, dict) else None
+    if not isinstance(hosts, dict):
+        return data
+    full = {
+        host: {plane: _nic_in_full(nic) for plane, nic in nics.items()} if isinstance(nics, dict) else nics
+        for host, nics in hosts.items()
+    }
+    return {**data, "hosts": full}
+
+
+def _nic_in_full(nic: Any) -> Any:
+    if not isinstance(nic, str):
+        return nic
+    try:
+        return {"address": str(ipaddress.IPv4Address(nic))}
+    except ValueError:
+        return {"interface": nic}
+
+
+def _plane(cluster: Cluster, name: str) -> Plane:
+    where, plane, kind = f"planes.{name}", cluster.planes[name], cluster.kind(name)
+    if kind not in RAIL_KINDS:
+        raise TopologyError(
+            f"{where}: kind {kind!r}, expected one of {', '.join(RAIL_KINDS)}: "
+            "give `kind`, or call the plane by it"
+        )
+    try:
+        network = ipaddress.IPv4Network(plane.network)
+    except ValueError as error:
+        raise TopologyError(f"{where}.network: {error}; expected such as 10.1.0.0/16") from None
+    for switch, value in plane.switches.items():
+        if value.p4runtime:
+            _check_place(f"{where}.switches.{switch}.p4runtime", value.p4runtime)
+    with_p4 = any(switch.p4runtime for switch in plane.switches.values())
+    if kind in P4_KINDS and not with_p4:
+        raise TopologyError(
+            f"{where}.switches: no P4 switch, but rails of kind {kind} need one: "
+            "name it with `p4runtime: HOST:PORT`"
+        )
+    for host, nics in cluster.hosts.items():
+        for other in nics:
+            if other not in cluster.planes:
+                raise TopologyError(
+                    f"hosts.{host}: a NIC on plane {other!r}; planes are {', '.join(cluster.planes)}"
+                )
+    nics = {host: nics[name] for host, nics in cluster.hosts.items() if name in nics}
+    for host, nic in nics.items():
+        _check_nic(f"hosts.{host}.{name}", nic, network)
+    return Plane(
+        name,
+        kind,
+        plane.network,
+        cluster.rate_bps(name),
+        tuple(Switch(switch, value.p4runtime, value.device_id) for switch, value in plane.switches.items()),
+        tuple(_placed(host, name, nic, plane) for host, nic in nics.items()) if with_p4 else (),
+        plane.trunks,
+    )
+
+
+def _check_nic(where: str, nic: ClusterNic, network: ipaddress.IPv4Network) -> None:
+    if not (nic.interface or nic.address):
+        raise TopologyError(
+            f"{where}: neither `interface` nor `address`; give one by which the host finds it"
+        )
+    try:
+        if nic.address and ipaddress.IPv4Address(nic.address) not in network:
+            raise TopologyError(f"{where}.address: {nic.address} is outside the plane's network {network}")
+    except ipaddress.AddressValueError:
+        raise TopologyError(f"{where}.address: {nic.address!r} is no IPv4 address") from None
+
+
+def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) -> Nic:
+    """Return a NIC of a plane with P4 switches, which are told where every host is."""
+    where = f"hosts.{host}.{plane_name}"
+    switch = nic.switch or next(iter(plane.switches))
+    if not nic.switch and len(plane.switches) > 1:
+        raise TopologyError(f"{where}: no `switch`; the plane has {', '.join(plane.switches)}")
+    if switch not in plane.switches:
+        raise TopologyError(f"{where}.switch: {switch!r}; the plane has {', '.join(plane.switches)}")
+    for what, given, remedy in (
+        ("address", nic.address, "`ip -4 address` on the host shows it"),
+        ("mac", nic.mac, "`ip link` on the host shows it"),
+        ("port", nic.port, "the switch's port that the cable is in, from 1"),
+    ):
+        if not given:
+            raise TopologyError(f"{where}: no `{what}`, which P4 switches are told: {remedy}")
+    if not _MAC.fullmatch(nic.mac):
+        raise TopologyError(f"{where}.mac: {nic.mac!r}, expected the form 02:00:00:01:00:0a")
+    if nic.port < 0:
+        raise TopologyError(f"{where}.port: {nic.port}, expected the switch's port, from 1")
+    return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, nic.port)
+
+
+def _check_place(where: str, given: str) -> None:
+    match = _PLACE.fullmatch(given)
+    if match is None or not 0 < int(match["port"]) <= 65535:
+        raise TopologyError(f"{where}: {given!r}, expected HOST:PORT, such as 10.0.0.1:9600")
