@@ -71,14 +71,14 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
     /* A probe to the root leaves its way here, by which the answer comes back. */
     @name(".probe_up")
     action probe_up() {
-        hdr.ina.slot = hdr.ina.slot << PATH_STEP | (bit<16>)hdr.ina.child;
+        hdr.ina.slot = PATH_UP(hdr, md);
         send(VERDICT_UP, OUTCOME_PROBE);
     }
 
     @name(".probe_down")
     action probe_down() {
-        hdr.ina.child = (bit<8>)(hdr.ina.slot & PATH_CHILD);
-        hdr.ina.slot = hdr.ina.slot >> PATH_STEP;
+        hdr.ina.child = PATH_CHILD(hdr, md);
+        hdr.ina.slot = PATH_DOWN(hdr, md);
         send(VERDICT_CHILD, OUTCOME_PROBE);
     }
 

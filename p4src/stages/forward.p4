@@ -23,8 +23,10 @@ control Forward(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        if (mac_table.apply().hit && md.port == md.ingress_port) {
-            md.verdict = VERDICT_DROP;
+        if (mac_table.apply().hit) {
+            if (md.port == md.ingress_port) {
+                md.verdict = VERDICT_DROP;
+            }
         }
     }
 }

@@ -75,45 +75,55 @@ control Admit(inout headers_t hdr, inout tna_metadata_t meta) {
         EXECUTE(compare, meta.md.cell, meta.md.age);
     }
 
+// Kinds 0 and 1, 2 and 3, and all four; what may stand in the other fields.
+#define KINDS_OF_SLOTS KIND_CONTRIBUTE &&& 14
+#define OTHER_KINDS KIND_PROBE &&& 14
+#define ALL_KINDS KIND_CONTRIBUTE &&& 12
+#define ALL_OPS OP_SUM &&& ~OP_MAX
+#define ENOUGH 0 &&& 0xFFFE
+#define WITH_OWNER FLAG_OWNER &&& FLAG_OWNER
     table admission {
         key = {
             meta.ours: ternary;
             meta.mac_difference: ternary;
             meta.checksum_wrong: ternary;
+            meta.udp_lack: ternary;
+            meta.length_difference: ternary;
+            hdr.ina.version: ternary;
+            hdr.ina.kind: ternary;
+            hdr.ina.op: ternary;
             hdr.lanes.isValid(): ternary;
-            hdr.udp.length: range;
-            meta.length_difference: range;
-            hdr.ina.version: range;
-            hdr.ina.kind: range;
-            hdr.ina.op: range;
             hdr.ina.flags: ternary;
             meta.md.member: ternary;
             meta.md.role: ternary;
-            meta.md.slot_excess: range;
+            meta.md.slot_excess: ternary;
         }
         actions = { bridge; refuse; refuse_member; admit; contribution; result; }
         const default_action = bridge();
-        // The first row that fits decides. Difference of the lengths: that of IPv4's header.
+        // The first row that fits decides. None says what must not be: rows of which more is right come first.
         const entries = {
-            // ours mac checksum lanes udp.length difference version kind op flags member role slot_excess
-            (1, 0, true, _,     _,          _,          _,     _,     _,      _, _, _, _): refuse(FAULT_CHECKSUM);
-            (1, 0, _,    _,     0..23,      _,          _,     _,     _,      _, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    _,     _,          0..19,      _,     _,     _,      _, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    _,     _,          21..0xFFFF, _,     _,     _,      _, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    _,     _,          _,          0..0,  _,     _,      _, _, _, _): refuse(FAULT_VERSION);
-            (1, 0, _,    _,     _,          _,          2..15, _,     _,      _, _, _, _): refuse(FAULT_VERSION);
-            (1, 0, _,    _,     _,          _,          _,     4..15, _,      _, _, _, _): refuse(FAULT_KIND);
-            (1, 0, _,    _,     _,          _,          _,     _,     2..255, _, _, _, _): refuse(FAULT_OP);
-            (1, 0, _,    false, 25..0xFFFF, _,          _,     0..1,  _,      _, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    false, _,          _,          _,     0..1,  _, 0 &&& FLAG_OWNER, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    _,     24..24,     _,          _,     3..3,  _,      _, _, _, _): refuse(FAULT_LENGTH);
-            (1, 0, _,    _,     _,          _,          _,     _,     _,      _, 0, _, _): refuse(FAULT_STRANGER);
-            (1, 0, _,    _,     _,          _,          _,     2..3,  _,      _, _, _, _): admit();
-            (1, 0, _,    _,     _,          _,          _,     0..0,  _,      _, _, ROLE_PARENT, _): refuse_member(FAULT_ROLE);
-            (1, 0, _,    _,     _,          _,          _,     1..1,  _,      _, _, ROLE_CHILD,  _): refuse_member(FAULT_ROLE);
-            (1, 0, _,    _,     _,          _,          _,     _,     _,      _, _, _, 1..0xFFFF): refuse_member(FAULT_SLOT);
-            (1, 0, _,    _,     _,          _,          _,     0..0,  _,      _, _, _, _): contribution();
-            (1, 0, _,    _,     _,          _,          _,     1..1,  _,      _, _, _, _): result();
+            // ours mac checksum lack difference          version      kind            op              lanes   flags        member role     slot_excess
+            (1, 0, true, _,         _,                 _,           _,              _,              _,    _,              _, _,           _): refuse(FAULT_CHECKSUM);
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KIND_SPREAD,    ALL_OPS, _,    _,              _, _,           _): refuse(FAULT_LENGTH);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, OTHER_KINDS,    ALL_OPS, _,    _,              1, _,           _): admit();
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, OTHER_KINDS,    ALL_OPS, _,    _,              _, _,           _): refuse(FAULT_STRANGER);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KIND_CONTRIBUTE, ALL_OPS,true, _,              1, ROLE_CHILD,  0): contribution();
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KIND_CONTRIBUTE, ALL_OPS,_,    WITH_OWNER,     1, ROLE_CHILD,  0): contribution();
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KIND_RESULT,    ALL_OPS, true, _,              1, ROLE_PARENT, 0): result();
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KIND_RESULT,    ALL_OPS, _,    WITH_OWNER,     1, ROLE_PARENT, 0): result();
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KIND_CONTRIBUTE, ALL_OPS,true, _,              1, ROLE_CHILD,  _): refuse_member(FAULT_SLOT);
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KIND_CONTRIBUTE, ALL_OPS,_,    WITH_OWNER,     1, ROLE_CHILD,  _): refuse_member(FAULT_SLOT);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KIND_RESULT,    ALL_OPS, true, _,              1, ROLE_PARENT, _): refuse_member(FAULT_SLOT);
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KIND_RESULT,    ALL_OPS, _,    WITH_OWNER,     1, ROLE_PARENT, _): refuse_member(FAULT_SLOT);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KINDS_OF_SLOTS, ALL_OPS, true, _,              1, _,           _): refuse_member(FAULT_ROLE);
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KINDS_OF_SLOTS, ALL_OPS, _,    WITH_OWNER,     1, _,           _): refuse_member(FAULT_ROLE);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KINDS_OF_SLOTS, ALL_OPS, true, _,              _, _,           _): refuse(FAULT_STRANGER);
+            (1, 0, _,    1,         IPV4_HEADER_BYTES, INA_VERSION, KINDS_OF_SLOTS, ALL_OPS, _,    WITH_OWNER,     _, _,           _): refuse(FAULT_STRANGER);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, KINDS_OF_SLOTS, ALL_OPS, _,    _,              _, _,           _): refuse(FAULT_LENGTH);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, ALL_KINDS,      _,              _,    _,              _, _,           _): refuse(FAULT_OP);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, INA_VERSION, _,              _,              _,    _,              _, _,           _): refuse(FAULT_KIND);
+            (1, 0, _,    ENOUGH,    IPV4_HEADER_BYTES, _,           _,              _,              _,    _,              _, _,           _): refuse(FAULT_VERSION);
+            (1, 0, _,    _,         _,                 _,           _,              _,              _,    _,              _, _,           _): refuse(FAULT_LENGTH);
         }
     }
 
@@ -144,14 +154,14 @@ control Admit(inout headers_t hdr, inout tna_metadata_t meta) {
             hdr.icmp.isValid(): ternary;
             hdr.icmp.type: ternary;
             hdr.icmp.code: ternary;
-            hdr.icmp.checksum: range;
+            hdr.icmp.checksum: ternary;
         }
         actions = { bridge; refuse; answer_echo; }
         const default_action = bridge();
         const entries = {
             (1, 0, true, _,    _,                 _, _):              refuse(FAULT_CHECKSUM);
-            (1, 0, _,    true, ICMP_ECHO_REQUEST, 0, 0..0xF7FF):      answer_echo(0x0800);
-            (1, 0, _,    true, ICMP_ECHO_REQUEST, 0, 0xF800..0xFFFF): answer_echo(0x0801);  // with the carry
+            (1, 0, _,    true, ICMP_ECHO_REQUEST, 0, 0xF800 &&& 0xF800): answer_echo(0x0801);  // with the carry
+            (1, 0, _,    true, ICMP_ECHO_REQUEST, 0, _):              answer_echo(0x0800);
             (1, 0, _,    _,    _,                 _, _):              refuse(FAULT_SERVICE);
         }
     }

@@ -26,6 +26,15 @@
     RegisterAction<T, cell_t, T>(cells) name = { void apply(inout T held) { __VA_ARGS__ } };
 #define CELL_ACTION(T, cells, name, R, held, result, ...) \
     RegisterAction<T, cell_t, R>(cells) name = { void apply(inout T held, out R result) { __VA_ARGS__ } };
+/* Fields side by side in another one. The ALUs cannot move bits between containers of different sizes: a hash does. */
+#define JOIN(T, name) Hash<T>(HashAlgorithm_t.IDENTITY) name;
+#define JOINED(name, into, left, right) into = name.get({ left, right })
+
+/* The way of a probe: with this step, without the last one, and the child of the last one. */
+#define PATH_UP(hdr, md) md.path_up
+#define PATH_DOWN(hdr, md) md.path_down
+#define PATH_CHILD(hdr, md) md.path_child
+
 #define UPDATE(name, index) name.execute(index)
 #define EXECUTE(name, index, into) into = name.execute(index)
 

@@ -1,6 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums themselves. A lane's table has the same key as its neighbours', so that all can sit in any stage.
 
+/* Without lanes it contributes nothing: they are the identity of the op. */
+control FillLanes(inout headers_t hdr, in tna_metadata_t meta) {
+#define LANE_FILL(n) hdr.lanes.lane_##n = identity;
+    action fill(lane_t identity) {
+        hdr.lanes.setValid();
+        hdr.ipv4.total_length = CHUNK_IPV4_BYTES;
+        hdr.udp.length = CHUNK_UDP_BYTES;
+        FOR_EACH_LANE(LANE_FILL)
+    }
+
+    apply {
+        if (meta.md.age != AGE_STALE && meta.md.role == ROLE_CHILD && !hdr.lanes.isValid()) {
+            if (hdr.ina.op == OP_SUM) {
+                fill(0);
+            } else {
+                fill(SIGN);
+            }
+        }
+    }
+}
+
 control Lanes(inout headers_t hdr, in tna_metadata_t meta) {
 #define LANE(n) \
     CELLS(lane_t, cells_##n, lane_##n); \
@@ -35,24 +56,8 @@ control Lanes(inout headers_t hdr, in tna_metadata_t meta) {
     }
     FOR_EACH_LANE(LANE)
 
-/* Without lanes it contributes nothing: they are the identity of the op. */
-#define LANE_FILL(n) hdr.lanes.lane_##n = identity;
-    action fill(lane_t identity) {
-        hdr.lanes.setValid();
-        hdr.ipv4.total_length = CHUNK_IPV4_BYTES;
-        hdr.udp.length = CHUNK_UDP_BYTES;
-        FOR_EACH_LANE(LANE_FILL)
-    }
-
 #define LANE_APPLY(n) lane_of_slot_##n.apply();
     apply {
-        if (meta.md.age != AGE_STALE && meta.md.role == ROLE_CHILD && !hdr.lanes.isValid()) {
-            if (hdr.ina.op == OP_SUM) {
-                fill(0);
-            } else {
-                fill(SIGN);
-            }
-        }
         FOR_EACH_LANE(LANE_APPLY)
     }
 }

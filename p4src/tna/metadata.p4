@@ -33,7 +33,9 @@ struct tna_metadata_t {
     bit<1> ours;               // to an address of this switch
     mac_t mac_difference;      // between the destination and that address
     bit<16> length_difference; // between the lengths in IPv4 and UDP header
+    bit<16> udp_lack;          // 0: goes on behind the header of aggregation; 1: ends with it; more: too short for it
     bitmap_t others;           // all children but the sender
+    bitmap_t before;           // the slot's, without the sender
     bitmap_t again_bit;        // not 0: the sender's bit was set already
     bitmap_t missing;          // children that are still to come
     bit<32> mark_difference;   // between the packet's and the slot's

@@ -2,15 +2,15 @@
 // What egress does with a copy: for whom is it, and with lanes?
 
 control Outward(inout headers_t hdr, inout metadata_t md) {
-    bit<16> rid_of_child;
-    bit<8> claim;
+    bit<8> sender;    // child + 1, before and after the copy gets its receiver
+    bit<8> receiver;
 
-    action name_child() {
-        rid_of_child = (bit<16>)hdr.ina.child + 1;
+    action name_sender() {
+        sender = hdr.ina.child + 1;
     }
 
     action name_receiver() {
-        claim = hdr.ina.child + 1;
+        receiver = hdr.ina.child + 1;
     }
 
     action bare() {
@@ -20,13 +20,13 @@ control Outward(inout headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        name_child();
+        name_sender();
         if (md.verdict == VERDICT_CHILD) {
-            if (md.egress_rid != rid_of_child) {
+            if (md.egress_rid[7:0] != sender) {
                 md.lost = 1;
             }
         } else if (md.verdict == VERDICT_SPREAD && md.role == ROLE_CHILD) {
-            if (md.egress_rid == rid_of_child) {
+            if (md.egress_rid[7:0] == sender) {
                 md.lost = 1;
             }
         } else if (md.verdict == VERDICT_FLOOD) {
@@ -40,7 +40,7 @@ control Outward(inout headers_t hdr, inout metadata_t md) {
         }
         name_receiver();
         if (md.member == 1 && hdr.ina.kind == KIND_RESULT
-                && hdr.ina.flags & (FLAG_OWNER | FLAG_MISMATCH) == FLAG_OWNER && md.owner != claim) {
+                && hdr.ina.flags & (FLAG_OWNER | FLAG_MISMATCH) == FLAG_OWNER && md.owner != receiver) {
             bare();
         }
     }

@@ -27,6 +27,7 @@ parser IngressParse(packet_in packet, out tna_headers_t hdr, out tna_metadata_t 
         meta.md.bit_of_sender = 0;
         meta.ours = 0;
         meta.again_bit = 0;
+        meta.before = 0;
         meta.missing = 0;
         meta.mark_difference = 0;
         meta.owner_before = 0;
@@ -145,10 +146,12 @@ parser EgressParse(packet_in packet, out tna_headers_t hdr, out metadata_t md,
         transition accept;
     }
 
+    /* Tofino 1 parses 160 bytes in egress: there lanes are payload, which no copy can leave behind. */
     state parse_ipv4 {
         packet.extract(hdr.packet.ipv4);
         packet.extract(hdr.packet.udp);
         packet.extract(hdr.packet.ina);
+#if __TARGET_TOFINO__ == 2
         transition select(hdr.bridge.content) {
             CONTENT_LANES: parse_lanes;
             default: accept;
@@ -157,6 +160,7 @@ parser EgressParse(packet_in packet, out tna_headers_t hdr, out metadata_t md,
 
     state parse_lanes {
         packet.extract(hdr.packet.lanes);
+#endif
         transition accept;
     }
 }

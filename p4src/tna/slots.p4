@@ -16,11 +16,9 @@ control SlotMembers(inout tna_metadata_t meta) {
     }
 
     action same_round() {
-        bitmap_t before;
-        EXECUTE(join, meta.md.cell, before);
-        meta.again_bit = before & meta.md.bit_of_sender;
-        meta.missing = meta.others & ~before;
-        meta.md.has_result = before[31:31];
+        EXECUTE(join, meta.md.cell, meta.before);
+        meta.again_bit = meta.before & meta.md.bit_of_sender;
+        meta.missing = meta.others & ~meta.before;
     }
 
     table members_of_slot {
@@ -150,6 +148,9 @@ control SlotState(inout tna_metadata_t meta) {
         again_in_slot.apply();
         if (meta.missing == 0) {
             meta.md.complete = 1;
+        }
+        if (meta.before & RESULT_PRESENT != 0) {
+            meta.md.has_result = 1;
         }
     }
 }

@@ -22,6 +22,11 @@
 #define PACKET_COUNTER(size, T, counts, label) @name(TEXT(.label)) counter<T>(size, CounterType.packets) counts
 
 #define CRC32(into, ...) hash(into, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 64w0x100000000)
+/* The way of a probe: with this step, without the last one, and the child of the last one. */
+#define PATH_UP(hdr, md) (hdr.ina.slot << PATH_STEP | (bit<16>)hdr.ina.child)
+#define PATH_DOWN(hdr, md) (hdr.ina.slot >> PATH_STEP)
+#define PATH_CHILD(hdr, md) ((bit<8>)hdr.ina.slot[PATH_STEP - 1:0])
+
 #define RANDOM32(into) random<bit<32>>(into, 0, 0xFFFFFFFF)
 
 #endif

@@ -23,6 +23,15 @@
 #define UPDATE(name, index) name(index)
 #define EXECUTE(name, index, into) name(index, into)
 
+#define JOIN(T, name)
+#define JOINED(name, into, left, right) into = left ++ right
+#undef PATH_UP
+#define PATH_UP(hdr, md) md.path_up
+#undef PATH_DOWN
+#define PATH_DOWN(hdr, md) md.path_down
+#undef PATH_CHILD
+#define PATH_CHILD(hdr, md) md.path_child
+
 #include "stages/forward.p4"
 #include "stages/members.p4"
 #include "stages/decide.p4"
