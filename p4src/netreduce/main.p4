@@ -80,6 +80,7 @@ control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standar
             }
             if (md.taken == 0 || md.verdict == VERDICT_UNICAST) {
                 Forward.apply(hdr, md);
+                NoWayBack.apply(md);
             }
         }
 

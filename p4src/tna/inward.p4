@@ -44,16 +44,21 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
         SlotFlags.apply(hdr, meta);
         Lanes.apply(hdr, meta);
 
+        // One after the other, not nested: while a branch goes on from stage to stage no lane finds room there.
         if (meta.md.service == SERVICE_AGGREGATE) {
             Decide.apply(hdr, meta.md);
-            if (meta.md.member == 1) {
-                group_packets.count(meta.md.group_place ++ meta.md.outcome);
-            }
-            if (meta.md.verdict == VERDICT_UP) {
-                Uplinks.apply(hdr, meta.md);
-            }
-        } else if (meta.md.service == SERVICE_BRIDGE) {
+        }
+        if (meta.md.service == SERVICE_BRIDGE) {
             Forward.apply(hdr, meta.md);
+        }
+        if (meta.md.member == 1) {
+            group_packets.count(meta.md.group_place ++ meta.md.outcome);
+        }
+        if (meta.md.verdict == VERDICT_UP) {
+            Uplinks.apply(hdr, meta.md);
+        }
+        if (meta.md.service == SERVICE_BRIDGE) {
+            NoWayBack.apply(meta.md);
         }
         if (meta.md.verdict == VERDICT_BACK) {
             Turn.apply(hdr, meta.md);

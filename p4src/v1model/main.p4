@@ -74,6 +74,7 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
                 Aggregate.apply(hdr, md);
             } else if (md.service == SERVICE_BRIDGE) {
                 Forward.apply(hdr, md);
+                NoWayBack.apply(md);
             }
             if (md.verdict == VERDICT_BACK) {
                 Turn.apply(hdr, md);
