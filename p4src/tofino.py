@@ -24,7 +24,11 @@ from railweave.p4src.config import SOURCE_ROOT
 COMPILER: Final = "p4c-barefoot"
 ASSEMBLER: Final = "bfas"
 TNA_ROOT: Final = BUILD_ROOT / "tna"
-ARCHITECTURES: Final = {"tofino": ("tna", 1), "tofino2": ("t2na", 2)}
+CHIPS: Final = {
+    "tofino": ["--arch", "tna", "-D__TARGET_TOFINO__=1"],
+    "tofino2": ["--arch", "t2na", "-D__TARGET_TOFINO__=2", "--no-clot"],
+}
+"""Options per chip. The assembler does not take the CLOTs (bytes that pass beside the stages) of p4c 9.13."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,16 @@ class Profile:
         return root / f"{self.chip}-lanes{self.lanes}.json"
 
 
-PROFILES: Final = (Profile("tofino", 32),)
+PROFILES: Final = (Profile("tofino", 32), Profile("tofino2", 32))
 
 
 def compile_profile(profile: Profile, root: Path = TNA_ROOT) -> Path:
     """Compile and assemble one profile and record its resources; raises CompileError in the tool's words."""
     if absent := missing_tools():
         raise CompileError(f"{absent} is not on PATH: p4c builds it with ENABLE_TOFINO")
-    architecture, generation = ARCHITECTURES[profile.chip]
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--target", profile.chip, "--arch", architecture, "--std", "p4-16", "--Wdisable", "-I."]
-        sizes = [f"-DLANES={profile.lanes}", f"-D__TARGET_TOFINO__={generation}"]
-        _run([COMPILER, *options, *sizes, "-o", folder, "tna/main.p4"], SOURCE_ROOT)
+        options = ["--target", profile.chip, *CHIPS[profile.chip], "--std", "p4-16", "--Wdisable", "-I."]
+        _run([COMPILER, *options, f"-DLANES={profile.lanes}", "-o", folder, "tna/main.p4"], SOURCE_ROOT)
         [assembly] = Path(folder).rglob("*.bfa")
         (assembly.parent / "logs").mkdir(exist_ok=True)
         _run([ASSEMBLER, "--target", profile.chip, "-o", ".", assembly.name], assembly.parent)
