@@ -21,6 +21,8 @@ PROFILES: Final = (256, 64)
 AGGREGATION: Final = "railweave"
 NETREDUCE: Final = "netreduce"
 ATP: Final = "atp"
+TNA: Final = "tna"
+"""Folder of the program for Tofino, which p4c-bm2-ss does not compile (`tofino.py`)."""
 PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
 """The programs, and the file that is each one's table of contents."""
 
@@ -44,9 +46,13 @@ def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) ->
     return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)
 
 
-def source_hashes() -> str:
-    """Return a line per P4 source, as `sha256sum` writes and checks them, with paths relative to p4src."""
-    sources = sorted(p for p in SOURCE_ROOT.rglob("*.p4") if not p.is_relative_to(BUILD_ROOT))
+def source_hashes(*without: str) -> str:
+    """Return a line per P4 source outside these folders of p4src, as `sha256sum` writes and checks them."""
+    sources = sorted(
+        path
+        for path in SOURCE_ROOT.rglob("*.p4")
+        if path.relative_to(SOURCE_ROOT).parts[0] not in ("build", *without)
+    )
     return "".join(
         f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.relative_to(SOURCE_ROOT).as_posix()}\n"
         for p in sources

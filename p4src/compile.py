@@ -16,6 +16,7 @@ from railweave.p4src.artifacts import (
     PROFILES,
     PROGRAMS,
     SOURCES_RECORD,
+    TNA,
     Artifact,
     artifact,
     source_hashes,
@@ -37,7 +38,7 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
             "to run it as it is, nothing needs compiling"
         )
     built = [_compile(artifact(lanes, root, program)) for program in PROGRAMS for lanes in PROFILES]
-    record = f"# {compiler_version()}\n{source_hashes()}"
+    record = f"# {compiler_version()}\n{source_hashes(TNA)}"
     (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built
 
@@ -47,15 +48,20 @@ def compiler_version() -> str:
     return " ".join(_run([COMPILER, "--version"]).split())
 
 
-def _compile(target: Artifact) -> Artifact:
-    target.json_path.parent.mkdir(parents=True, exist_ok=True)
-    options = ["--std", "p4-16", "--Werror", "--Wdisable=unused", "-I.", f"-DLANES={target.lanes}"]
+def compile_program(source: str, lanes: int, json_path: Path, p4info_path: Path) -> None:
+    """Compile one program; its path is relative to p4src, as are those in what is written."""
+    options = ["--std", "p4-16", "--Werror", "--Wdisable=unused", "-I.", f"-DLANES={lanes}"]
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "raw.json"
-        output = ["--p4runtime-files", str(target.p4info_path.absolute()), "-o", str(raw)]
-        _run([COMPILER, *options, *output, PROGRAMS[target.program]])
+        output = ["--p4runtime-files", str(p4info_path.absolute()), "-o", str(raw)]
+        _run([COMPILER, *options, *output, source])
         program = json.loads(raw.read_text(encoding="utf-8"))
-    target.json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
+    json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
+
+
+def _compile(target: Artifact) -> Artifact:
+    target.json_path.parent.mkdir(parents=True, exist_ok=True)
+    compile_program(PROGRAMS[target.program], target.lanes, target.json_path, target.p4info_path)
     return target
 
 

@@ -60,6 +60,7 @@ control AtpIngress(inout headers_t hdr, inout metadata_t md, inout standard_meta
             }
             if (md.taken == 0 || md.verdict == VERDICT_UNICAST) {
                 Forward.apply(hdr, md);
+                NoWayBack.apply(md);
             }
         }
 

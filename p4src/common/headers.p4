@@ -7,6 +7,11 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<8> PROTOCOL_ICMP = 1;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<16> ARP_ETHERNET = 1;
+const bit<16> ARP_REQUEST = 1;
+const bit<16> ARP_REPLY = 2;
+const bit<8> ICMP_ECHO_REQUEST = 8;
+const bit<8> ICMP_ECHO_REPLY = 0;
 
 /* Lengths that a packet's IPv4 and UDP headers must give: at least, or of one with all its lanes. */
 const bit<16> IPV4_HEADER_BYTES = 20;

@@ -47,6 +47,11 @@ struct metadata_t {
     cell_t cell;
     bit<32> tag;
 
+    /* The way of a probe, where it is made before it is needed. */
+    bit<16> path_up;
+    bit<16> path_down;
+    bit<8> path_child;
+
     /* What the registers say. */
     age_t age;
     bit<1> again;            // the sender's bit was set already

@@ -42,7 +42,6 @@ const role_t ROLE_PARENT = 1;
 
 /* The way of a probe is kept in its slot field: five bits for every level that it has passed. */
 #define PATH_STEP 5
-const bit<16> PATH_CHILD = 31;
 
 /* The packet's tag against the slot's. */
 typedef bit<2> age_t;

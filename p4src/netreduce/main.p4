@@ -91,6 +91,7 @@ control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standar
                 Reduce.apply(hdr, md);
             } else {
                 Forward.apply(hdr, md);
+                NoWayBack.apply(md);
             }
         }
 

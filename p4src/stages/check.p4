@@ -21,3 +21,16 @@ control Check(in headers_t hdr, inout metadata_t md) {
         }
     }
 }
+
+/* Is it in the role and in the range that its sender has? */
+control CheckPlace(in headers_t hdr, inout metadata_t md) {
+    apply {
+        if (hdr.ina.kind <= KIND_RESULT) {
+            if ((hdr.ina.kind == KIND_RESULT) != (md.role == ROLE_PARENT)) {
+                md.fault = FAULT_ROLE;
+            } else if (md.slot_excess != 0) {
+                md.fault = FAULT_SLOT;
+            }
+        }
+    }
+}

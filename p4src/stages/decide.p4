@@ -5,19 +5,25 @@
 control Decide(inout headers_t hdr, inout metadata_t md) {
     ENTRY_COUNTER(packets);
 
+    action wrong() {
+        COUNT_ENTRY(packets);
+        md.verdict = VERDICT_DROP;
+    }
+
     action drop(outcome_t outcome) {
+        COUNT_ENTRY(packets);
         md.verdict = VERDICT_DROP;
         md.outcome = outcome;
     }
 
     /* Dropped, because the packet is wrong. */
-    @name(".no_service")   action no_service()   { md.verdict = VERDICT_DROP; }
-    @name(".bad_checksum") action bad_checksum() { md.verdict = VERDICT_DROP; }
-    @name(".bad_length")   action bad_length()   { md.verdict = VERDICT_DROP; }
-    @name(".bad_version")  action bad_version()  { md.verdict = VERDICT_DROP; }
-    @name(".bad_kind")     action bad_kind()     { md.verdict = VERDICT_DROP; }
-    @name(".bad_op")       action bad_op()       { md.verdict = VERDICT_DROP; }
-    @name(".refused")      action refused()      { md.verdict = VERDICT_DROP; }
+    @name(".no_service")   action no_service()   { wrong(); }
+    @name(".bad_checksum") action bad_checksum() { wrong(); }
+    @name(".bad_length")   action bad_length()   { wrong(); }
+    @name(".bad_version")  action bad_version()  { wrong(); }
+    @name(".bad_kind")     action bad_kind()     { wrong(); }
+    @name(".bad_op")       action bad_op()       { wrong(); }
+    @name(".refused")      action refused()      { wrong(); }
     @name(".bad_role")     action bad_role()     { drop(OUTCOME_REFUSED); }
     @name(".bad_slot")     action bad_slot()     { drop(OUTCOME_REFUSED); }
 
@@ -30,12 +36,14 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
 
     /* To all children, to the parent, or back to the sender. */
     action to_children(outcome_t outcome) {
+        COUNT_ENTRY(packets);
         hdr.ina.kind = KIND_RESULT;
         md.verdict = VERDICT_RESULT;
         md.outcome = outcome;
     }
 
     action send(verdict_t verdict, outcome_t outcome) {
+        COUNT_ENTRY(packets);
         md.verdict = verdict;
         md.outcome = outcome;
     }
@@ -63,14 +71,14 @@ control Decide(inout headers_t hdr, inout metadata_t md) {
     /* A probe to the root leaves its way here, by which the answer comes back. */
     @name(".probe_up")
     action probe_up() {
-        hdr.ina.slot = hdr.ina.slot << PATH_STEP | (bit<16>)hdr.ina.child;
+        hdr.ina.slot = PATH_UP(hdr, md);
         send(VERDICT_UP, OUTCOME_PROBE);
     }
 
     @name(".probe_down")
     action probe_down() {
-        hdr.ina.child = (bit<8>)(hdr.ina.slot & PATH_CHILD);
-        hdr.ina.slot = hdr.ina.slot >> PATH_STEP;
+        hdr.ina.child = PATH_CHILD(hdr, md);
+        hdr.ina.slot = PATH_DOWN(hdr, md);
         send(VERDICT_CHILD, OUTCOME_PROBE);
     }
 

@@ -23,7 +23,14 @@ control Forward(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        if (mac_table.apply().hit && md.port == md.ingress_port) {
+        mac_table.apply();
+    }
+}
+
+/* A frame never leaves by the port that it came in by. */
+control NoWayBack(inout metadata_t md) {
+    apply {
+        if (md.verdict == VERDICT_UNICAST && md.port == md.ingress_port) {
             md.verdict = VERDICT_DROP;
         }
     }

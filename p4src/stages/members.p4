@@ -6,6 +6,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
     ENTRY_COUNTER(packets);
 
     action place(bit<16> slot_base) {
+        COUNT_ENTRY(packets);
         md.member = 1;
         md.group_place = slot_base[SLOT_BITS - 1:LOG_GROUP_STEP];
     }
@@ -41,6 +42,7 @@ control Members(in headers_t hdr, inout metadata_t md) {
 
     @name(".stranger")
     action stranger() {
+        COUNT_ENTRY(packets);
         md.fault = FAULT_STRANGER;
     }
 
@@ -59,12 +61,6 @@ control Members(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
-        if (members.apply().hit && hdr.ina.kind <= KIND_RESULT) {
-            if ((hdr.ina.kind == KIND_RESULT) != (md.role == ROLE_PARENT)) {
-                md.fault = FAULT_ROLE;
-            } else if (md.slot_excess != 0) {
-                md.fault = FAULT_SLOT;
-            }
-        }
+        members.apply();
     }
 }

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch as a host: answers ARP and ICMP echo for its virtual addresses, and finds the packets addressed to them.
 
-const bit<16> ARP_ETHERNET = 1;
-const bit<16> ARP_REQUEST = 1;
-const bit<16> ARP_REPLY = 2;
-const bit<8> ICMP_ECHO_REQUEST = 8;
-const bit<8> ICMP_ECHO_REPLY = 0;
-
 control VirtualAddresses(inout headers_t hdr, inout metadata_t md) {
     @name(".owned")
     action owned(mac_t mac) {

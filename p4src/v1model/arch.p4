@@ -14,13 +14,19 @@
 #define CELL_READ(cells, index, into) cells.read(into, index)
 #define CELL_WRITE(cells, index, value) cells.write(index, value)
 
-/* Packets and bytes per table entry; a table names it in its property `counters`. */
+/* Packets and bytes per table entry; a table names it in its property `counters`, and actions need not count. */
 #define ENTRY_COUNTER(name) direct_counter(CounterType.packets_and_bytes) name
+#define COUNT_ENTRY(name)
 /* Packets per port. */
 #define PORT_COUNTER(counts, label) PACKET_COUNTER(PORTS, port_t, counts, label)
 #define PACKET_COUNTER(size, T, counts, label) @name(TEXT(.label)) counter<T>(size, CounterType.packets) counts
 
 #define CRC32(into, ...) hash(into, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 64w0x100000000)
+/* The way of a probe: with this step, without the last one, and the child of the last one. */
+#define PATH_UP(hdr, md) (hdr.ina.slot << PATH_STEP | (bit<16>)hdr.ina.child)
+#define PATH_DOWN(hdr, md) (hdr.ina.slot >> PATH_STEP)
+#define PATH_CHILD(hdr, md) ((bit<8>)hdr.ina.slot[PATH_STEP - 1:0])
+
 #define RANDOM32(into) random<bit<32>>(into, 0, 0xFFFFFFFF)
 
 #endif

@@ -37,6 +37,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
         if (md.fault == FAULT_NONE) {
             Members.apply(hdr, md);
         }
+        if (md.fault == FAULT_NONE) {
+            CheckPlace.apply(hdr, md);
+        }
         if (md.fault == FAULT_NONE && hdr.ina.kind <= KIND_RESULT) {
             // Every register is touched at most once, and in this order: so it fits a pipeline of hardware stages.
             SlotTag.apply(hdr, md);
@@ -71,6 +74,7 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
                 Aggregate.apply(hdr, md);
             } else if (md.service == SERVICE_BRIDGE) {
                 Forward.apply(hdr, md);
+                NoWayBack.apply(md);
             }
             if (md.verdict == VERDICT_BACK) {
                 Turn.apply(hdr, md);

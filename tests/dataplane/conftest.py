@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from dataplane.harness import Switch, WireSwitch, running
 from dataplane.inprocess import InProcessSwitch
-from dataplane.programs import aggregation
+from dataplane.programs import TNA, aggregation
 from dataplane.wire import delete_leftovers
 
 from railweave.switch.targets import TARGETS
@@ -53,7 +53,14 @@ def wired(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> 
     return _processes[request.param]
 
 
-@pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
+@pytest.fixture(params=[aggregation(256), aggregation(64), TNA], ids=lambda program: program.name)
 def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
     """A target that runs the aggregation program."""
-    return target.load(aggregation(request.param))
+    return target.load(request.param)
+
+
+@pytest.fixture
+def injector(switch: Switch) -> None:
+    """Only for programs that can lose packets on purpose."""
+    if switch.program is TNA:
+        pytest.skip("the program for Tofino has no loss injector")

@@ -42,6 +42,11 @@ def netreduce(lanes: int) -> Program:
     return aggregation(lanes, NETREDUCE)
 
 
+TNA = Program(
+    "tna", FOLDER / "tna.json", FOLDER / "tna.p4info.txtpb", 32, _learn("mac_table", "forward"), sentinel
+)
+"""The program for Tofino, on v1model."""
+
 ROUTER = Program(
     "router", FOLDER / "router.json", FOLDER / "router.p4info.txtpb", 0, _learn("bridge", "to_port"), sentinel
 )

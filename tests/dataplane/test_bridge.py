@@ -115,6 +115,7 @@ def test_echo_between_others_is_bridged(bridge: Switch) -> None:
     assert bridge.exchange(HOST.port, bytes(echo)) == [(PEER.port, bytes(echo))]
 
 
+@pytest.mark.usefixtures("injector")
 @pytest.mark.parametrize("direction", ["ingress", "egress"])
 @pytest.mark.parametrize(("threshold", "lost"), [(0, (0, 0)), (2**31, (57, 143)), (2**32 - 1, (200, 200))])
 def test_injected_loss_has_the_probability_asked_for(
@@ -132,6 +133,7 @@ def test_injected_loss_has_the_probability_asked_for(
     assert bridge.direct_counter(f"injector_{direction}", {"port": port}) >= 200
 
 
+@pytest.mark.usefixtures("injector")
 def test_loss_on_one_port_leaves_the_others_alone(bridge: Switch) -> None:
     bridge.insert("injector_egress", {"port": 4}, "inject_loss", {"threshold": 2**32 - 1})
     data = datagram(HOST, PEER, 64)

@@ -148,7 +148,7 @@ def test_sums_in_progress_do_not_notice(group: Group) -> None:
     """Between the contributions to a slot, of that slot by its number and of later rounds."""
     a, b, c = group.members
     ones = (1,) * group.switch.lanes
-    noise = bytes(range(256)) * (group.switch.lanes // 64)  # as long as the lanes
+    noise = bytes(n % 256 for n in range(4 * group.switch.lanes))
 
     def disturb() -> None:
         for sender in everybody(group):
@@ -185,6 +185,7 @@ def test_no_register_changes(group: Group) -> None:
     assert {group.switch.register(name, group.slot_base + 2) for name in names} == {0}
 
 
+@pytest.mark.usefixtures("injector")
 def test_copies_can_be_lost_one_by_one(group: Group) -> None:
     a, b, *_ = group.members
     group.switch.insert("injector_egress", {"port": b.port}, "inject_loss", {"threshold": NEVER})
@@ -193,6 +194,7 @@ def test_copies_can_be_lost_one_by_one(group: Group) -> None:
     assert group.switch.counter("injected_drops_egress", b.port) >= 1
 
 
+@pytest.mark.usefixtures("injector")
 def test_losses_on_the_way_in_reach_nobody(group: Group) -> None:
     a = group.members[0]
     group.switch.insert("injector_ingress", {"port": a.port}, "inject_loss", {"threshold": NEVER})

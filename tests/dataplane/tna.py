@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the program for Tofino, on v1model, for the suite: `python -m dataplane.tna` in tests."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from dataplane.programs import FOLDER, TNA
+
+from railweave.p4src.artifacts import source_hashes
+from railweave.p4src.compile import compile_program
+
+SOURCE: Final = FOLDER / "tna.p4"
+RECORD: Final = FOLDER / "tna.sha256"
+OTHERS: Final = ("netreduce", "atp")
+"""Folders of sources that the program does not include."""
+
+
+def sources() -> str:
+    """Return the hashes of all that the program is made of."""
+    return f"{hashlib.sha256(SOURCE.read_bytes()).hexdigest()}  {SOURCE.name}\n{source_hashes(*OTHERS)}"
+
+
+if __name__ == "__main__":
+    compile_program(f"../tests/dataplane/programs/{SOURCE.name}", TNA.lanes, TNA.json, TNA.p4info)
+    RECORD.write_text(sources(), encoding="utf-8")
