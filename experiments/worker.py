@@ -35,7 +35,7 @@ LEAST_CALLS = 3
 STEADY_CALLS = 5  # two medians of so many calls differ by less than
 STEADY = 0.25
 MOST_WARMUP, MOST_WARMUP_S = 40, 2.0  # calls beyond those asked for, and seconds: whichever ends later
-LEARNING_CALLS, LEARNING_S = 160, 0.5  # calls between looks whether all is learnt: at most, and about
+LEARNING_CALLS, LEARNING_S = 640, 0.5  # calls between looks whether all is learnt: at most, and about
 BIN_S = 0.01  # of series
 NEWS_S = 5.0  # between signs of life
 

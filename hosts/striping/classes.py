@@ -19,7 +19,7 @@ from railweave.hosts.striping.filling import (
 from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
 from railweave.hosts.striping.surveys import Item
 from railweave.hosts.striping.table import CostKey, CostTable
-from railweave.hosts.striping.ways import BLOCK, FELL, SETTLING, Way, Ways
+from railweave.hosts.striping.ways import COUNTED, FELL, MOST_SETTLING, SETTLING, SETTLING_S, Way, Ways
 
 PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
 SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many times are wanted of a rail
@@ -65,7 +65,7 @@ class CallClass:
         self._way = 0  # number of ways explored
         self._tried = 0  # calls that the latest one has been tried on
         self._short = Ways()
-        self._block = range(0)  # indices of the calls since the survey, if all are of this class
+        self._block = range(0)  # indices of the calls since the survey that count, if all are of this class
         self._check_known()
 
     # ------------------------------------------------------------ what a call takes
@@ -188,10 +188,12 @@ class CallClass:
         else:
             self._short = Ways(found=self.state is ClassState.HOT)
         self.version += self.way != before
-        self.left = BLOCK if self.comparing else max(0, self._interval - MEASURED)
+        settling = max(SETTLING, int(SETTLING_S / max(usual.time_s, self._short.held_s() or 0.0)))
+        block = min(settling, MOST_SETTLING) + COUNTED
+        self.left = block if self.comparing else max(0, self._interval - MEASURED)
         self._explore_in -= self.left
-        first = op_index + 2  # behind the survey
-        self._block = range(first, first + self.left) if self.way else range(0)
+        end = op_index + 2 + self.left  # the survey is behind this call
+        self._block = range(end - self.left + block - COUNTED, end) if self.way else range(0)
 
     def _ways_of_short(self, size: int, usual: Split) -> dict[Way, float]:
         """Return the ways that short calls could take, and what single ones are known to cost.
@@ -256,11 +258,11 @@ class CallClass:
         return self._short.comparing
 
     def block(self) -> tuple[int, int] | None:
-        """Return the first and last index of the calls since the survey, if all were of this class."""
+        """Return the first and last index of the calls that count, if no other call was in between."""
         block, self._block = self._block, range(0)
-        if len(block) < BLOCK or self.last_quiet != block[-1]:
+        if len(block) < COUNTED or self.last_quiet != block[-1]:
             return None
-        return block[SETTLING], block[-1]
+        return block[0], block[-1]
 
     def compare(self, way: Way, time_s: float) -> None:
         """Take the agreed time of a call of a block whose calls went this way."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-BLOCK = 32  # calls of a comparison at least, beside those that are measured one by one
-SETTLING = 8  # calls of a block that do not count: links have rested before them
+COUNTED = 24  # calls of a comparison at least, beside those that are measured one by one
+SETTLING, SETTLING_S = 8, 0.008  # calls before them, and seconds: links that have rested let bursts pass
+MOST_SETTLING = 80
 COMPARED = 3  # blocks of each way
 CLEAR = 1.25  # ways that differ by this factor need no second block
 GIVEN_UP = 6 * COMPARED  # blocks, when some have told nothing

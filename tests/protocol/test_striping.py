@@ -24,7 +24,7 @@ from railweave.hosts.striping.table import SMALL_BYTES
 
 LARGE = 1 << 20  # elements: 4 MiB
 SMALL = 256
-COMPARING = 400  # in which it is found out whether turns pay
+COMPARING = 1200  # in which it is found out whether turns pay
 WITHIN = 20  # collectives in which a split must be found, or found again
 
 

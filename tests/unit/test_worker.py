@@ -107,7 +107,7 @@ def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
         assert result.samples[0].wrong == 3 * 512
 
 
-@pytest.mark.parametrize("hot_after", [300, 10**9])
+@pytest.mark.parametrize("hot_after", [1000, 10**9])
 def test_warm_up_leaves_calls_alone_while_something_is_to_be_learnt(
     hot_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,4 +136,4 @@ def test_warm_up_leaves_calls_alone_while_something_is_to_be_learnt(
     results = run(job_of(2, tmp_path, Workload((4096,), warmup=2, iterations=3)), Learning)
     assert runs[0] == runs[1]
     assert max(runs[0]) == worker.LEARNING_CALLS
-    assert [result.samples[0].hot for result in results] == [hot_after == 300] * 2
+    assert [result.samples[0].hot for result in results] == [hot_after == 1000] * 2
