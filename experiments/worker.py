@@ -98,13 +98,17 @@ class Worker:
         """Return how many calls it took; none are made if none are asked for."""
         seconds: list[float] = []
         while several := self._sum(self._next_warm_up(calls, seconds) if self._rank == 0 else 0):
-            for _ in range(several):
-                calls.prepare([len(seconds)])
-                begin = time.monotonic()
-                for call in calls.made(self._endpoint, len(seconds), 0):
-                    call()
-                seconds.append(time.monotonic() - begin)
-                self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
+            end = len(seconds) + several
+            while len(seconds) < end:  # each in memory of its own, as timed calls
+                numbers = range(len(seconds), min(end, len(seconds) + calls.batch))
+                calls.prepare(numbers)
+                made = [calls.made(self._endpoint, number, place) for place, number in enumerate(numbers)]
+                for step in made:
+                    begin = time.monotonic()
+                    for call in step:
+                        call()
+                    seconds.append(time.monotonic() - begin)
+                    self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
         return len(seconds)
 
     def _batch(self, calls: _Step, sample: Sample, numbers: Sequence[int]) -> Sample:
