@@ -209,7 +209,6 @@ Time InaTrees::deadline() const {
 }
 
 void InaTrees::expire(Time now) {
-  if (yields_) insist(now);
   for (Tree& tree : trees_) {
     tree.endpoint.expire(now);
     tree.spreader.expire(now);
@@ -229,6 +228,7 @@ void InaTrees::insist(Time now) {
 // ---------------------------------------------------------------- sending
 
 void InaTrees::flush(Time now) {
+  if (yields_) insist(now);
   for (bool more = true; more && !blocked_;) {
     more = false;
     for (std::size_t i = 0; i < trees_.size() && !blocked_; ++i) {

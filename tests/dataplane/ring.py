@@ -17,6 +17,14 @@ from railweave._native.roce import Opcode
 
 PSN_MASK = 2**24 - 1
 HIDDEN_QP = 0x800000  # the number that senders are told differs from the receiver's in this bit
+WRITES = [
+    Opcode.WRITE_FIRST,
+    Opcode.WRITE_MIDDLE,
+    Opcode.WRITE_LAST,
+    Opcode.WRITE_LAST_IMMEDIATE,
+    Opcode.WRITE_ONLY,
+    Opcode.WRITE_ONLY_IMMEDIATE,
+]
 RETH = frozenset({Opcode.WRITE_FIRST, Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMMEDIATE})
 IMMEDIATE = frozenset({Opcode.WRITE_LAST_IMMEDIATE, Opcode.WRITE_ONLY_IMMEDIATE})
 

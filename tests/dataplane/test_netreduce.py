@@ -12,7 +12,7 @@ import pytest
 from dataplane.harness import Switch
 from dataplane.packets import Station, frame
 from dataplane.programs import netreduce
-from dataplane.ring import IMMEDIATE, PSN_MASK, RETH, Arrival, Ring, RingMember, lanes, ring_members
+from dataplane.ring import IMMEDIATE, PSN_MASK, RETH, WRITES, Arrival, Ring, RingMember, lanes, ring_members
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -20,14 +20,6 @@ from scapy.layers.l2 import Ether
 from railweave._native import roce
 from railweave._native.roce import Opcode, QueuePair, QueuePairOptions
 
-WRITES = [
-    Opcode.WRITE_FIRST,
-    Opcode.WRITE_MIDDLE,
-    Opcode.WRITE_LAST,
-    Opcode.WRITE_LAST_IMMEDIATE,
-    Opcode.WRITE_ONLY,
-    Opcode.WRITE_ONLY_IMMEDIATE,
-]
 OTHERS = [opcode for opcode in Opcode if opcode not in WRITES]
 MIDDLE = Opcode.WRITE_MIDDLE
 

@@ -11,19 +11,11 @@ import pytest
 from dataplane.harness import Frames, Switch
 from dataplane.packets import frame
 from dataplane.programs import netreduce
-from dataplane.ring import IMMEDIATE, RETH, Ring, RingMember, lanes, ring_members
+from dataplane.ring import IMMEDIATE, RETH, WRITES, Ring, RingMember, lanes, ring_members
 from dataplane.ring_tree import RingTree, leaves
 
 from railweave._native.roce import Opcode
 
-WRITES = [
-    Opcode.WRITE_FIRST,
-    Opcode.WRITE_MIDDLE,
-    Opcode.WRITE_LAST,
-    Opcode.WRITE_LAST_IMMEDIATE,
-    Opcode.WRITE_ONLY,
-    Opcode.WRITE_ONLY_IMMEDIATE,
-]
 MIDDLE = Opcode.WRITE_MIDDLE
 LEAVES = {0: 1, 1: 2}  # by leaf: the member whose connection leads to the other leaf
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
-from protocol.rail_world import TOKEN, World
+from protocol.rail_world import DEADLINE_S, TOKEN, World
 from protocol.switch_model import CONTRIBUTE
 
 from railweave._native.rails import Rails
@@ -79,6 +80,24 @@ def test_what_lets_others_pass_gets_its_part_yet(switch: LoopbackSwitch, starved
     World(2, rails).run(lambda: all(rails.done(host) == [0] for host in range(2)))
     assert all((output == 3).all() for output in outputs)
     assert switch.services[CONTRIBUTE] == ({LOWER_EFFORT, BEST_EFFORT} if starved else {LOWER_EFFORT})
+
+
+@pytest.mark.parametrize("switch", [(2, 0)], indirect=True)
+def test_what_has_insisted_yields_again_without_a_pause(switch: LoopbackSwitch) -> None:
+    switch.starved.add(LOWER_EFFORT)
+    rails = attached_rails(2, yields=True)
+    world = World(2, rails)
+    inputs = [np.ones(5000, np.int32)] * 2
+    start(rails, 0, "sum", inputs)
+    world.run(lambda: all(rails.done(host) == [0] for host in range(2)))
+    switch.starved.clear()
+    switch.services.clear()
+    latest, call = time.monotonic() + DEADLINE_S, 0
+    while LOWER_EFFORT not in switch.services[CONTRIBUTE] and time.monotonic() < latest:
+        call += 1
+        start(rails, call, "sum", inputs)
+        world.run(lambda: all(call in rails.done(host) for host in range(2)))  # noqa: B023
+    assert LOWER_EFFORT in switch.services[CONTRIBUTE]
 
 
 def test_errors_say_what_is_wrong() -> None:

@@ -67,12 +67,7 @@ def build_initramfs(kernel: Kernel, folder: Path, source: str = "peer.c") -> Pat
     assert provider is not None
     files.add_program(str(provider), provider)
     files.add("/etc/libibverbs.d/rxe.driver", b"driver rxe\n")
-    for module in kernel.modules:
-        files.add(f"/modules/{module.name}.ko", module.image)
-    files.add("/modules/order", "".join(f"{module.name}.ko\n" for module in kernel.modules).encode())
-    archive = folder / "initramfs.gz"
-    archive.write_bytes(files.archive())
-    return archive
+    return files.write(kernel, folder)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
 
+from .kernel import Kernel
+
 DIRECTORY, REGULAR = 0o040755, 0o100755
 
 
@@ -28,6 +30,15 @@ class Initramfs:
         listed = subprocess.run(["ldd", source], capture_output=True, text=True, check=False).stdout
         for library in re.findall(r"(/\S+) \(0x", listed):
             self.add(library, Path(library).read_bytes())
+
+    def write(self, kernel: Kernel, folder: Path) -> Path:
+        """Write the archive, with the kernel's modules; return its path."""
+        for module in kernel.modules:
+            self.add(f"/modules/{module.name}.ko", module.image)
+        self.add("/modules/order", "".join(f"{module.name}.ko\n" for module in kernel.modules).encode())
+        archive = folder / "initramfs.gz"
+        archive.write_bytes(self.archive())
+        return archive
 
     def archive(self) -> bytes:
         """Return the compressed archive."""

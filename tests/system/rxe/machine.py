@@ -35,12 +35,7 @@ def build_initramfs(kernel: Kernel, folder: Path) -> Path:
     files.add_program("/bin/busybox", busybox)
     files.add("/bin/sh", busybox.read_bytes())
     files.add("/host/.keep", b"")
-    for module in kernel.modules:
-        files.add(f"/modules/{module.name}.ko", module.image)
-    files.add("/modules/order", "".join(f"{module.name}.ko\n" for module in kernel.modules).encode())
-    archive = folder / "initramfs.gz"
-    archive.write_bytes(files.archive())
-    return archive
+    return files.write(kernel, folder)
 
 
 @dataclass(frozen=True)
