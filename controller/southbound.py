@@ -31,6 +31,7 @@ PUSH_S = 60.0  # for loading a program, which takes a Tofino seconds
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
 
+NO_ANSWER = (fy.GRPCStatusCode.UNAVAILABLE, fy.GRPCStatusCode.DEADLINE_EXCEEDED)
 NO_DEVICE = "has no such device"  # what a problem says, by which others know it
 REFUSES = "refuses the program"
 OTHER_PORT = "has another number"
@@ -192,6 +193,8 @@ class SwitchLink:
             await stub.SetForwardingPipelineConfig(request, timeout=PUSH_S)
         except grpc.RpcError as error:
             failed = fy.P4ClientError(error, "SetForwardingPipelineConfig")
+            if failed.code in NO_ANSWER:
+                raise failed from error
             raise ValueError(f"{REFUSES}: {failed.code.name}: {failed.message}") from error
 
     async def _cookie(self, client: fy.P4Client) -> int | None:

@@ -45,7 +45,7 @@ PINGS = 3  # until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
 REMEDIES = {  # by what a switch's problem says
     NO_DEVICE: "write the number of the switch's node (Stratum's chassis config) into `device_id`",
-    REFUSES: "compile the program for this chip and the switch's SDE; see the switch's log",
+    REFUSES: "see the switch's log; a Tofino needs the program compiled for its chip and its SDE",
     OTHER_PORT: "write the number that the switch has into its `ports` in the cluster file",
     "p4src.tofino": "compile the program, and give its folder as `tofino` of the switch",
 }

@@ -163,7 +163,7 @@ async def test_a_full_table_is_named_and_leaves_nothing(program: Path) -> None:
         ({"device_id": 7}, "has no such device 7: Node with ID 7 is unknown", "into `device_id`"),
         ({"ports": {"2/0": 5}}, "port 2/0 has another number, 4; the file says 5", "into its `ports`"),
         ({"p4runtime": "127.0.0.1:1"}, "Connect call failed", "start the switch"),
-        ({}, "refuses the program: INTERNAL: no such chip", "compile the program for this chip"),
+        ({}, "refuses the program: INTERNAL: no such chip", "compiled for its chip"),
     ],
 )
 async def test_what_is_wrong_is_said_by_the_controller_and_by_doctor(
