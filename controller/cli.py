@@ -48,7 +48,7 @@ def controller(
             f"Default: the cluster file's, or {DEFAULTS.listen}."
         ),
     ] = None,
-    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 256 or 64.")] = DEFAULTS.lanes,
+    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 256, 64 or 32.")] = DEFAULTS.lanes,
     slots: Annotated[
         int, typer.Option(help="Slots (chunks in flight) per job and plane, a power of two; see --quota.")
     ] = DEFAULTS.quotas.default.slots,

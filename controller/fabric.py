@@ -7,9 +7,10 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from railweave.controller import desired, trees
+from railweave.controller import desired, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
@@ -21,9 +22,11 @@ from railweave.controller.rings import RingSwitch
 from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
-from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
+from railweave.p4src import tofino_program
+from railweave.p4src.artifacts import NETREDUCE, TOFINO_LANES, Artifact, artifact
+from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
-from railweave.topologies.model import Nic, Plane, Topology
+from railweave.topologies.model import Nic, Plane, Switch, Topology
 
 LOG = logging.getLogger(__name__)
 
@@ -60,12 +63,13 @@ class Fabric:
     ) -> None:
         """Manage the switches of `topology` with `program`, those of netreduce planes with netreduce.
 
+        Planes with a Tofino have as many lanes as that, and each Tofino the program that is compiled for it.
         P4Runtime goes over TLS if the files are given.
         Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
         """
         self.topology = topology
         self._tls = tls
-        self.lanes = program.lanes
+        self.lanes: dict[str, int] = {}  # per packet, by plane
         self.listener: FabricListener | None = None
         self.health = Health(suspect_s, self._changed)
         self._addresses: dict[str, AddressPlan] = {}
@@ -77,17 +81,21 @@ class Fabric:
         self._claims_closed = False
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
         for plane in topology.planes:
+            with_tofino = any(switch.tofino for switch in plane.switches)
+            of_plane = artifact(TOFINO_LANES) if with_tofino else program
+            self.lanes[plane.name] = of_plane.lanes
             if plane.kind == "netreduce":
                 self._add_ring_switches(plane)
             elif any(switch.p4runtime for switch in plane.switches):
-                self._add(plane, program)
+                self._add(plane, of_plane)
 
     def _add(self, plane: Plane, program: Artifact) -> None:
         self._addresses[plane.name] = addresses = AddressPlan(plane)
         for switch in plane.switches:
             if switch.p4runtime:
                 told = (self._connected, self._unreachable)
-                managed = ManagedSwitch(plane, switch, addresses, program, *told, self._tls)
+                own = program_of(switch, program)
+                managed = ManagedSwitch(plane, switch, addresses, own, *told, self._tls)
                 self._switches[switch.name] = managed
         members = {switch.name: switch for switch in self.switches(plane.name)}
         self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
@@ -306,6 +314,8 @@ class Fabric:
                 f"loss {probability:g} {direction!r}: expected 0 to 1, {' or '.join(DIRECTIONS)}"
             )
         for switch in switches:
+            if not switch.link.has(tables.DROPS[0]):
+                raise InvalidRequest(f"switch {switch.name} has no loss injector in its program")
             if port and port not in switch.ports:
                 raise InvalidRequest(
                     f"switch {switch.name} has no port {port}; it has {sorted(switch.ports)}"
@@ -361,6 +371,11 @@ class Fabric:
     def _reroute(self, plane: str) -> None:
         """Route ordinary frames around dead switches and links as well."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
+
+
+def program_of(switch: Switch, others: Artifact) -> Artifact | TofinoProgram:
+    """What a switch is to run where v1model targets run `others`; ValueError if a Tofino's is missing."""
+    return tofino_program.load(Path(switch.tofino)) if switch.tofino else others
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:

@@ -233,7 +233,7 @@ class Groups:
             lease_s=self.lease_s,
             members=members,
             ina=[self._placement.message(tree, rank) for tree in group.trees if rank in tree.numbers],
-            rings=[self._placement.ring(rail, members) for rail, members in group.rings.items()],
+            rings=[self._placement.ring(group, rail) for rail in group.rings],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
             token=group.token,
             sums=[summing.message(rail, sums) for rail, sums in group.sums.items()],

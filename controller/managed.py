@@ -17,6 +17,7 @@ from railweave.controller.state import SwitchState, Update, difference
 from railweave.controller.wire import decode_entry
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.config import CONFIG
+from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Plane, Switch
 
@@ -50,7 +51,7 @@ class ManagedSwitch:
         plane: Plane,
         switch: Switch,
         addresses: AddressPlan,
-        artifact: Artifact,
+        program: Artifact | TofinoProgram,
         changed: Callable[[ManagedSwitch, frozenset[int]], None],
         unreachable: Callable[[ManagedSwitch], None],
         tls: TlsFiles | None = None,
@@ -60,7 +61,7 @@ class ManagedSwitch:
         """
         self.name = switch.name
         self.plane = plane
-        self.link = SwitchLink(switch, artifact, self._connected, lambda: unreachable(self), tls)
+        self.link = SwitchLink(switch, program, self._connected, lambda: unreachable(self), tls)
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.groups: dict[int, Aggregation] = {}
         self.losses: dict[tuple[str, int], Loss] = {}

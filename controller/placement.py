@@ -146,14 +146,16 @@ class Placement:
             udp_port=INA_UDP_PORT,
             child=contributor.child,
             slots=tree.slots,
-            lanes=self._fabric.lanes,
+            lanes=self._fabric.lanes[placed.plane],
             depth=placed.tree.depth(rank),
             tree=tree.index,
         )
 
-    def ring(self, rail: str, members: Iterable[Member]) -> pb.Ring:
+    def ring(self, group: Group, rail: str) -> pb.Ring:
         """The ring of a rail."""
-        return pb.Ring(rail=rail, lanes=self._fabric.lanes, members=ring_members(members))
+        offers = (offer for request in group.requests.values() for offer in request.rails)
+        lanes = self._fabric.lanes[next(offer.plane for offer in offers if offer.name == rail)]
+        return pb.Ring(rail=rail, lanes=lanes, members=ring_members(group.rings[rail]))
 
 
 def ring_members(members: Iterable[Member]) -> list[pb.RingMember]:

@@ -8,25 +8,33 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import finsy as fy
+import grpc
 from finsy.gnmiclient import GNMIClientError
 from finsy.p4entity import P4Entity
-from finsy.proto import p4r
+from finsy.proto import p4r, p4r_grpc
 
 from railweave.access import refusal
 from railweave.controller import wire
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import Artifact
+from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Switch
 
 LISTENING_S = 1.0  # for a switch to take a connection
 CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
+PUSH_S = 60.0  # for loading a program, which takes a Tofino seconds
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
+
+NO_ANSWER = (fy.GRPCStatusCode.UNAVAILABLE, fy.GRPCStatusCode.DEADLINE_EXCEEDED)
+NO_DEVICE = "has no such device"  # what a problem says, by which others know it
+REFUSES = "refuses the program"
+OTHER_PORT = "has another number"
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +52,7 @@ class SwitchLink:
     def __init__(
         self,
         switch: Switch,
-        artifact: Artifact,
+        program: Artifact | TofinoProgram,
         connected: Callable[[], Awaitable[None]],
         unreachable: Callable[[], None] = lambda: None,
         tls: TlsFiles | None = None,
@@ -56,12 +64,13 @@ class SwitchLink:
         self.name = switch.name
         self.address = switch.p4runtime
         self._tls = tls
+        self._ports = switch.ports
         self._options = fy.SwitchOptions(
-            p4info=artifact.p4info_path,
+            p4info=program.p4info_path,
             device_id=switch.device_id,
             channel_credentials=_credentials(tls) if tls else None,
         )
-        self._program = fy.P4Schema(artifact.p4info_path, artifact.json_path)
+        self._program = fy.P4Schema(program.p4info_path, program.device_config)
         self._connected = connected
         self._unreachable = unreachable
         self._switch: fy.Switch | None = None
@@ -96,14 +105,9 @@ class SwitchLink:
 
     async def _session(self) -> None:
         """One session, from connecting to the loss of the connection."""
-        await self._require_listener()
-        switch = fy.Switch(self.name, self.address, self._options)
-        down = asyncio.Event()
-        switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
         async with AsyncExitStack() as stack:
-            await self._guard(self._enter(stack, switch))
-            if not switch.is_primary:
-                raise SwitchUnavailable(f"switch {self.name} has another controller as primary")
+            down = asyncio.Event()
+            switch = await self._open(stack, down)
             await self._guard(self._push(switch.election_id))
             self._switch = switch
             try:
@@ -113,6 +117,34 @@ class SwitchLink:
                 self.problem = f"connection to switch {self.name} at {self.address} lost"
             finally:
                 self._switch = None
+
+    async def check(self) -> None:
+        """SwitchUnavailable with what prevents a session, or loading the program; nothing is changed."""
+        async with AsyncExitStack() as stack:
+            switch = await self._open(stack, asyncio.Event())
+            client = await stack.enter_async_context(self._client())
+            verify = p4r.SetForwardingPipelineConfigRequest.VERIFY
+            await self._guard(self._set(client, verify, switch.election_id))
+
+    async def _open(self, stack: AsyncExitStack, down: asyncio.Event) -> fy.Switch:
+        """Connect, and become primary; `down` is set when the connection is lost."""
+        await self._require_listener()
+        switch = fy.Switch(self.name, self.address, self._options)
+        switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
+        await self._guard(self._enter(stack, switch))
+        if not switch.is_primary:
+            raise SwitchUnavailable(f"switch {self.name} has another controller as primary")
+        self._require_ports(switch)
+        return switch
+
+    def _require_ports(self, switch: fy.Switch) -> None:
+        """SwitchUnavailable if the switch has other numbers for the names of its ports (it has gNMI)."""
+        numbers = {port.name: port.id for port in switch.ports}
+        for name, given in self._ports.items():
+            if numbers.get(name, given) != given:
+                raise SwitchUnavailable(
+                    f"switch {self.name}: port {name} {OTHER_PORT}, {numbers[name]}; the file says {given}"
+                )
 
     async def _require_listener(self) -> None:
         """SwitchUnavailable at once if no server listens or one is not believed, which gRPC would retry."""
@@ -128,24 +160,42 @@ class SwitchLink:
             raise SwitchUnavailable(f"switch {self.name} at {self.address}: {why}")
 
     async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
-        async with asyncio.timeout(CONNECT_S):
-            await stack.enter_async_context(switch)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await stack.enter_async_context(switch)
+        except fy.P4ClientError as error:
+            if error.code != fy.GRPCStatusCode.NOT_FOUND:
+                raise
+            raise ValueError(f"{NO_DEVICE} {self._options.device_id}: {error.message}") from error
+
+    def _client(self) -> fy.P4Client:
+        return fy.P4Client(self.address, self._options.channel_credentials, wait_for_ready=False)
 
     async def _push(self, election_id: int) -> None:
         """Push the program unless the switch runs it already: a push clears all its state."""
-        async with fy.P4Client(
-            self.address, self._options.channel_credentials, wait_for_ready=False
-        ) as client:
+        async with self._client() as client:
             if await self._cookie(client) == self._program.p4cookie:
                 return
-            request = p4r.SetForwardingPipelineConfigRequest(
-                device_id=self._options.device_id,
-                election_id=p4r.Uint128(low=election_id),
-                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-                config=self._program.get_pipeline_config(),
-            )
             self.wiped = True  # even if no answer comes
-            await client.request(request)
+            await self._set(client, p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, election_id)
+
+    async def _set(self, client: fy.P4Client, action: Any, election_id: int) -> None:
+        """Ask for an action with the program; finsy would wait for 10 s only."""
+        assert client.channel is not None  # noqa: S101 - it is open
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=self._options.device_id,
+            election_id=p4r.Uint128(low=election_id),
+            action=action,
+            config=self._program.get_pipeline_config(),
+        )
+        stub = p4r_grpc.P4RuntimeStub(client.channel)
+        try:
+            await stub.SetForwardingPipelineConfig(request, timeout=PUSH_S)
+        except grpc.RpcError as error:
+            failed = fy.P4ClientError(error, "SetForwardingPipelineConfig")
+            if failed.code in NO_ANSWER:
+                raise failed from error
+            raise ValueError(f"{REFUSES}: {failed.code.name}: {failed.message}") from error
 
     async def _cookie(self, client: fy.P4Client) -> int | None:
         """The cookie of the program that the switch runs; None if it runs none."""
@@ -172,6 +222,10 @@ class SwitchLink:
         for first in range(0, len(updates), WRITE_BATCH):
             batch = [wire.encode(update) for update in updates[first : first + WRITE_BATCH]]
             await self._guard(self._session_switch().write(batch))
+
+    def has(self, name: str) -> bool:
+        """Whether the switch's program has an indirect counter of that name."""
+        return any(counter.preamble.alias == name for counter in self._program.p4info.counters)
 
     async def packets(self, table: str) -> list[tuple[fy.P4TableEntry, int]]:
         """Every entry of a table with its direct counter of packets."""
@@ -206,6 +260,8 @@ class SwitchLink:
             return await work
         except (fy.P4ClientError, GNMIClientError, TimeoutError, ValueError, RuntimeError) as error:
             text = getattr(error, "message", None) or str(error) or "no answer in time"
+            if isinstance(error, fy.P4ClientError) and error.details:
+                text += f" {next(iter(error.details.values())).message}"
             raise SwitchUnavailable(f"switch {self.name} at {self.address}: {text}") from error
         except asyncio.CancelledError:
             task = asyncio.current_task()

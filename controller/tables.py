@@ -21,6 +21,7 @@ SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well, o
 MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast groups lie FLOOD_GROUP beyond it, in 16 bits
 RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
 NOWHERE = 511  # v1model drops what is forwarded to this port
+DROPS = ("injected_drops_ingress", "injected_drops_egress")  # counters; not every program can lose frames
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 

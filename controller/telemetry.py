@@ -16,9 +16,8 @@ from railweave.controller.jobs import Group
 from railweave.controller.managed import ManagedSwitch
 from railweave.controller.rings import RingSwitch
 from railweave.controller.southbound import SwitchLink
+from railweave.controller.tables import DROPS
 from railweave.v1 import controller_pb2 as pb
-
-DROPS = ("injected_drops_ingress", "injected_drops_egress")
 
 
 async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -> pb.SwitchCountersResponse:
@@ -85,6 +84,6 @@ async def _packets(link: SwitchLink, senders: str) -> Counter[str]:
         if isinstance(entry.action, fy.P4TableAction):
             packets[entry.action.name] += count
     packets[senders] = sum(count for _, count in await link.packets(senders))
-    for name in DROPS:
+    for name in filter(link.has, DROPS):
         packets[name] = sum((await link.counter(name)).values())
     return packets

@@ -14,10 +14,6 @@ BUILD_ROOT: Final = SOURCE_ROOT / "build"
 SOURCES_RECORD: Final = "sources.sha256"
 """File beside the compiled programs: which compiler made them, of which sources; `sha256sum -c` reads it."""
 
-PROFILES: Final = (256, 64)
-"""Lanes per packet of the programs that are compiled."""
-
-
 AGGREGATION: Final = "railweave"
 NETREDUCE: Final = "netreduce"
 ATP: Final = "atp"
@@ -25,6 +21,11 @@ TNA: Final = "tna"
 """Folder of the program for Tofino, which p4c-bm2-ss does not compile (`tofino.py`)."""
 PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
 """The programs, and the file that is each one's table of contents."""
+
+TOFINO_LANES: Final = 32
+"""Lanes per packet of the program for Tofino, and so of all switches of a plane that has one."""
+PROFILES: Final = {AGGREGATION: (256, 64, TOFINO_LANES), NETREDUCE: (256, 64), ATP: (256, 64)}
+"""Lanes per packet for which each program is compiled."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,18 @@ class Artifact:
     json_path: Path
     p4info_path: Path
 
+    @property
+    def device_config(self) -> Path:
+        """What a controller sends to a v1model target."""
+        return self.json_path
+
 
 def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) -> Artifact:
     """Return a program compiled for that many lanes per packet; ValueError names the profiles there are."""
-    if lanes not in PROFILES:
-        raise ValueError(f"no program is compiled for {lanes} lanes; there are {sorted(PROFILES)}")
+    if lanes not in PROFILES[program]:
+        raise ValueError(
+            f"{program} is not compiled for {lanes} lanes; there are {sorted(PROFILES[program])}"
+        )
     folder = root / "bmv2" / f"lanes{lanes}"
     p4info = "p4info.txtpb" if program == AGGREGATION else f"{program}.p4info.txtpb"
     return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)

@@ -37,7 +37,11 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
             f"{COMPILER} is not on PATH: install p4c (github.com/p4lang/p4c) to change the P4 program; "
             "to run it as it is, nothing needs compiling"
         )
-    built = [_compile(artifact(lanes, root, program)) for program in PROGRAMS for lanes in PROFILES]
+    built = [
+        _compile(artifact(lanes, root, program))
+        for program, profiles in PROFILES.items()
+        for lanes in profiles
+    ]
     record = f"# {compiler_version()}\n{source_hashes(TNA)}"
     (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built

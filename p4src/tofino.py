@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles and assembles the program for Tofino: `python -m railweave.p4src.tofino`.
+"""Compiles and assembles the program for Tofino: `python -m railweave.p4src.tofino [FOLDER]`.
 
-It needs p4c-barefoot and bfas on PATH. What is kept is which resources of the chip each profile takes, as the
-assembler reports them.
+It needs p4c-barefoot and bfas on PATH. Kept here are the P4Info and which resources of the chip each profile
+takes, as the assembler reports them; what a switch loads goes into FOLDER/tofino and FOLDER/tofino2.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from railweave.p4src.artifacts import BUILD_ROOT, PROGRAMS, SOURCES_RECORD, source_hashes
+from railweave.p4src.artifacts import BUILD_ROOT, PROGRAMS, SOURCES_RECORD, TOFINO_LANES, source_hashes
 from railweave.p4src.compile import CompileError
 from railweave.p4src.config import SOURCE_ROOT
+from railweave.p4src.tofino_program import BFRT, CONTEXT, P4INFO, binary
 
 COMPILER: Final = "p4c-barefoot"
 ASSEMBLER: Final = "bfas"
@@ -42,23 +44,38 @@ class Profile:
         """Where its resources are recorded."""
         return root / f"{self.chip}-lanes{self.lanes}.json"
 
+    def p4info(self, root: Path = TNA_ROOT) -> Path:
+        """Where its P4Info is recorded."""
+        return root / f"{self.chip}-lanes{self.lanes}.p4info.txtpb"
 
-PROFILES: Final = (Profile("tofino", 32), Profile("tofino2", 32))
+
+PROFILES: Final = (Profile("tofino", TOFINO_LANES), Profile("tofino2", TOFINO_LANES))
 
 
-def compile_profile(profile: Profile, root: Path = TNA_ROOT) -> Path:
-    """Compile and assemble one profile and record its resources; raises CompileError in the tool's words."""
+def compile_profile(profile: Profile, root: Path = TNA_ROOT, program: Path | None = None) -> Path:
+    """Compile and assemble one profile and record P4Info and resources; CompileError is in the tool's words.
+
+    What a switch loads is put into the folder `program`, if there is one.
+    """
     if absent := missing_tools():
         raise CompileError(f"{absent} is not on PATH: p4c builds it with ENABLE_TOFINO")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         options = ["--target", profile.chip, *CHIPS[profile.chip], "--std", "p4-16", "--Wdisable", "-I."]
-        _run([COMPILER, *options, f"-DLANES={profile.lanes}", "-o", folder, "tna/main.p4"], SOURCE_ROOT)
-        [assembly] = Path(folder).rglob("*.bfa")
-        (assembly.parent / "logs").mkdir(exist_ok=True)
-        _run([ASSEMBLER, "--target", profile.chip, "-o", ".", assembly.name], assembly.parent)
-        context = json.loads((assembly.parent / "context.json").read_text(encoding="utf-8"))
+        options += ["--p4runtime-files", str(folder / P4INFO), "--bf-rt-schema", str(folder / BFRT)]
+        options += ["--p4runtime-force-std-externs", f"-DLANES={profile.lanes}"]
+        _run([COMPILER, *options, "-o", temporary, "tna/main.p4"], SOURCE_ROOT)
+        pipe = (folder / CONTEXT).parent
+        (pipe / "logs").mkdir(exist_ok=True)
+        _run([ASSEMBLER, "--target", profile.chip, "-o", ".", "main.bfa"], pipe)
+        context = json.loads((folder / CONTEXT).read_text(encoding="utf-8"))
+        root.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / P4INFO, profile.p4info(root))
+        if program:
+            (program / CONTEXT).parent.mkdir(parents=True, exist_ok=True)
+            for name in (P4INFO, BFRT, CONTEXT, binary(profile.chip)):
+                shutil.copyfile(folder / name, program / name)
     path = profile.report(root)
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_lines(resources(context)), encoding="utf-8")
     return path
 
@@ -128,9 +145,13 @@ def sources() -> str:
 
 def main() -> int:
     """Compile every profile, and record of which sources; say what fails, in the tool's words."""
+    parser = argparse.ArgumentParser(prog="python -m railweave.p4src.tofino", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="for what a switch loads")
+    folder = parser.parse_args().folder
     try:
         for profile in PROFILES:
-            print(compile_profile(profile).relative_to(SOURCE_ROOT))
+            program = folder / profile.chip if folder else None
+            print(compile_profile(profile, program=program).relative_to(SOURCE_ROOT))
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

@@ -32,7 +32,7 @@ class ClusterNic:
     address: str = ""  # IPv4; planes with P4 switches need it, and what follows
     mac: str = ""
     switch: str = ""  # may be left out where the plane has only one
-    port: int = 0  # of that switch, as P4Runtime counts them
+    port: Any = None  # of that switch, as P4Runtime counts them, or by its name in the switch's `ports`
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,19 @@ class ClusterSwitch:
 
     p4runtime: str = ""  # HOST:PORT; empty: an ordinary switch
     device_id: int = 1
+    tofino: str = ""  # folder with the program compiled for it, if it is a Tofino under Stratum
+    ports: Mapping[str, int] = field(default_factory=dict)  # numbers of its front-panel ports, by name
+
+
+@dataclass(frozen=True)
+class ClusterTrunk:
+    """A link between switches, as `model.Trunk`; ports may be names in the switches' `ports`."""
+
+    lower: str
+    lower_port: Any
+    upper: str
+    upper_port: Any
+    rate_bps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,7 @@ class ClusterPlane:
     kind: str = ""  # of its rails; default: the plane's name
     rate: Any = 0  # of every host's link, in bit/s or as 100G; default: the ranks learn it from their calls
     switches: Mapping[str, ClusterSwitch] = field(default_factory=dict)
-    trunks: tuple[Trunk, ...] = ()
+    trunks: tuple[ClusterTrunk, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,12 +121,21 @@ def load(path: Path | str) -> Cluster:
         folder = Path(path).parent
         return replace(
             cluster,
+            planes={name: _with_programs(plane, folder) for name, plane in cluster.planes.items()},
             tls=_in_folder(cluster.tls, folder),
             switch_tls=_in_folder(cluster.switch_tls, folder),
             token=str(folder / cluster.token) if cluster.token else "",
         )
     except (OSError, UnicodeDecodeError, TopologyError) as error:
         raise TopologyError(f"{path}: {error}") from error
+
+
+def _with_programs(plane: ClusterPlane, folder: Path) -> ClusterPlane:
+    switches = {
+        name: replace(switch, tofino=str(folder / switch.tofino)) if switch.tofino else switch
+        for name, switch in plane.switches.items()
+    }
+    return replace(plane, switches=switches)
 
 
 def _in_folder(tls: TlsFiles | None, folder: Path) -> TlsFiles | None:
@@ -193,10 +215,29 @@ def _plane(cluster: Cluster, name: str) -> Plane:
         kind,
         plane.network,
         cluster.rate_bps(name),
-        tuple(Switch(switch, value.p4runtime, value.device_id) for switch, value in plane.switches.items()),
+        tuple(Switch(switch, **vars(value)) for switch, value in plane.switches.items()),
         tuple(_placed(host, name, nic, plane) for host, nic in nics.items()) if with_p4 else (),
-        plane.trunks,
+        tuple(_trunk(f"{where}.trunks[{place}]", trunk, plane) for place, trunk in enumerate(plane.trunks)),
     )
+
+
+def _trunk(where: str, trunk: ClusterTrunk, plane: ClusterPlane) -> Trunk:
+    lower = _port(f"{where}.lower_port", trunk.lower_port, plane.switches.get(trunk.lower))
+    upper = _port(f"{where}.upper_port", trunk.upper_port, plane.switches.get(trunk.upper))
+    return Trunk(trunk.lower, lower, trunk.upper, upper, trunk.rate_bps)
+
+
+def _port(where: str, given: Any, switch: ClusterSwitch | None) -> int:
+    """Return a port's number; it may be given by its name on the front panel. A Tofino has a port 0."""
+    names = switch.ports if switch else {}
+    number = names.get(given) if isinstance(given, str) else given
+    first = 0 if switch and switch.tofino else 1
+    if type(number) is not int or number < first:
+        known = f", or one of {', '.join(names)}" if names else ""
+        raise TopologyError(
+            f"{where}: {given!r}, expected the number of the switch's port, from {first}{known}"
+        )
+    return number
 
 
 def _check_nic(where: str, nic: ClusterNic, network: ipaddress.IPv4Network) -> None:
@@ -224,13 +265,12 @@ def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) ->
         ("mac", nic.mac, "`ip link` on the host shows it"),
         ("port", nic.port, "the switch's port that the cable is in, from 1"),
     ):
-        if not given:
+        if given in (None, ""):
             raise TopologyError(f"{where}: no `{what}`, which P4 switches are told: {remedy}")
     if not _MAC.fullmatch(nic.mac):
         raise TopologyError(f"{where}.mac: {nic.mac!r}, expected the form 02:00:00:01:00:0a")
-    if nic.port < 0:
-        raise TopologyError(f"{where}.port: {nic.port}, expected the switch's port, from 1")
-    return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, nic.port)
+    port = _port(f"{where}.port", nic.port, plane.switches[switch])
+    return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, port)
 
 
 def _check_place(where: str, given: str) -> None:

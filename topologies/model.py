@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
@@ -40,6 +41,8 @@ class Switch:
     name: str
     p4runtime: str = ""
     device_id: int = 1
+    tofino: str = ""  # folder with the program compiled for it, if it is a Tofino under Stratum
+    ports: Mapping[str, int] = field(default_factory=dict)  # numbers of its front-panel ports, by name
 
 
 @dataclass(frozen=True)

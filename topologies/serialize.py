@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import RAIL_KINDS, Plane, Topology
+from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
 
 
@@ -96,8 +96,25 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
     _unique(f"{where}: trunk between", pairs)
     _unique(f"{where}: address", [nic.address for nic in plane.nics])
     _unique(f"{where}: MAC", [nic.mac for nic in plane.nics])
+    for switch in plane.switches:
+        if switch.tofino:
+            _validate_tofino(where, plane, switch, [port for name, port in ends if name == switch.name])
     _known(f"{where}: host", [nic.host for nic in plane.nics], topology.hosts)
     _known(f"{where}: switch", [switch for switch, _ in ends], [switch.name for switch in plane.switches])
+
+
+def _validate_tofino(where: str, plane: Plane, switch: Switch, ports: list[int]) -> None:
+    """Each pipe has 128 port numbers (bf-drivers, DEV_PORT_TO_PIPE), and registers that no other one sees."""
+    where = f"{where}: switch {switch.name!r}"
+    if plane.kind != "ina":
+        raise TopologyError(f"{where}: there is no program for Tofino for rails of kind {plane.kind}")
+    if switch.device_id < 1:
+        raise TopologyError(f"{where}: device_id {switch.device_id}; Stratum's start at 1 (its node ids)")
+    if len({port >> 7 for port in ports}) > 1:
+        raise TopologyError(
+            f"{where}: ports {', '.join(map(str, sorted(ports)))} are of several pipes, "
+            "which do not share registers: take ports of one pipe p, from 128 p to 128 p + 127"
+        )
 
 
 def _unique(what: str, values: Iterable[Any]) -> None:

@@ -7,6 +7,7 @@ one rank.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -23,13 +24,17 @@ import numpy as np
 from railweave._native import ina
 from railweave.access import Access, access_of, refusal
 from railweave.commands.checks import Finding
+from railweave.controller.errors import SwitchUnavailable
+from railweave.controller.fabric import program_of
+from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
 from railweave.hosts import bootstrap
 from railweave.hosts.cluster import this_host
 from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.events import InaGroup, RailOffer
 from railweave.hosts.interfaces import addresses
-from railweave.topologies.cluster import Cluster, ClusterNic
-from railweave.topologies.model import P4_KINDS
+from railweave.p4src.artifacts import artifact
+from railweave.topologies.cluster import Cluster, ClusterNic, TlsFiles
+from railweave.topologies.model import P4_KINDS, Switch
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
@@ -38,6 +43,12 @@ LEAST_MTU = 1500
 MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are read together
 PINGS = 3  # until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
+REMEDIES = {  # by what a switch's problem says
+    NO_DEVICE: "write the number of the switch's node (Stratum's chassis config) into `device_id`",
+    REFUSES: "see the switch's log; a Tofino needs the program compiled for its chip and its SDE",
+    OTHER_PORT: "write the number that the switch has into its `ports` in the cluster file",
+    "p4src.tofino": "compile the program, and give its folder as `tofino` of the switch",
+}
 TRIES, TRY_S = 5, 0.3  # of the packet to be summed
 
 
@@ -46,6 +57,8 @@ def run_checks(cluster: Cluster) -> list[Finding]:
     access = access_of(cluster)
     findings = list(_controller(cluster, access))
     answers = all(finding.present for finding in findings[:1])
+    if not answers:
+        findings += asyncio.run(ask_switches(cluster))
     try:
         host = this_host(cluster)
     except InvalidOption as error:
@@ -119,8 +132,7 @@ def _clock(theirs: float, began: float, ended: float) -> Finding:
 def _switch(switch: pb.SwitchCounters) -> Iterator[Finding]:
     name = f"switch {switch.name}"
     if switch.problem:
-        remedy = "start the switch; check its P4Runtime address, certificates and cable to the controller"
-        yield _bad(f"{name}, P4Runtime", switch.problem, remedy)
+        yield _bad(f"{name}, P4Runtime", switch.problem, _remedy(switch.problem))
         return
     yield _fine(f"{name}, P4Runtime", "answers, and runs the program")
     free = switch.slots - switch.slots_used
@@ -129,6 +141,36 @@ def _switch(switch: pb.SwitchCounters) -> Iterator[Finding]:
         "end a job (`railweave why` lists them), or give each fewer: --slots or --quota of the controller"
     )
     yield Finding(f"{name}, slots", free > 0, True, detail, "" if free else remedy)
+
+
+def _remedy(problem: str) -> str:
+    fitting = (remedy for phrase, remedy in REMEDIES.items() if phrase in problem)
+    return next(
+        fitting, "start the switch; check its P4Runtime address, certificates and cable to the controller"
+    )
+
+
+async def ask_switches(cluster: Cluster) -> list[Finding]:
+    """Ask the switches themselves, as the controller would, where this machine has its certificate."""
+    tls = cluster.switch_tls or cluster.tls
+    if tls and not os.access(tls.key, os.R_OK):
+        return []
+    planes = [plane for plane in cluster.topology().planes if plane.kind == "ina"]
+    switches = [switch for plane in planes for switch in plane.switches if switch.p4runtime]
+    return [await _asked(switch, tls) for switch in switches]
+
+
+async def _asked(switch: Switch, tls: TlsFiles | None) -> Finding:
+    what = f"switch {switch.name}, P4Runtime"
+    try:
+        await SwitchLink(switch, program_of(switch, artifact(256)), _nothing, tls=tls).check()
+    except (SwitchUnavailable, ValueError) as error:
+        return _bad(what, str(error), _remedy(str(error)))
+    return _fine(what, "answers, and takes the program")
+
+
+async def _nothing() -> None:
+    """A check has no session."""
 
 
 # ------------------------------------------------------------ planes

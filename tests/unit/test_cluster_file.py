@@ -71,6 +71,55 @@ def test_trees_of_switches(tmp_path: Path) -> None:
     assert (ina.trunks[0].upper, ina.nics[1].switch) == ("s2", "s2")
 
 
+TOFINO = (
+    GOOD.replace("device_id: 3}", "device_id: 3, tofino: built, ports: {1/0: 132, 2/0: 128}}")
+    .replace("port: 1}", "port: 1/0}")
+    .replace("port: 2,", "port: 2/0,")
+)
+
+
+def test_a_tofinos_ports_go_by_the_front_panels_names(tmp_path: Path) -> None:
+    ina = load(file(tmp_path, TOFINO)).topology().plane("ina")
+    ports = {"1/0": 132, "2/0": 128}
+    assert ina.switches == (Switch("s1", "10.0.0.9:9559", 3, f"{tmp_path}/built", ports),)
+    assert [nic.port for nic in ina.nics] == [132, 128]
+    zero = load(file(tmp_path, TOFINO.replace("132", "0").replace("128", "1"))).topology().plane("ina")
+    assert [nic.port for nic in zero.nics] == [0, 1]
+
+
+def test_trunks_of_a_tofino_as_well(tmp_path: Path) -> None:
+    trunks = "    trunks: [{lower: s2, lower_port: 30, upper: s1, upper_port: 3/0}]\n"
+    two = TOFINO.replace("128}}\n", '128, 3/0: 140}}\n      s2: {p4runtime: "10.0.0.10:9559"}\n' + trunks)
+    two = two.replace("port: 1/0", "port: 1/0, switch: s1").replace("port: 2/0", "port: 2/0, switch: s1")
+    (trunk,) = load(file(tmp_path, two)).topology().plane("ina").trunks
+    assert (trunk.lower_port, trunk.upper_port) == (30, 140)
+    with pytest.raises(
+        TopologyError, match=r"planes\.ina\.trunks\[0\]\.lower_port: '1/0', expected the number"
+    ):
+        load(file(tmp_path, two.replace("lower_port: 30", "lower_port: 1/0")))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("port: 1/0", "port: 9/0", r"hosts\.alpha\.ina\.port: '9/0', expected the .* 0, or one of 1/0, 2/0"),
+        ("port: 1/0", "port: -1", r"hosts\.alpha\.ina\.port: -1, expected the number of the switch's port"),
+        (
+            "1/0: 132",
+            "1/0: 2",
+            r"switch 's1': ports 2, 128 are of several pipes, .* take ports of one pipe p",
+        ),
+        ("device_id: 3", "device_id: 0", r"switch 's1': device_id 0; Stratum's start at 1"),
+        ("rate: 100G", "kind: netreduce", "no program for Tofino for rails of kind netreduce"),
+        ("1/0: 132", "1/0: one", r"planes\.ina\.switches\.s1\.ports\.1/0: expected int, found 'one'"),
+    ],
+)
+def test_what_a_tofino_cannot_be_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in TOFINO
+    with pytest.raises(TopologyError, match=message):
+        load(file(tmp_path, TOFINO.replace(old, new, 1)))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -84,7 +133,7 @@ def test_trees_of_switches(tmp_path: Path) -> None:
         ('p4runtime: "10.0.0.9:9559", ', "", r"planes\.ina\.switches: no P4 switch, but rails of kind ina"),
         ("10.0.0.9:9559", "10.0.0.9", r"planes\.ina\.switches\.s1\.p4runtime: '10\.0\.0\.9', expected HOST"),
         ("port: 1}", "prot: 1}", r"hosts\.alpha\.ina: unknown key 'prot'; keys are interface, address"),
-        ("port: 1}", "port: one}", r"hosts\.alpha\.ina\.port: expected int, found 'one'"),
+        ("port: 1}", "port: one}", r"hosts\.alpha\.ina\.port: 'one', expected the number"),
         (", port: 1}", "}", r"hosts\.alpha\.ina: no `port`, which P4 switches are told: the switch's port"),
         ("mac: 52:54:00:12:34:56, ", "", r"hosts\.alpha\.ina: no `mac`, .*: `ip link` on the host shows it"),
         ("52:54:00:12:34:56", "52:54", r"hosts\.alpha\.ina\.mac: '52:54', expected the form"),

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bf_pipeline_config import BfPipelineConfig
 
 from railweave.p4src.artifacts import SOURCES_RECORD
 from railweave.p4src.compile import CompileError
 from railweave.p4src.tofino import PROFILES, TNA_ROOT, Profile, compile_profile, missing_tools, sources
+from railweave.p4src.tofino_program import load
 
 STAGES = {"tofino": 12, "tofino2": 20}
 ALUS_PER_STAGE = 4
@@ -46,6 +48,46 @@ def test_it_fits(profile: Profile) -> None:
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 def test_the_same_compiler_reports_the_same(profile: Profile, tmp_path: Path) -> None:
     assert compile_profile(profile, tmp_path).read_text() == profile.report().read_text()
+    assert profile.p4info(tmp_path).read_text() == profile.p4info().read_text()
+
+
+def compiled(folder: Path, *images: str) -> Path:
+    """A folder as the compiler leaves it, with sizes that take one, two and three bytes to write."""
+    (folder / "pipe").mkdir()
+    for name, size in (("p4info.txtpb", 1), ("bfrt.json", 127), ("pipe/context.json", 20_000)):
+        (folder / name).write_bytes(b"x" * size)
+    for image in images:
+        (folder / image).write_bytes(b"\0" * 128)
+    return folder
+
+
+def test_the_device_config_is_stratums_message(tmp_path: Path) -> None:
+    program = load(compiled(tmp_path, "pipe/tofino2.bin"))
+    config = BfPipelineConfig.FromString(program.device_config)
+    (profile,) = config.profiles
+    assert (config.p4_name, config.bfruntime_info) == ("railweave", b"x" * 127)
+    assert (profile.profile_name, profile.context, profile.binary) == ("pipe", b"x" * 20_000, b"\0" * 128)
+    assert list(profile.pipe_scope) == [0, 1, 2, 3]
+    assert config.SerializeToString(deterministic=True) == program.device_config
+    assert program.p4info_path == tmp_path / "p4info.txtpb"
+
+
+def test_a_folder_without_a_chips_image_or_with_two_is_refused(tmp_path: Path) -> None:
+    folder = compiled(tmp_path)
+    with pytest.raises(ValueError, match=r"no pipe/tofino\.bin; `python -m railweave\.p4src\.tofino FOLDER`"):
+        load(folder)
+    for name in ("pipe/tofino.bin", "pipe/tofino2.bin"):
+        (folder / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"pipe/tofino\.bin and pipe/tofino2\.bin; expected one"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["p4info.txtpb", "bfrt.json", "pipe/context.json"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    folder = compiled(tmp_path, "pipe/tofino.bin")
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=f"{tmp_path}: no {name};"):
+        load(folder)
 
 
 def test_without_the_tools_the_refusal_names_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

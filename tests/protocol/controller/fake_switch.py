@@ -40,12 +40,13 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     async def start(self) -> None:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         p4r_grpc.add_P4RuntimeServicer_to_server(self, self._server)
-        get = grpc.unary_unary_rpc_method_handler(self._gnmi_get)
-        self._server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})]
-        )
+        self._serve_gnmi(self._server)
         self.port = self._access.add_port(self._server, f"127.0.0.1:{self.port}")
         await self._server.start()
+
+    def _serve_gnmi(self, server: grpc.aio.Server) -> None:
+        get = grpc.unary_unary_rpc_method_handler(self._gnmi_get)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})])
 
     async def stop(self) -> None:
         if self._server:

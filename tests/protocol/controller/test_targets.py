@@ -20,7 +20,7 @@ from watcher import Watcher
 
 from railweave.controller.server import ControllerOptions, serve
 from railweave.controller.tables import ip_number, virtual_mac
-from railweave.p4src.artifacts import PROFILES
+from railweave.p4src.artifacts import AGGREGATION, PROFILES
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 from railweave.topologies.planes import planes
@@ -107,7 +107,7 @@ async def started(target: Target) -> AsyncIterator[None]:
         await target.stop()
 
 
-@pytest.mark.parametrize("lanes", PROFILES)
+@pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
 async def test_what_is_written_is_read_back_and_taken_away(target: Target, lanes: int) -> None:
     async with started(target), controlled(target, lanes) as world:
         (switch,) = world.running.fabric.switches()
@@ -213,7 +213,9 @@ async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> Non
 
 def contribution(owner: bytes, host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:
     """The packet of the first chunk of host h1, h2, …"""
-    payload = struct.pack("!BBHBBHII", 0x10, 0, ina.group, host - 1, 0, 0, 0, 0) + struct.pack("!64i", *lanes)
+    payload = struct.pack("!BBHBBHII", 0x10, 0, ina.group, host - 1, 0, 0, 0, 0) + struct.pack(
+        f"!{len(lanes)}i", *lanes
+    )
     udp = struct.pack("!HHHH", 40000 + host, ina.udp_port, 8 + len(payload), 0)
     header = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0)
     header += bytes([10, 1, 0, host]) + ip_number(ina.virtual_address).to_bytes(4, "big")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program for Tofino as its compiler leaves it in a folder, and as a switch that runs Stratum takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+P4INFO: Final = "p4info.txtpb"
+BFRT: Final = "bfrt.json"
+CONTEXT: Final = "pipe/context.json"
+PIPES: Final = range(4)
+"""All that a chip can have: every pipe runs the program, with registers of its own."""
+
+
+@dataclass(frozen=True)
+class TofinoProgram:
+    """What the controller reads, and what it sends to the switch."""
+
+    p4info_path: Path
+    device_config: bytes
+
+
+def binary(chip: str) -> str:
+    """Where the assembler writes the chip's configuration."""
+    return f"pipe/{chip}.bin"
+
+
+def load(folder: Path) -> TofinoProgram:
+    """Read a compiled program; ValueError names the file that is missing, and how to make it."""
+    images = sorted(path.relative_to(folder).as_posix() for path in folder.glob(binary("*")))
+    if len(images) > 1:
+        raise ValueError(f"{folder}: {' and '.join(images)}; expected one, for the switch's chip")
+    image = images[0] if images else binary("tofino")
+    for name in (P4INFO, BFRT, CONTEXT, image):
+        if not (folder / name).is_file():
+            raise ValueError(
+                f"{folder}: no {name}; `python -m railweave.p4src.tofino FOLDER` makes the program, "
+                "where p4c-barefoot and bfas are on PATH"
+            )
+    return TofinoProgram(
+        folder / P4INFO, _device_config(*((folder / n).read_bytes() for n in (BFRT, CONTEXT, image)))
+    )
+
+
+def _device_config(bfrt: bytes, context: bytes, image: bytes) -> bytes:
+    """Write Stratum's message BfPipelineConfig (stratum/hal/lib/barefoot/bf.proto), with one profile."""
+    profile = {1: b"pipe", 2: context, 3: image, 4: bytes(PIPES)}
+    return _message({1: b"railweave", 2: bfrt, 3: _message(profile)})
+
+
+def _message(fields: dict[int, bytes]) -> bytes:
+    """Write a protobuf message of strings, bytes, messages and packed numbers, by field number."""
+    parts = (bytes([number << 3 | 2, *_varint(len(value))]) + value for number, value in fields.items())
+    return b"".join(parts)
+
+
+def _varint(number: int) -> Iterator[int]:
+    while number > 0x7F:
+        yield number & 0x7F | 0x80
+        number >>= 7
+    yield number

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that P4Testgen has made of the program for Tofino, on v1model: each one packet, entries and result.
+
+`python -m vectors.testgen` in tests makes them anew, where p4testgen is on PATH. It copies no packets:
+there, a packet for multicast group g goes to port g mod 512 instead (ONE_COPY in the program), and here each
+group that entries or the program name has this one copy. Registers hold 0, as when a program has been loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import finsy as fy
+from dataplane.programs import FOLDER, TNA
+from finsy.p4entity import decode_entity
+from finsy.proto import p4testgen
+from google.protobuf import text_format
+from vectors.steps import Frames, Insert, Multicast, Packet, Step, decode, encode
+
+from railweave.controller.tables import FLOOD_GROUP, NOWHERE
+from railweave.p4src.config import SOURCE_ROOT
+
+GENERATOR: Final = "p4testgen"
+RECORD: Final = Path(__file__).parent / "testgen" / "tna.vectors.json"
+GROUPS: Final = ("mcast_group", "spread_group")
+SEARCHES: Final = ("GREEDY_STATEMENT_SEARCH", "RANDOM_BACKTRACK")
+TESTS: Final = 100  # per search
+SEED: Final = "1"
+PACKET_BITS: Final = "336:2400"  # a full one has 1,488
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A test: what is written, the packet that comes in, and what leaves."""
+
+    writes: tuple[Step, ...]
+    packet: Packet
+    expected: Frames
+
+
+def load() -> list[Generated]:
+    """Return the tests that are kept."""
+    return [_read(item) for item in json.loads(RECORD.read_text(encoding="utf-8"))]
+
+
+def _read(item: dict[str, Any]) -> Generated:
+    writes = tuple(decode(step) for step in item["writes"])
+    expected = [(port, data) for port, data in item["expected"]]
+    return Generated(writes, Packet(item["port"], item["data"]), expected)
+
+
+def _line(test: Generated) -> str:
+    values = {"port": test.packet.port, "data": test.packet.data, "writes": [*map(encode, test.writes)]}
+    return json.dumps({**values, "expected": test.expected}, separators=(",", ":"))
+
+
+def generate(search: str, folder: Path) -> str:
+    """Let P4Testgen write tests into a folder; what it says of coverage at the end."""
+    options = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--Wdisable", "-I."]
+    options += [f"-DLANES={TNA.lanes}", "-DONE_COPY", "--test-backend", "PROTOBUF", "--out-dir", str(folder)]
+    options += ["--track-coverage", "STATEMENTS", "--path-selection", search]
+    options += ["--packet-size-range", PACKET_BITS, "--max-tests", str(TESTS), "--seed", SEED]
+    command = [GENERATOR, *options, str(FOLDER / "tna.p4")]
+    done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
+    covered = [line for line in (done.stdout + done.stderr).splitlines() if "Nodes covered" in line]
+    if done.returncode or not covered:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return covered[-1]
+
+
+def convert(folder: Path) -> Iterator[Generated]:
+    """Read what P4Testgen has written."""
+    schema = fy.P4Schema(TNA.p4info, TNA.json)
+    for path in sorted(folder.rglob("*.txtpb")):
+        case = text_format.Parse(path.read_text(encoding="utf-8"), p4testgen.TestCase())
+        inserts = [_insert(decode_entity(entity, schema)) for entity in case.entities]
+        named = {insert.params[name] for insert in inserts for name in GROUPS if name in insert.params}
+        copies = {group: group & NOWHERE for group in sorted({*named, FLOOD_GROUP} - {0})}
+        groups = [Multicast(g, [(port, 0)]) for g, port in copies.items() if port != NOWHERE]
+        (left,) = case.expected_output_packet or [None]
+        expected = [(left.port, left.packet.hex())] if left else []
+        if left and left.packet_mask.strip(b"\xff"):
+            raise SystemExit(f"{path}: not all bits that leave are determined")
+        packet = Packet(case.input_packet.port, case.input_packet.packet.hex())
+        yield Generated((*inserts, *groups), packet, expected)
+
+
+def _insert(entry: fy.P4TableEntry) -> Insert:
+    match = {name: int(value) for name, value in (entry.match or {}).items()}
+    action = entry.action
+    return Insert(
+        entry.table_id, match, action.name, {name: int(value) for name, value in action.args.items()}
+    )
+
+
+def main() -> None:
+    """Make tests with every search, and keep those that differ."""
+    lines: dict[str, None] = {}
+    for search in SEARCHES:
+        with tempfile.TemporaryDirectory() as folder:
+            print(f"{search}: {generate(search, Path(folder))}", flush=True)
+            lines |= dict.fromkeys(map(_line, convert(Path(folder))))
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    print(f"{len(lines)} tests")
+
+
+if __name__ == "__main__":
+    main()
