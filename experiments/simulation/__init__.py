@@ -56,8 +56,7 @@ class Call:
     fabric: Fabric
     size_bytes: int
     ina: int = 0  # composed: how many racks have a switch that aggregates, the first ones
-    segment_bytes: int = 256 << 10  # composed: of which ring and racks work on different ones at once
-    segments_at_once: int = 1  # composed: in the ring
+    message_bytes: int = 32 << 10  # composed: of the largest segments, per member of the ring
     parts: int = 1  # ring: of the tensor, that go round at once
 
     def check(self) -> None:
@@ -65,7 +64,7 @@ class Call:
         self.fabric.check()
         if self.algorithm not in ALGORITHMS:
             raise OptionError(f"algorithm {self.algorithm!r}: expected {', '.join(ALGORITHMS)}")
-        for name, least in (("size_bytes", 1), ("segment_bytes", 8), ("segments_at_once", 1), ("parts", 1)):
+        for name, least in (("size_bytes", 1), ("message_bytes", 8), ("parts", 1)):
             if getattr(self, name) < least:
                 raise OptionError(f"{name} {getattr(self, name)}: expected at least {least}")
         if not 1 <= self.ina <= self.fabric.racks and self.algorithm == "composed":

@@ -37,7 +37,7 @@ def _add(simulation: Any, model: Any, call: dict[str, Any]) -> None:
         setattr(fabric, name, value)
     more = {
         "ring": (call["size_bytes"], call["parts"]),
-        "composed": (call["ina"], call["size_bytes"], call["segment_bytes"], call["segments_at_once"]),
+        "composed": (call["ina"], call["size_bytes"], call["message_bytes"]),
     }.get(call["algorithm"], (call["size_bytes"],))
     getattr(simulation, call["algorithm"])(fabric, *more)
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -19,14 +18,21 @@ namespace railweave_simulation {
 
 using Done = std::function<void(std::uint32_t)>;  // at a host
 
+// Of an allreduce's ring at a host whose blocks come one by one: how many are there, and what is told of
+// those that are complete.
+struct Blocks {
+  std::function<std::uint32_t(std::uint32_t)> there;
+  Done complete;
+};
+
 // Steps of a ring: in each, a member sends a message of equal size on, once it has that of the step before.
 // An allreduce has 2 (L - 1) steps, its halves have L - 1. Of a member that is a rack, each host sends an
 // equal part of the message, and has a part of its own in what arrives.
 class Ring : public std::enable_shared_from_this<Ring> {
  public:
   Ring(Plane& plane, const std::vector<std::vector<std::uint32_t>>& members, std::uint64_t bytes,
-       std::uint32_t steps, Done done)
-      : plane_(plane), steps_(steps), done_(std::move(done)) {
+       std::uint32_t steps, Done done, Blocks blocks = {})
+      : plane_(plane), steps_(steps), done_(std::move(done)), blocks_(std::move(blocks)) {
     const auto message = std::max<std::uint64_t>(1, (bytes + members.size() - 1) / members.size());
     for (std::size_t member = 0; member < members.size(); ++member) {
       const auto& before = members[(member + members.size() - 1) % members.size()];
@@ -50,6 +56,33 @@ class Ring : public std::enable_shared_from_this<Ring> {
     parts_.at(host).started = true;
     go_on(host);
   }
+  // More blocks are there.
+  void go_on(std::uint32_t host) {
+    Part& part = parts_.at(host);
+    if (!part.started) return;
+    const auto received = *std::min_element(part.received.begin(), part.received.end());
+    const auto there = blocks_.there ? blocks_.there(host) : steps_;
+    const auto may = there > steps_ / 2 ? steps_ : there;  // a step needs a block, the second half none
+    for (; part.sent < may && part.sent <= received; ++part.sent)
+      for (const auto& next : part.next)
+        plane_.stream(host, next.host).send(part.bytes, [self = shared_from_this(), next] {
+          ns3::Simulator::Schedule(ns3::Seconds(self->plane_.fabric.message_s), [self, next] {
+            ++self->parts_.at(next.host).received[next.source];
+            self->go_on(next.host);
+          });
+        });
+    if (blocks_.complete) blocks_.complete(host);
+    if (received == steps_ && part.sent == steps_) {
+      part.started = false;
+      done_(host);
+    }
+  }
+  // How many blocks are complete.
+  std::uint32_t complete(std::uint32_t host) const {
+    const auto& part = parts_.at(host);
+    const auto received = std::min(*std::min_element(part.received.begin(), part.received.end()), part.sent);
+    return received < steps_ / 2 ? 0 : received - steps_ / 2 + 1;
+  }
   void start_all() {
     for (const auto& [host, part] : parts_) start(host);
   }
@@ -67,27 +100,10 @@ class Ring : public std::enable_shared_from_this<Ring> {
     std::uint64_t bytes = 0;
   };
 
-  void go_on(std::uint32_t host) {
-    Part& part = parts_.at(host);
-    if (!part.started) return;
-    const auto received = *std::min_element(part.received.begin(), part.received.end());
-    for (; part.sent < steps_ && part.sent <= received; ++part.sent)
-      for (const auto& next : part.next)
-        plane_.stream(host, next.host).send(part.bytes, [self = shared_from_this(), next] {
-          ns3::Simulator::Schedule(ns3::Seconds(self->plane_.fabric.message_s), [self, next] {
-            ++self->parts_.at(next.host).received[next.source];
-            self->go_on(next.host);
-          });
-        });
-    if (received == steps_ && part.sent == steps_) {
-      part.started = false;
-      done_(host);
-    }
-  }
-
   Plane& plane_;
   const std::uint32_t steps_;
   const Done done_;
+  const Blocks blocks_;
   std::unordered_map<std::uint32_t, Part> parts_;  // by host
 };
 
@@ -183,18 +199,22 @@ class TreeCall final : public Call {
 // overlap.
 class ComposedCall final : public Call {
  public:
-  ComposedCall(Plane& plane, std::uint32_t ina, std::uint64_t bytes, std::uint64_t segment,
-               std::uint32_t at_once)
-      : plane_(plane), ina_(ina), ranks_(plane.fabric.hosts), at_once_(at_once) {
+  ComposedCall(Plane& plane, std::uint32_t ina, std::uint64_t bytes, std::uint64_t message)
+      : plane_(plane), ina_(ina), ranks_(plane.fabric.hosts) {
+    const auto most = message * members();
     for (std::uint64_t left = bytes, issued = 0; left > 0;) {
-      const auto size =
-          std::min(left, std::max<std::uint64_t>(segment / 8, std::min({segment, issued, left / 2})));
+      auto size = std::min(most, std::max(most / kFirst, issued));
+      if (left <= std::max<std::uint64_t>(1, most / kLast))
+        size = left;
+      else if (left < 2 * size)
+        size = (left + 1) / 2;
       segments_.push_back(size);
       issued += size, left -= size;
     }
-    const auto members = ina + std::uint64_t{plane.fabric.racks - ina} * ranks_;
-    const auto message = *std::max_element(segments_.begin(), segments_.end()) / members;
-    if (message >= 2 * plane.fabric.mtu) turns_ = std::gcd(ranks_, kTurns);
+    const auto largest = *std::max_element(segments_.begin(), segments_.end());
+    if (largest / members() >= 2 * plane.fabric.mtu) turns_ = std::gcd(ranks_, kTurns);
+    pieces_ =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(largest / ranks_ / kPiece, 1, kMostPieces));
   }
 
   void begin(std::function<void()> done) override {
@@ -202,7 +222,7 @@ class ComposedCall final : public Call {
     states_.assign(plane_.size(), {});
     rack_tasks_.assign(ina_, {});
     for (std::uint32_t rack = 0; rack < ina_; ++rack)
-      for (std::uint32_t task = 0; task < 2 * count(); ++task) {
+      for (std::uint32_t task = 0; task < 2 * count() * pieces_; ++task) {
         rack_tasks_[rack].push_back(plane_.new_task());
         plane_.leaves[rack]->add(rack_tasks_[rack].back(), true, false);
       }
@@ -215,73 +235,89 @@ class ComposedCall final : public Call {
       }
       const auto steps = 2 * static_cast<std::uint32_t>(members.size() - 1);
       for (std::uint32_t segment = 0; segment < count(); ++segment)
-        rings_[segment].push_back(
-            std::make_shared<Ring>(plane_, members, segments_[segment] / turns_, steps,
-                                   [this, segment](std::uint32_t host) { came_round(host, segment); }));
+        rings_[segment].push_back(std::make_shared<Ring>(
+            plane_, members, segments_[segment] / turns_, steps,
+            [this](std::uint32_t host) { came_round(host); },
+            Blocks{.there = [this, segment](std::uint32_t host) { return there(host, segment); },
+                   .complete = [this](std::uint32_t host) { in_rack(host); }}));
     }
     for (std::uint32_t host = 0; host < plane_.size(); ++host) {
-      if (single(host)) states_[host].summed = count();
+      if (single(host)) states_[host].summed = count() * pieces_;
       in_rack(host);
       go_round(host);
     }
   }
 
  private:
-  struct State {  // segments
-    std::uint32_t asked = 0, summed = 0, started = 0, round = 0, handing = 0, handed = 0;
-    std::deque<std::uint32_t> turns;  // that segments in the ring have still to come round
+  struct State {
+    std::uint32_t asked = 0, summed = 0, handing = 0, handed = 0;  // pieces
+    std::uint32_t started = 0, round = 0;                          // segments
+    std::uint32_t turns = 0;  // that the segment in the ring has still to come round
   };
-  static constexpr std::uint32_t kDepth = 4, kTurns = 4;
+  static constexpr std::uint32_t kDepth = 4, kTurns = 4, kFirst = 8, kLast = 4, kMostPieces = 8;
+  static constexpr std::uint64_t kPiece = 4096;  // bytes of a column
 
   bool single(std::uint32_t host) const { return host >= ina_ * ranks_; }
+  std::uint32_t members() const { return ina_ + (plane_.fabric.racks - ina_) * ranks_; }
   std::uint32_t count() const { return static_cast<std::uint32_t>(segments_.size()); }
 
-  // What the rack begins next: sums of up to kDepth segments, then in turn a handing out and a sum.
+  // What the rack begins next: sums of up to kDepth segments, then in turn the handing out of one and the sum
+  // of the next one; each piece by piece.
   void in_rack(std::uint32_t host) {
     if (single(host)) return;
     State& state = states_[host];
     auto& rank = *plane_.racked[host];
     const auto& tasks = rack_tasks_[host / ranks_];
     while (true) {
-      if (state.asked < std::min(count(), state.handing + kDepth)) {
-        const auto segment = state.asked++;
-        rank.contribute(tasks[segment], segments_[segment], true, [this, host] {
-          ++states_[host].summed;
+      if (state.asked < std::min(count(), state.handing / pieces_ + kDepth) * pieces_) {
+        const auto piece = state.asked++;
+        rank.contribute(tasks[piece], segments_[piece / pieces_] / pieces_, true, [this, host] {
+          const auto segment = states_[host].summed++ / pieces_;
           go_round(host);
+          if (segment < states_[host].started) ring(host, segment).go_on(host);
         });
-      } else if (state.handing < state.round) {
-        const auto segment = state.handing++;
-        rank.spread(tasks[count() + segment], segments_[segment] / ranks_, [this, host] {
-          if (++states_[host].handed == count()) last_(host);
-        });
+      } else if (state.handing < count() * pieces_ && state.handing / pieces_ < state.started &&
+                 state.handing % pieces_ <
+                     ring(host, state.handing / pieces_).complete(host) * pieces_ / members()) {
+        const auto piece = state.handing++;
+        rank.spread(tasks[count() * pieces_ + piece], segments_[piece / pieces_] / pieces_ / ranks_,
+                    [this, host] {
+                      if (++states_[host].handed == count() * pieces_) last_(host);
+                    });
       } else {
         return;
       }
     }
   }
+  Ring& ring(std::uint32_t host, std::uint32_t segment) {
+    return *rings_[segment][host % ranks_ * turns_ / ranks_];
+  }
+  std::uint32_t there(std::uint32_t host, std::uint32_t segment) {
+    const auto pieces = states_[host].summed - segment * pieces_;  // the ring begins with the first one
+    return std::min(pieces, pieces_) * members() / pieces_;
+  }
   void go_round(std::uint32_t host) {
     State& state = states_[host];
-    while (state.started < state.round + at_once_ && state.started < state.summed) {
+    while (state.started == state.round && state.started * pieces_ < state.summed) {
       const auto& rings = rings_[state.started++];
-      state.turns.push_back(single(host) ? turns_ : 1);
+      state.turns = single(host) ? turns_ : 1;
       if (single(host))
         for (const auto& ring : rings) ring->start(host);
       else
         rings[host % ranks_ * turns_ / ranks_]->start(host);
     }
   }
-  void came_round(std::uint32_t host, std::uint32_t segment) {
+  void came_round(std::uint32_t host) {
     State& state = states_[host];
-    --state.turns[segment - state.round];
-    for (; !state.turns.empty() && state.turns.front() == 0; state.turns.pop_front()) ++state.round;
-    if (state.round == count() && single(host)) return last_(host);
+    if (--state.turns > 0) return;
+    if (++state.round == count() && single(host)) return last_(host);
     in_rack(host);
     go_round(host);
   }
 
   Plane& plane_;
-  const std::uint32_t ina_, ranks_, at_once_;
-  std::uint32_t turns_ = 1;
+  const std::uint32_t ina_, ranks_;
+  std::uint32_t turns_ = 1, pieces_ = 1;
   std::vector<std::uint64_t> segments_;
   std::vector<State> states_;                              // by host
   std::vector<std::vector<std::shared_ptr<Ring>>> rings_;  // by segment and turn
@@ -316,9 +352,8 @@ class Simulation {
   void tree(const Fabric& fabric, std::uint64_t bytes) {
     calls_.push_back(std::make_unique<TreeCall>(plane(fabric), bytes));
   }
-  void composed(const Fabric& fabric, std::uint32_t ina, std::uint64_t bytes, std::uint64_t segment,
-                std::uint32_t at_once) {
-    calls_.push_back(std::make_unique<ComposedCall>(plane(fabric), ina, bytes, segment, at_once));
+  void composed(const Fabric& fabric, std::uint32_t ina, std::uint64_t bytes, std::uint64_t message) {
+    calls_.push_back(std::make_unique<ComposedCall>(plane(fabric), ina, bytes, message));
   }
 
   // Runs until all hosts have their results; returns that time.

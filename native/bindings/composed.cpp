@@ -31,7 +31,9 @@ struct World {
   std::vector<std::vector<int>> members;
   std::uint32_t lanes;
   std::uint32_t slots;
-  std::size_t segment_bytes;
+  std::size_t message_bytes;
+  std::size_t piece_bytes;
+  std::size_t narrow_bytes;
   double loss;
   double duplicate;
   Duration late;  // by which ranks begin later than others, at most
@@ -50,7 +52,11 @@ class RackRank final : public SimulatedRank {
                         return made;
                       }),
         ring_(world.members, rank, ranks),
-        options_{.lanes = world.lanes, .segment_bytes = world.segment_bytes, .start_in_rack = {}} {}
+        options_{.lanes = world.lanes,
+                 .message_bytes = world.message_bytes,
+                 .piece_bytes = world.piece_bytes,
+                 .narrow_bytes = world.narrow_bytes,
+                 .start_in_rack = {}} {}
 
   const MemberRing& ring() const { return ring_; }
   void join(ina::SimulatedRack& rack) {
@@ -193,20 +199,23 @@ void bind_composed(nb::module_& m) {
   sub.def(
       "simulate",
       [](const Simulation::Incarnations& calls, std::vector<std::vector<int>> members, std::uint64_t seed,
-         std::uint32_t lanes, std::uint32_t slots, std::size_t segment_bytes, double loss, double duplicate,
-         double late_s, int dies) {
+         std::uint32_t lanes, std::uint32_t slots, std::size_t message_bytes, std::size_t piece_bytes,
+         std::size_t narrow_bytes, double loss, double duplicate, double late_s, int dies) {
         const World world{.members = std::move(members),
                           .lanes = lanes,
                           .slots = slots,
-                          .segment_bytes = segment_bytes,
+                          .message_bytes = message_bytes,
+                          .piece_bytes = piece_bytes,
+                          .narrow_bytes = narrow_bytes,
                           .loss = loss,
                           .duplicate = duplicate,
                           .late = nanoseconds(late_s),
                           .dies = dies};
         return Simulation(calls, world, seed).run();
       },
-      "calls"_a, "members"_a, "seed"_a, "lanes"_a = 8, "slots"_a = 4, "segment_bytes"_a = 256, "loss"_a = 0.0,
-      "duplicate"_a = 0.0, "late_s"_a = 0.001, "dies"_a = -1,
+      "calls"_a, "members"_a, "seed"_a, "lanes"_a = 8, "slots"_a = 4, "message_bytes"_a = 256,
+      "piece_bytes"_a = 64, "narrow_bytes"_a = 20 * 1024, "loss"_a = 0.0, "duplicate"_a = 0.0,
+      "late_s"_a = 0.001, "dies"_a = -1,
       "Run calls, by incarnation and rank, over simulated racks and a ring of `members`; all incarnations "
       "but "
       "the last are halted at random times. Per rank: the op indices completed, in order, and the failure's "

@@ -28,12 +28,25 @@ class Algorithm {
   virtual bool finished() const = 0;
 };
 
+/// A ring that reduces blocks of its input as they come, which is in the order of its steps: first block
+/// `rank`, then downwards, and round.
+class BlockRing : public Algorithm {
+ public:
+  /// So many blocks of the input are there. `advance` follows.
+  virtual void provide(std::size_t blocks) = 0;
+  /// How many blocks of the output are complete: first block `rank` + 1, then downwards, and round.
+  virtual std::size_t complete() const = 0;
+};
+
 // The transport outlives the machine. A ring or Bruck's algorithm does what the slice's call says.
 std::unique_ptr<Algorithm> make_binomial(Transport& transport, const Slice& slice);
 std::unique_ptr<Algorithm> make_bruck(Transport& transport, const Slice& slice);
 std::unique_ptr<Algorithm> make_chain(Transport& transport, const Slice& slice, std::size_t segment_bytes);
 std::unique_ptr<Algorithm> make_recursive_doubling(Transport& transport, const Slice& slice);
 std::unique_ptr<Algorithm> make_ring(Transport& transport, const Slice& slice, std::size_t segment_bytes);
+/// Of an allreduce. Its first block is provided before the first `advance`.
+std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice,
+                                           std::size_t segment_bytes);
 
 /// With whom a rank exchanges messages in recursive doubling; some more than once.
 std::vector<int> doubling_partners(int rank, int ranks);

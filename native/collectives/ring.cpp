@@ -20,18 +20,20 @@ namespace {
 /// Partial sums stand in the output: an allreduce's in their block, a reduce-scatter's, of whichever block,
 /// in the shard that is this rank's at last. The input is left as it is unless it is the output (an
 /// allreduce), or its own shard is the output (a reduce-scatter).
-class Ring final : public Algorithm {
+class Ring final : public BlockRing {
  public:
   static constexpr std::size_t kWindow = 4;
 
   /// What the slice's call says: kAllReduce, kReduceScatter or kAllGather.
-  Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes)
+  /// `provided` blocks of the input are there.
+  Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes, std::size_t provided)
       : transport_(transport),
         slice_(slice),
         ranks_(static_cast<std::size_t>(transport.world_size())),
         rank_(static_cast<std::size_t>(transport.rank())),
         item_(item_size(slice.call.dtype)),
-        reducing_steps_(is(Collective::kAllGather) ? 0 : ranks_ - 1) {
+        reducing_steps_(is(Collective::kAllGather) ? 0 : ranks_ - 1),
+        provided_(provided) {
     const std::size_t block = is(Collective::kAllReduce) ? (slice.count + ranks_ - 1) / ranks_ : slice.count;
     const std::size_t segment = std::max<std::size_t>(1, segment_bytes / item_);
     const std::size_t gathering_steps = is(Collective::kReduceScatter) ? 0 : ranks_ - 1;
@@ -59,6 +61,11 @@ class Ring final : public Algorithm {
   }
   bool ready() const override { return reduced_ == messages_ && sent_ == messages_; }
   bool finished() const override { return ready(); }
+  void provide(std::size_t blocks) override { provided_ = blocks; }
+  std::size_t complete() const override {
+    const std::size_t steps = step_of(reduced_);
+    return steps < reducing_steps_ ? 0 : steps - reducing_steps_ + 1;
+  }
 
  private:
   /// Where a segment is, in elements. An input or output that is one shard has it at the same place whatever
@@ -110,6 +117,7 @@ class Ring final : public Algorithm {
   // receive.
   bool may_take() const {
     if (reduced_ >= received_) return false;
+    if (!gathers(reduced_) && step_of(reduced_) + 2 > provided_) return false;
     return !is(Collective::kReduceScatter) || reduced_ < segments_ || sent_ > reduced_;
   }
   std::byte* scratch(std::size_t message) { return scratch_.data() + message % kWindow * segment_bytes_; }
@@ -160,6 +168,7 @@ class Ring final : public Algorithm {
   const std::size_t rank_;
   const std::size_t item_;
   const std::size_t reducing_steps_;  // n-1, or none; gathering steps follow, or none
+  std::size_t provided_;              // blocks of the input that are there
   std::size_t segments_;              // per block
   std::size_t segment_bytes_;         // of the longest segment
   std::size_t messages_;              // in each direction; message m belongs to step m / segments_
@@ -179,7 +188,13 @@ class Ring final : public Algorithm {
 }  // namespace
 
 std::unique_ptr<Algorithm> make_ring(Transport& transport, const Slice& slice, std::size_t segment_bytes) {
-  return std::make_unique<Ring>(transport, slice, segment_bytes);
+  return std::make_unique<Ring>(transport, slice, segment_bytes,
+                                static_cast<std::size_t>(transport.world_size()));
+}
+
+std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice,
+                                           std::size_t segment_bytes) {
+  return std::make_unique<Ring>(transport, slice, segment_bytes, 1);
 }
 
 }  // namespace railweave

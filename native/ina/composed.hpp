@@ -10,11 +10,12 @@
 //   3. in each rack every agent hands its columns to the others
 //
 // A rank that is a member by itself has only the second step. The steps of up to kDepth segments overlap.
-// Of a small segment, columns would only multiply the messages: it goes round as one, with the first rank of
-// each rack as agent, behind an allreduce in the rack and before a broadcast there.
-// Racks take slices in one order on all of their ranks: the sums of segments 0 to kDepth - 1, then in turn
-// the handing out of one and the sum of the next one. A phase of the call begins when the one before is
-// complete everywhere, so that the sequence of segments is the same on all ranks, too.
+// Those of one segment overlap, too: racks sum and hand out pieces, in the order in which the ring takes
+// blocks and completes them. Of a small segment, columns would only multiply the messages: it goes round as
+// one, with the first rank of each rack as agent, behind an allreduce in the rack and before a broadcast
+// there. Racks take slices in one order on all of their ranks: the sums of segments 0 to kDepth - 1, then in
+// turn the handing out of one and the sum of the next one, each piece by piece. A phase of the call begins
+// when the one before is complete everywhere, so that the sequence of segments is the same on all ranks, too.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +33,10 @@
 namespace railweave::ina {
 
 struct ComposedOptions {
-  std::uint32_t lanes;                     // of a chunk: what has one exponent
-  std::size_t segment_bytes = 256 * 1024;  // of contributions, at most
+  std::uint32_t lanes;                    // of a chunk: what has one exponent
+  std::size_t message_bytes = 32 * 1024;  // of a segment, per member of the ring, at most
+  std::size_t piece_bytes = 4 * 1024;     // of a column that a rack sums or hands out, at least
+  std::size_t narrow_bytes = 20 * 1024;   // a segment up to this is one column
   /// Starts a slice in this rank's rack, whose ends come in the order of their starts, by `rack_done`. Never
   /// called for a rank that is a member by itself.
   std::function<void(const Slice&, Time)> start_in_rack;
@@ -62,25 +65,41 @@ class ComposedAllReduce final : public Algorithm {
 
  private:
   static constexpr std::size_t kDepth = 4;
-  static constexpr std::size_t kSmallest = 8;  // of the largest segment: this part
-  enum class Stage : std::uint8_t { kSumming, kSummed, kInRing, kHandedOut, kComplete };
+  static constexpr std::size_t kFirst = 8, kLast = 4;  // of the largest segment: this part
+  static constexpr std::size_t kMostPieces = 8;
+  struct Blocks {  // of a column: side by side in memory
+    std::size_t begin, end;
+  };
   struct Segment {
     std::vector<Item> items;
     WireOp op;
-    bool narrow;                    // it is one column
-    std::size_t column;             // elements
-    std::vector<std::int32_t> all;  // of all columns: what this rank contributes, in the end the result
-    std::vector<std::int32_t> own;  // of the columns of which it is the agent
-    Stage stage = Stage::kSumming;
+    bool narrow;                        // it is one column
+    std::size_t column;                 // elements
+    std::vector<std::int32_t> all;      // of all columns: what this rank contributes, in the end the result
+    std::vector<std::int32_t> own;      // of the columns of which it is the agent
+    std::vector<Blocks> sums, spreads;  // the rack's pieces; none of a single rank
+    // Slices of the rack, one of each piece and own column.
+    std::size_t summed = 0, started = 0, handed_out = 0;
+    bool round = false;  // it has left the ring
   };
 
   bool in_rack() const { return ring_.rack().size() > 1; }
+  /// How many slices of the rack are of one piece.
+  std::size_t slices(const Segment& segment) const {
+    return segment.narrow ? 1 : static_cast<std::size_t>(ring_.own_columns());
+  }
+  bool complete(const Segment& segment) const {
+    return segment.round && segment.handed_out == segment.spreads.size() * slices(segment);
+  }
   std::optional<Item> next_item() const;
   std::size_t segment_items() const;
   void build(Time now);
-  void start_in_rack(Segment& segment, Collective collective, Time now);
-  void run_ring(Segment& segment, Time now);
+  std::vector<Blocks> pieces(const Segment& segment, int first) const;
+  void start_in_rack(Segment& segment, const Blocks& piece, Collective collective, Time now);
+  void enter_ring(Segment& segment);
+  void provide(const Segment& segment);
   bool go_round(Segment& segment, Time now);
+  void hand_out(Segment& segment, Time now);
   void absorb(const Segment& segment);
 
   const MemberRing& ring_;
@@ -94,7 +113,7 @@ class ComposedAllReduce final : public Algorithm {
   std::deque<Segment> segments_;
   std::size_t handed_out_ = 0;                        // of `segments_`, from the first
   std::deque<Segment*> in_rack_;                      // what the rack works on
-  std::vector<std::unique_ptr<Algorithm>> machines_;  // of the segment in the ring, by own column
+  std::vector<std::unique_ptr<BlockRing>> machines_;  // of the segment in the ring, by own column
   std::uint64_t rack_slices_ = 0;
 };
 

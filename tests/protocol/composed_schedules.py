@@ -112,7 +112,9 @@ class Schedule:
         self.options = {
             "lanes": self.lanes,
             "slots": choice((1, 2, 8, 64)) if loss < 0.1 else 8,  # few slots that lose much take for ever
-            "segment_bytes": choice((16, 100, 1000, 10_000)),
+            "message_bytes": choice((16, 100, 1000, 10_000)),
+            "piece_bytes": choice((4, 64, 1000)),
+            "narrow_bytes": choice((0, 0, 200, 20_000)),
             "loss": loss,
             "duplicate": choice((0.0, 0.05)),
             "late_s": choice((1e-5, 1e-3, 2e-2)),

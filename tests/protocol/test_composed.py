@@ -32,7 +32,7 @@ def run(racks: int) -> tuple[float, int]:
     inputs = [numbers.standard_normal(4096).astype(np.float32) for _ in range(16)]
     call = Call("sum", inputs, [np.zeros_like(values) for values in inputs])
     sums = [[[call.of(rank)] for rank in range(16)]]
-    outcomes, counts = composed.simulate(sums, members, seed=1, lanes=256, slots=64, segment_bytes=1 << 20)
+    outcomes, counts = composed.simulate(sums, members, seed=1, lanes=256, slots=64, message_bytes=1 << 20)
     assert outcomes == [([0], None)] * 16
     assert not any(call.wrong(rank, 256) for rank in range(16))
     (steps,) = {messages / rings for rings, messages, _ in counts if rings}  # agents, and single ranks

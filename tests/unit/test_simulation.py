@@ -24,7 +24,7 @@ TCP, INA = 1500 / 1448, 1068 / 1024  # bytes of a full packet per byte of the te
 
 
 def composed(fabric: Fabric, ina: int, size: int) -> Call:
-    return Call("composed", fabric, size, ina=ina, segment_bytes=256 << 10)
+    return Call("composed", fabric, size, ina=ina)
 
 
 CALLS = {
@@ -37,12 +37,6 @@ CALLS = {
     "again": [composed(SLOW, 2, MIB)],
     "two planes": [Call("ring", SLOW, MIB), Call("tree", SLOW, MIB)],
     **{f"composed {ina}": [composed(SLOW, ina, MIB)] for ina in (1, 2, 3, 4)},
-    **{
-        f"{count} at once": [
-            replace(composed(STEPS, 2, 64 << 10), segment_bytes=16 << 10, segments_at_once=count)
-        ]
-        for count in (1, 2)
-    },
     **{f"steps {ina}": [composed(STEPS, ina, 4096)] for ina in (1, 2, 3, 4)},
     "steps ring": [Call("ring", STEPS, 4096)],
     "steps hierarchical": [Call("hierarchical", STEPS, 4096)],
@@ -106,11 +100,6 @@ def test_every_rack_that_aggregates_saves_time(seconds: dict[str, float]) -> Non
         around = ina + (4 - ina) * 4
         bound = transfer_s(2 * (around - 1) / around, TCP)
         assert bound < time < 1.2 * bound
-
-
-@needs_ns3
-def test_segments_at_once_hide_the_rings_latency(seconds: dict[str, float]) -> None:
-    assert seconds["2 at once"] == pytest.approx(seconds["1 at once"] / 2, rel=0.15)
 
 
 @needs_ns3

@@ -25,8 +25,7 @@ from railweave.topologies.lab.shaping import TokenBucket
 MIB = 1 << 20
 LAB_RATE_BPS, LAB_BYTES, LAB_RACKS, LAB_HOSTS = 10_000_000, 4 * MIB, 4, 4
 SIZES = {64: 16 * MIB, 256: 4 * MIB, 1024: 4 * MIB}  # by hosts: more hosts send more packets
-SEGMENT, MESSAGE = MIB, 256 << 10  # least segment; message of the ring in a larger one
-LAB_SEGMENT = 256 << 10
+LAB_MESSAGE, MESSAGE = 32 << 10, 256 << 10  # of a ring
 RACKS = {64: 4, 256: 16, 1024: 64}
 LAB = "lab and simulation, 16 hosts"
 
@@ -69,7 +68,7 @@ async def _compare(options: dict[str, Any], out: Path, on_phase: OnPhase) -> lis
     measured, simulated, wrong = {}, {}, 0
     async with simulation.simulator() as simulate:
         for ina in range(LAB_RACKS + 1):
-            simulated[str(ina)] = (await simulate(_call(fabric, ina, options["size"], LAB_SEGMENT))).seconds
+            simulated[str(ina)] = (await simulate(_call(fabric, ina, options["size"], LAB_MESSAGE))).seconds
     for ina in range(LAB_RACKS + 1):
         on_phase(f"{LAB}: {ina} racks aggregate")
         measured[str(ina)], bad = await asyncio.to_thread(_measure, ina, options, out)
@@ -93,11 +92,11 @@ def _measure(ina: int, options: dict[str, Any], out: Path) -> tuple[float, int]:
     return statistics.median(slowest), sum(count for _, count in values)
 
 
-def _call(fabric: Fabric, ina: int, size: int, segment: int) -> Call:
+def _call(fabric: Fabric, ina: int, size: int, message: int) -> Call:
     """Return the call of a fabric of which so many racks aggregate."""
     if not ina:
         return Call("ring", fabric, size)
-    return Call("composed", fabric, size, ina, segment)
+    return Call("composed", fabric, size, ina, message_bytes=message)
 
 
 async def _sweep(name: str, options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
@@ -107,9 +106,7 @@ async def _sweep(name: str, options: dict[str, Any], out: Path, on_phase: OnPhas
     racks, size = options["racks"], options["size"]
     fabric = Fabric(racks, options["hosts"] // racks)
     counts = [racks * quarter // 4 for quarter in range(5)]
-    wanted = {
-        str(ina): _call(fabric, ina, size, max(SEGMENT, MESSAGE * members(fabric, ina))) for ina in counts
-    }
+    wanted = {str(ina): _call(fabric, ina, size, MESSAGE) for ina in counts}
     wanted |= {kind: Call(kind, fabric, size) for kind in ("hierarchical", "tree")}
     found = {}
     async with simulation.simulator() as simulate:
