@@ -361,10 +361,10 @@ void bind_sum_rings(nb::module_& m) {
       "in_flight"_a = 64, "loss"_a = 0.0, "duplicate"_a = 0.0, "overtaken"_a = 0.0, "late_s"_a = 0.001,
       "dies"_a = -1, "ends"_a = false, "impatient"_a = false,
       "Run calls, by incarnation and rank. `exchange(rank, transport, incarnation, first)` is the switch: "
-      "transport "
-      "packets for ranks. All incarnations but the last are halted at random times; if `ends`, a queue pair "
-      "fails in each. Per rank: the op indices completed, in order, and the last failure's message or None; "
-      "then how many slices the switch was to add, and what went wrong beside them");
+      "transport packets for ranks. All incarnations but the last are halted at random times; if `ends`, a "
+      "queue pair fails in each. Per rank: the op indices completed, in order, and the last failure's "
+      "message "
+      "or None; then how many slices the switch was to add, and what went wrong beside them");
 }
 
 }  // namespace railweave
