@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
+from railweave.controller.forwarder import Forwarder
 from railweave.controller.forwarding import Forwarding
 from railweave.controller.health import Health
 from railweave.controller.managed import ManagedSwitch
@@ -80,6 +81,7 @@ class Fabric:
         self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
+        self.rings_changed: Callable[[str], None] = lambda _: None  # told the plane of one that comes or goes
         for plane in topology.planes:
             with_tofino = any(switch.tofino for switch in plane.switches)
             of_plane = artifact(TOFINO_LANES) if with_tofino else program
@@ -104,8 +106,10 @@ class Fabric:
         if not all(switch.p4runtime for switch in plane.switches):
             raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected P4 switches only")
         program = artifact(ROCE_LANES, program=NETREDUCE)
-        for switch in plane.switches:
-            self.ring_switches[switch.name] = RingSwitch(plane, switch, program, tls=self._tls)
+        told = self._ring_switch_changed
+        members = {s.name: RingSwitch(plane, s, program, told, self._tls) for s in plane.switches}
+        self.ring_switches |= members
+        self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
         """The P4 switches of a plane, or all."""
@@ -127,7 +131,7 @@ class Fabric:
 
     def rings_of(self, plane: str = "") -> list[RingSwitch]:
         """The switches of a plane that run netreduce, or all."""
-        return [switch for switch in self.ring_switches.values() if plane in ("", switch.plane)]
+        return [switch for switch in self.ring_switches.values() if plane in ("", switch.plane.name)]
 
     def plan_sums(self, plane: str, nics: Mapping[int, Nic]) -> Tree:
         """The tree of switches that can add up these ranks' connections now; Refused names the obstacle."""
@@ -289,12 +293,12 @@ class Fabric:
             switch.groups.pop(number, None)
             self._reconcile_soon(switch)
 
-    def _reconcile_soon(self, switch: ManagedSwitch) -> None:
+    def _reconcile_soon(self, switch: Forwarder) -> None:
         task = asyncio.create_task(self._reconcile(switch), name=f"reconcile {switch.name}")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _reconcile(self, switch: ManagedSwitch) -> None:
+    async def _reconcile(self, switch: Forwarder) -> None:
         try:
             await switch.reconcile()
         except SwitchUnavailable as unavailable:
@@ -356,6 +360,15 @@ class Fabric:
         self._reroute(switch.plane.name)
         if self.listener:
             self.listener.groups_at_risk(frozenset(switch.groups), f"switch {switch.name} does not answer")
+
+    def _ring_switch_changed(self, switch: RingSwitch) -> None:
+        if switch.link.up:
+            self.health.dead.discard(switch.name)
+        else:
+            LOG.warning("switch %s does not answer: %s", switch.name, switch.link.problem)
+            self.health.dead.add(switch.name)
+        self._reroute(switch.plane.name)
+        self.rings_changed(switch.plane.name)
 
     def suspect(self, plane: str, links: Collection[Link]) -> None:
         """Avoid these links for a while."""

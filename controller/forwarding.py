@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from railweave.controller.managed import ManagedSwitch
+from railweave.controller.forwarder import Forwarder
 from railweave.controller.routes import Routes, comes_back, routes, trunk_ends
 from railweave.controller.trees import Link
 from railweave.topologies.model import Plane
@@ -24,7 +24,7 @@ class Forwarding:
     """
 
     def __init__(
-        self, plane: Plane, switches: Mapping[str, ManagedSwitch], write: Callable[[ManagedSwitch], None]
+        self, plane: Plane, switches: Mapping[str, Forwarder], write: Callable[[Forwarder], None]
     ) -> None:
         """Set the first routes of `switches`; `write` schedules writing a switch's new state."""
         self._switches = switches

@@ -107,9 +107,9 @@ class RailSums:
     connections: Sequence[Connection] = ()  # of each rank to the next
     nics: Mapping[int, Nic] = field(default_factory=dict)  # by rank
     window_packets: int = 0  # 0: they never have
-    rings: dict[str, int] = field(
-        default_factory=dict
-    )  # its number in each switch of its tree, the root first
+    # Its number in each switch of its tree, the root first.
+    rings: dict[str, int] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()  # the tree's switches, and those next to them that its packets pass
     reason: str = ""  # why it has none
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # while rings are put in or taken out
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
-from railweave.controller.routes import Routes, trunk_ends
+from railweave.controller.forwarder import Forwarder
 from railweave.controller.slots import SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference
@@ -40,7 +40,7 @@ COMPLETED = (
 )  # one of them, once, for every chunk that all children are in
 
 
-class ManagedSwitch:
+class ManagedSwitch(Forwarder):
     """What the controller wants of one switch is computed from its routes, `flooding`, `groups`, `losses` and
     `slots`; `reconcile` makes it so. What it must remember across restarts is in the switch
     (`tables.members_serials`).
@@ -59,8 +59,7 @@ class ManagedSwitch:
         """Prepare a switch; `changed` is called with it after each connection's first reconciliation, and
         with the groups that the switch has lost with its state; `unreachable` when it answers no more.
         """
-        self.name = switch.name
-        self.plane = plane
+        super().__init__(plane, switch)
         self.link = SwitchLink(switch, program, self._connected, lambda: unreachable(self), tls)
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.groups: dict[int, Aggregation] = {}
@@ -68,33 +67,11 @@ class ManagedSwitch:
         self.orphans: dict[int, SwitchState] = {}  # groups found in the switch, waiting to be claimed
         self.last_group = 0
         self._counted_from: dict[int, dict[int, int]] = {}  # a new group's counts begin at its predecessors'
-        self.ready = asyncio.Event()  # reconciled since the controller started
         self._addresses = addresses
-        self._routes = Routes()
-        self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
-        self.flooding: frozenset[int] = frozenset()  # trunk ports that broadcasts are to leave by
-        self.may_flood: frozenset[int] = frozenset()  # by which they may, until the switch has confirmed
         self._changed = changed
         self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
         self._known = False  # whether the switch's notes have been read since the controller started
         self._lock = asyncio.Lock()
-
-    @property
-    def ports(self) -> frozenset[int]:
-        """The ports that lead somewhere."""
-        return self._trunks | self._routes.nics
-
-    @property
-    def usable(self) -> bool:
-        """Whether it accepts requests now."""
-        return self.link.up and self.ready.is_set()
-
-    def follow(self, routes: Routes) -> bool:
-        """Take new routes, and flood to no port that they lack any more; whether that changes anything."""
-        changes = self._routes.entries != routes.entries or not self.flooding <= routes.tree
-        self._routes = routes
-        self.flooding &= routes.tree
-        return changes
 
     def take_over(self, group: Aggregation) -> None:
         """A group that is there already is wanted from now on."""
@@ -153,10 +130,6 @@ class ManagedSwitch:
         for group in self.groups.keys() - self._counted_from.keys():
             self._counted_from[group] = await self._cells(group)
         return updates
-
-    def _flooded(self, state: SwitchState) -> frozenset[int]:
-        """The trunk ports to which a switch of this state floods."""
-        return self._trunks & tables.flooded(state.multicasts)
 
     async def outcomes(self, group: int) -> dict[str, int]:
         """What has become of the packets of a group's members here, by outcome.

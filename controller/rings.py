@@ -12,8 +12,9 @@ from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Loss, Ring
 from railweave.controller.errors import Refused, SwitchUnavailable
+from railweave.controller.forwarder import Forwarder
 from railweave.controller.ring_trees import Part
-from railweave.controller.routes import routes, trunk_ends
+from railweave.controller.routes import routes
 from railweave.controller.slots import MIN_SLOTS, SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference, fields
@@ -26,7 +27,7 @@ from railweave.topologies.model import Nic, Plane, Switch
 LOG = logging.getLogger(__name__)
 
 
-class RingSwitch:
+class RingSwitch(Forwarder):
     """Rings are added and removed here; those that the switch loses with its registers are gone.
 
     A ring of an earlier controller process is removed: its senders' packets then reach no receiver, as
@@ -38,19 +39,18 @@ class RingSwitch:
         plane: Plane,
         switch: Switch,
         artifact: Artifact,
-        connected: Callable[[], None] = lambda: None,
+        changed: Callable[[RingSwitch], None] = lambda _: None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a switch of a plane; `connected` is called when a session with it has begun."""
-        self.name = switch.name
-        self.plane = plane.name
-        self.link = SwitchLink(switch, artifact, self._connected, tls=tls)
-        self.ready = asyncio.Event()  # reconciled since the controller started
+        """Prepare a switch; `changed` is called with it when a session has begun, and when it answers no
+        more.
+        """
+        super().__init__(plane, switch)
+        self.link = SwitchLink(switch, artifact, self._connected, lambda: changed(self), tls)
         self.losses: dict[tuple[str, int], Loss] = {}
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
-        self.connected = connected
+        self._changed = changed
         self._routes = routes(plane)[switch.name]
-        self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
         # Frames to a switch belong to a ring's tree, or to nobody: so hosts cannot speak for switches.
         addressed = AddressPlan(plane).switches.values() if self._trunks else ()
         self._nowhere = frozenset(tables.mac_table(each.mac, tables.NOWHERE) for each in addressed)
@@ -62,11 +62,6 @@ class RingSwitch:
     def rings(self) -> tuple[Ring, ...]:
         """The rings that the switch sums."""
         return tuple(self._rings.values())
-
-    @property
-    def ports(self) -> frozenset[int]:
-        """The ports that lead somewhere."""
-        return self._trunks | self._routes.nics
 
     def way(self, nic: Nic) -> int:
         """The port by which frames to a NIC leave; Refused if there is none."""
@@ -104,7 +99,7 @@ class RingSwitch:
 
     def wanted(self) -> SwitchState:
         """What the switch should hold now."""
-        flood = tables.flood(self._routes.nics | self._routes.tree)
+        flood = tables.flood(self._routes.nics | self.flooding)
         notes = frozenset(tables.connections_serials(known) for known in self.slots.serials())
         bridge = SwitchState(self._routes.entries | self._nowhere | notes, frozenset({flood}))
         rings = (desired.ring(ring) for ring in self._rings.values())
@@ -146,6 +141,7 @@ class RingSwitch:
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
+            self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
             lost = 0
             if self.link.wiped or not actual.entries:
                 lost = len(self._rings)
@@ -158,11 +154,14 @@ class RingSwitch:
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %d rings lost, %d updates", self.name, lost, len(updates))
         self.ready.set()
-        self.connected()
+        self._changed(self)
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
-        updates = difference(actual, self.wanted())
+        wanted, flooding = self.wanted(), self.flooding
+        self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
+        updates = difference(actual, wanted)
         await self.link.write(updates)
+        self.may_flood = flooding
         return updates
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable
-from functools import partial
 from typing import Any
 
 from railweave.controller.addresses import AddressPlan
@@ -16,6 +15,7 @@ from railweave.controller.jobs import Group, RailSums
 from railweave.controller.quotas import Quotas, slots_per_tree
 from railweave.controller.requests import MAX_QUEUE_PAIR
 from railweave.controller.ring_trees import parts
+from railweave.controller.routes import trunk_ends
 from railweave.controller.tables import Connection, Endpoint
 from railweave.v1 import controller_pb2 as pb
 
@@ -39,8 +39,7 @@ class Summing:
         self._quotas = quotas
         self._running = running
         self._soon = soon
-        for switch in fabric.rings_of():
-            switch.connected = partial(self._connected, switch.plane)
+        fabric.rings_changed = self._changed
 
     async def place(self, group: Group, rail: pb.RailOffer, hosts: dict[int, Host]) -> None:
         """Have a rail's switches add, or note why they do not: then the ranks do."""
@@ -58,7 +57,7 @@ class Summing:
             sums.window_packets = 0
 
     async def _register(self, group: Group, sums: RailSums) -> None:
-        """Put a ring into the switches of a tree, where it is not in all of them."""
+        """Put a ring into the switches of a tree, unless it is in one that works."""
         async with sums.lock:
             if sums.rings and not self._broken(sums):
                 return
@@ -86,20 +85,32 @@ class Summing:
         def way(switch: str, rank: int) -> int:
             return switches[switch].way(sums.nics[rank])
 
-        for name, part in parts(tree, sums.connections, link, way).items():
+        found = parts(tree, sums.connections, link, way)
+        ends = trunk_ends(self._fabric.topology.plane(sums.plane))
+        hops = {(name, copy.of.receiver_port) for name, part in found.items() for copy in part.copies}
+        sums.passed = frozenset({*found, *(ends[hop][0] for hop in hops & ends.keys())})
+        for name, part in found.items():
             sums.rings[name] = (await switches[name].add(part, sums.window_packets)).group
         if self._broken(sums):
             raise SwitchUnavailable("a switch was restarted meanwhile")
 
     def _broken(self, sums: RailSums) -> bool:
-        """Whether a switch has lost its part of the ring."""
-        return any(not self._holds(switch, ring) for switch, ring in sums.rings.items())
+        """Whether a switch has lost its part of the ring, or is dead and there is a tree without it."""
+        if any(not self._holds(switch, ring) for switch, ring in sums.rings.items()):
+            return True
+        if self._fabric.health.dead.isdisjoint(sums.passed):
+            return False
+        try:
+            self._fabric.plan_sums(sums.plane, sums.nics)
+        except Refused:
+            return False  # it may be only its management that is dead
+        return True
 
     def _holds(self, switch: str, ring: int) -> bool:
         return ring in {known.group for known in self._fabric.ring_switches[switch].rings}
 
-    def _connected(self, plane: str) -> None:
-        """Put rings in anew that a restart has broken; ranks that miss sums start their rails anew."""
+    def _changed(self, plane: str) -> None:
+        """Put rings in anew that are broken; ranks that miss sums start their rails anew."""
         for group in self._running():
             for sums in group.sums.values():
                 if sums.plane == plane and sums.window_packets:

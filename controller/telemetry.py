@@ -40,12 +40,12 @@ def of_ring_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any
 
 
 async def _of_rings(switch: RingSwitch) -> pb.SwitchCounters:
-    counters = pb.SwitchCounters(plane=switch.plane, name=switch.name, slots=switch.slots.slots)
+    counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name, slots=switch.slots.slots)
     counters.slots_used = sum(taken.size for taken in switch.slots.taken.values())
     try:
         counters.packets.update(await _packets(switch.link, "connections"))
     except SwitchUnavailable as unavailable:
-        return pb.SwitchCounters(plane=switch.plane, name=switch.name, problem=str(unavailable))
+        return pb.SwitchCounters(plane=switch.plane.name, name=switch.name, problem=str(unavailable))
     return counters
 
 

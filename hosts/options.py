@@ -98,7 +98,7 @@ class Options:
     # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
     # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
     progress_cpus: tuple[int, ...] = ()
-    rdma: str = "any"  # one of RDMA_PLACES: who carries rdma rails; netreduce rails are in software
+    rdma: str = "any"  # one of RDMA_PLACES: who carries rdma and netreduce rails
     traffic_class: int = 0  # of what an RDMA device sends: DSCP times 4, and ECN's two bits
 
     def __post_init__(self) -> None:

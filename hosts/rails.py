@@ -97,14 +97,17 @@ def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
                 return Opening(spec, index, at, port)
             case "rdma" | "netreduce":
                 sums = spec.kind == "netreduce"
-                place = RDMA_PLACES["software" if sums else options.rdma]
+                place = RDMA_PLACES[options.rdma]
                 link = (spec.name, at.address, at.name, spec.rate_bps)
                 index, queue_pairs = agent.add_rdma(*link, peer_timeout_s, sums, place, options.traffic_class)
-                made = Opening(spec, index, at, ROCE_PORT, tuple(queue_pairs))
-                if sums:
-                    return replace(made, sum_queue_pairs=tuple(agent.sum_numbers(index)))
                 device, where = agent.rdma_place(index)
-                return replace(made, device=device, where=where)
+                for_sums = tuple(agent.sum_numbers(index)) if sums else ()
+                return Opening(
+                    *(spec, index, at, ROCE_PORT, tuple(queue_pairs)),
+                    sum_queue_pairs=for_sums,
+                    device=device,
+                    where=where,
+                )
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
     raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from railweave.hosts.striping.surveys import Item
 
 USED = Verdict(None)
-SUMS = Verdict(None, "sums and means by the switch, the rest by the hosts")
 MULTICAST = Verdict(None, "multicast")
 FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
@@ -80,7 +79,7 @@ def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hos
         reduces = collective is Collective.ALL_REDUCE
         return Verdict(None, f"a ring of {rail.members} racks and ranks" if reduces else "by the hosts")
     if rail.adds and collective is Collective.ALL_REDUCE:
-        return SUMS
+        return Verdict(None, f"sums and means by the switch, the rest by the hosts; {rail.where}")
     if rail.kind != "ina" or collective in REDUCING:
         return Verdict(None, rail.where)
     return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS

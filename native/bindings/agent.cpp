@@ -441,7 +441,7 @@ void bind_agent(nb::module_& m) {
           "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, "place"_a = RdmaPlace::kUserSpace,
           "traffic_class"_a = 0, Release(),
           "Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With "
-          "`sums` it offers connections that a switch may add up, in user space")
+          "`sums` it offers connections that a switch may add up")
       .def("rdma_place", &PythonAgent::rdma_place, "rail"_a,
            "Whether an RDMA rail is on a device, and in words: on which, or why on none")
       .def("sum_numbers", &PythonAgent::sum_numbers, "rail"_a,

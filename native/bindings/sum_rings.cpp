@@ -5,6 +5,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -14,11 +15,13 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "bindings/simulated_rank.hpp"
 #include "bindings/values.hpp"
 #include "collectives/simulation.hpp"
+#include "rails/soft_connection.hpp"
 #include "rails/sum_all_reduce.hpp"
 #include "rails/sum_ring.hpp"
 
@@ -31,9 +34,10 @@ namespace {
 constexpr Time kMostTime = 1000 * kSecond;  // what takes longer hangs
 constexpr Duration kLink = 20 * kMicrosecond;
 
-/// What the switch makes of a transport packet of a rank, in an incarnation: packets, and for which ranks.
-using Exchange = std::function<std::vector<std::pair<int, nb::bytes>>(int rank, const nb::bytes& transport,
-                                                                      std::uint32_t incarnation)>;
+/// What the switch makes of a transport packet of a rank, in an incarnation that begins with the packet of
+/// that number: packets, and for which ranks.
+using Exchange = std::function<std::vector<std::pair<int, nb::bytes>>(
+    int rank, const nb::bytes& transport, std::uint32_t incarnation, std::uint64_t first)>;
 
 struct World {
   std::size_t path_mtu;
@@ -45,6 +49,7 @@ struct World {
   Duration late;     // of these, and of ranks; at most
   int dies;          // this rank, at some time; -1: none
   bool ends;         // a queue pair fails in each incarnation but the last
+  bool impatient;    // as a device's
   std::vector<std::uint32_t> first_psns;
 };
 
@@ -53,10 +58,13 @@ std::uint32_t out_number(int rank) { return 0x4000u + static_cast<std::uint32_t>
 std::uint32_t into_number(int sender) { return 0x100u + static_cast<std::uint32_t>(sender); }
 constexpr std::uint32_t kAlias = 0x800000;
 
+/// What must not be, and was.
+using Complaints = std::set<std::string>;
+
 /// As the rank of a netreduce rail: messages go over the simulated network, what is added over queue pairs.
 class RingRank final : public SimulatedRank, private TransportListener {
  public:
-  RingRank(SimulatedNetwork& network, const World& world, int rank, int ranks)
+  RingRank(SimulatedNetwork& network, const World& world, int rank, int ranks, Complaints& complaints)
       : SimulatedRank(rank, ranks, network.transport(rank),
                       [this](Transport& transport, const Slice& slice) -> std::unique_ptr<Algorithm> {
                         if (!ring_ || halted_ || !sums_in_switch(slice)) return nullptr;
@@ -64,6 +72,7 @@ class RingRank final : public SimulatedRank, private TransportListener {
                         return std::make_unique<SumAllReduce>(transport, *ring_, slice, AlgorithmOptions{});
                       }),
         world_(world),
+        complaints_(complaints),
         rank_(rank),
         next_((rank + 1) % ranks),
         before_((rank + ranks - 1) % ranks) {
@@ -84,9 +93,8 @@ class RingRank final : public SimulatedRank, private TransportListener {
     if (halted_ || failure_) return;
     (out ? *out_ : *into_).abort();
     drain(now);
-    if (!failure_) ++unnoticed_;
+    if (!failure_) complaints_.insert("a queue pair failed, and the rail did not");
   }
-  std::uint64_t unnoticed() const { return unnoticed_; }
 
   /// As RdmaTransport does once the queue pairs have moved; false if there was nothing.
   bool drain(Time now) {
@@ -98,7 +106,10 @@ class RingRank final : public SimulatedRank, private TransportListener {
   /// The outputs of what is not complete are the caller's again.
   void halt(Time now) {
     halted_ = true;
+    const auto [address, rkey] = ring_->inbox();
     ring_->halt();
+    if (memory_.find(rkey, address, 1, roce::kRemoteWrite, into_number(before_)).data() != nullptr)
+      complaints_.insert("a halted ring may be written");
     rail_.halt(now);
     calls_.abort();
   }
@@ -144,7 +155,7 @@ class RingRank final : public SimulatedRank, private TransportListener {
     options.min_window = std::min(options.min_window, options.window);
     options.retries = std::numeric_limits<int>::max();
     options.min_timeout = 20 * kMillisecond;
-    options.nak_once = true;
+    options.summed = true;
     options.qpn = out_number(rank_);
     options.peer_qpn = into_number(rank_) ^ kAlias;
     options.send_psn = psn(rank_);
@@ -155,22 +166,28 @@ class RingRank final : public SimulatedRank, private TransportListener {
     options.receive_psn = psn(before_);
     into_ = std::make_unique<roce::QueuePair>(options, memory_);
     TransportListener& listener = *this;
-    ring_ = std::make_unique<SumRing>(SumRingOptions{.window_packets = world_.window_packets,
+    soft_out_ = std::make_unique<SoftConnection>(*out_, memory_);
+    soft_into_ = std::make_unique<SoftConnection>(*into_, memory_);
+    ring_ = std::make_unique<SumRing>(SumRingOptions{.path_mtu = world_.path_mtu,
+                                                     .window_packets = world_.window_packets,
                                                      .next_packet = next_packet,
                                                      .next_rank = next_,
                                                      .rank_before = before_,
                                                      .next_name = "the next rank",
-                                                     .name_before = "the rank before"},
-                                      *out_, *into_, memory_, listener);
+                                                     .name_before = "the rank before",
+                                                     .impatient = world_.impatient},
+                                      *soft_out_, *soft_into_, listener);
     halted_ = false;
   }
 
   const World& world_;
+  Complaints& complaints_;
   const int rank_, next_, before_;
   roce::MemoryRegions memory_;
   std::unique_ptr<roce::QueuePair> out_, into_;
+  std::unique_ptr<RdmaConnection> soft_out_, soft_into_;
   std::unique_ptr<SumRing> ring_;
-  std::uint64_t summed_ = 0, unnoticed_ = 0;
+  std::uint64_t summed_ = 0;
   bool halted_ = false, lost_ = false;
 };
 
@@ -188,20 +205,19 @@ class Simulation {
         network_(ranks_, seed) {
     network_.lose_acknowledgements();
     for (int rank = 0; rank < ranks_; ++rank)
-      hosts_.push_back(std::make_unique<RingRank>(network_, world_, rank, ranks_));
+      hosts_.push_back(std::make_unique<RingRank>(network_, world_, rank, ranks_, complaints_));
   }
 
   auto run() {
     begin();
     while (network_.step(kMostTime)) pump();
     std::vector<std::pair<std::vector<std::uint32_t>, std::optional<std::string>>> outcomes;
-    std::uint64_t summed = 0, unnoticed = 0;
+    std::uint64_t summed = 0;
     for (const auto& host : hosts_) {
       outcomes.push_back(host->outcome());
       summed += host->summed();
-      unnoticed += host->unnoticed();
     }
-    return std::tuple(outcomes, summed, unnoticed);
+    return std::tuple(outcomes, summed, complaints_);
   }
 
  private:
@@ -243,9 +259,11 @@ class Simulation {
   void send(int rank, roce::QueuePair& pair) {
     std::vector<std::byte> buffer(world_.path_mtu + roce::kMaxOverhead);
     while (const std::size_t size = pair.transmit(buffer, network_.now())) {
+      if (world_.impatient && begun_ < ranks_ && &pair == &host(rank).out())
+        complaints_.insert("a device has to wait for a rank that is late");
       const nb::bytes packet(reinterpret_cast<const char*>(buffer.data()), size);
       carry([this, rank, packet] {
-        for (const auto& [to, made] : exchange_(rank, packet, incarnation_))
+        for (const auto& [to, made] : exchange_(rank, packet, incarnation_, next_packet_))
           carry([this, to = to, made = made] { arrive(to, made); });
       });
     }
@@ -263,7 +281,7 @@ class Simulation {
   }
 
   void begin() {
-    halted_ = 0;
+    halted_ = begun_ = 0;
     next_packet_ = 0;
     for (const auto& each : hosts_) next_packet_ = std::max(next_packet_, each->next_packet());
     for (int rank = 0; rank < ranks_; ++rank) soon(world_.late, [this, rank] { begin(rank); });
@@ -281,6 +299,7 @@ class Simulation {
   void begin(int rank) {
     if (host(rank).lost() || (calls_.size() == 1 && host(rank).outcome().second)) return;
     if (incarnation_ > 0) host(rank).restart(incarnation_, next_packet_, network_.now());
+    ++begun_;
     host(rank).submit(calls_[incarnation_][static_cast<std::size_t>(rank)], network_.now());
     if (incarnation_ + 1 == calls_.size()) return;
     soon(4 * world_.late, [this, rank] {
@@ -307,7 +326,8 @@ class Simulation {
   std::vector<std::unique_ptr<RingRank>> hosts_;
   std::uint32_t incarnation_ = 0;
   std::uint64_t next_packet_ = 0;
-  int halted_ = 0;
+  int halted_ = 0, begun_ = 0;  // ranks, in this incarnation
+  Complaints complaints_;
   Time wake_ = kNever;
 };
 
@@ -323,7 +343,7 @@ void bind_sum_rings(nb::module_& m) {
       [](const Simulation::Incarnations& calls, const Exchange& exchange, std::uint64_t seed,
          std::vector<std::uint32_t> first_psns, std::size_t path_mtu, std::size_t window_packets,
          std::int64_t in_flight, double loss, double duplicate, double overtaken, double late_s, int dies,
-         bool ends) {
+         bool ends, bool impatient) {
         const World world{.path_mtu = path_mtu,
                           .window_packets = window_packets,
                           .in_flight = in_flight,
@@ -333,16 +353,18 @@ void bind_sum_rings(nb::module_& m) {
                           .late = nanoseconds(late_s),
                           .dies = dies,
                           .ends = ends,
+                          .impatient = impatient,
                           .first_psns = std::move(first_psns)};
         return Simulation(calls, world, exchange, seed).run();
       },
       "calls"_a, "exchange"_a, "seed"_a, "first_psns"_a, "path_mtu"_a = 256, "window_packets"_a = 16,
       "in_flight"_a = 64, "loss"_a = 0.0, "duplicate"_a = 0.0, "overtaken"_a = 0.0, "late_s"_a = 0.001,
-      "dies"_a = -1, "ends"_a = false,
-      "Run calls, by incarnation and rank. `exchange(rank, transport, incarnation)` is the switch: transport "
-      "packets for ranks. All incarnations but the last are halted at random times; if `ends`, a queue pair "
-      "fails in each. Per rank: the op indices completed, in order, and the last failure's message or None; "
-      "then how many slices the switch was to add, and how many failures of queue pairs went unnoticed");
+      "dies"_a = -1, "ends"_a = false, "impatient"_a = false,
+      "Run calls, by incarnation and rank. `exchange(rank, transport, incarnation, first)` is the switch: "
+      "transport packets for ranks. All incarnations but the last are halted at random times; if `ends`, a "
+      "queue pair fails in each. Per rank: the op indices completed, in order, and the last failure's "
+      "message "
+      "or None; then how many slices the switch was to add, and what went wrong beside them");
 }
 
 }  // namespace railweave

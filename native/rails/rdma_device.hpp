@@ -43,6 +43,12 @@ class RdmaConnection {
   virtual void drop(std::uint32_t rkey) = 0;
   /// `into` is its owner's again. What the peer still writes goes nowhere, and is no error.
   virtual void withdraw(std::uint32_t rkey) = 0;
+  /// Memory of the connection's own, which the peer may write again and again until `abort`. Once.
+  struct Region {
+    MutableBytes bytes;
+    std::uint32_t rkey;
+  };
+  virtual Region region(std::size_t bytes) = 0;
 
   /// The peer has answered: from now on, as QueuePair's.
   virtual void set_patience(int retries, Duration max_timeout) = 0;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "rails/soft_connection.hpp"
 #include "roce/frame.hpp"
 
 namespace railweave {
@@ -28,38 +29,6 @@ std::uint32_t random_number() {
   if (getrandom(&number, sizeof number, 0) != sizeof number) throw std::runtime_error("no random numbers");
   return number;
 }
-
-class SoftConnection final : public RdmaConnection {
- public:
-  SoftConnection(roce::QueuePair& queue_pair, roce::MemoryRegions& memory)
-      : queue_pair_(queue_pair), memory_(memory) {}
-
-  void post(const roce::WorkRequest& request) override { queue_pair_.post(request); }
-  void post_receive(const roce::ReceiveRequest& request) override { queue_pair_.post_receive(request); }
-  std::optional<roce::Completion> poll() override { return queue_pair_.poll(); }
-  Offer offer(MutableBytes into) override {
-    return {.address = reinterpret_cast<std::uintptr_t>(into.data()),
-            .rkey = memory_.add(into, roce::kRemoteWrite, queue_pair_.options().qpn)};
-  }
-  void take(std::uint32_t rkey) override { memory_.remove(rkey); }
-  void drop(std::uint32_t rkey) override { memory_.remove(rkey); }
-  void withdraw(std::uint32_t rkey) override { memory_.release_buffer(rkey); }
-  void set_patience(int retries, Duration max_timeout) override {
-    queue_pair_.set_patience(retries, max_timeout);
-  }
-  bool awaits_answer() const override { return queue_pair_.requester().queued() > 0; }
-  void release_buffers() override { queue_pair_.release_buffers(); }
-  void abort() override { queue_pair_.abort(); }
-  std::optional<Fault> fault() const override {
-    if (!queue_pair_.failed()) return std::nullopt;
-    return Fault{FailureKind::kPeerLost, "broke the connection with a request that makes no sense"};
-  }
-  const roce::QueuePairStats& stats() const override { return queue_pair_.stats(); }
-
- private:
-  roce::QueuePair& queue_pair_;
-  roce::MemoryRegions& memory_;
-};
 
 }  // namespace
 

@@ -14,6 +14,8 @@ constexpr std::size_t kCleared = 16;  // receives that the peer knows of at once
 // message.
 constexpr std::size_t kControlBuffers = 2 * kCleared + 4;
 
+}  // namespace
+
 std::string why(roce::Status status) {
   switch (status) {
     case roce::Status::kRetriesExceeded:
@@ -30,8 +32,6 @@ std::string why(roce::Status status) {
       return "reported an error of its own";
   }
 }
-
-}  // namespace
 
 RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, TransportListener& listener)
     : options_(std::move(options)),

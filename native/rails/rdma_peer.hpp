@@ -16,6 +16,9 @@
 
 namespace railweave {
 
+/// What a peer has done whose connection has failed with that status; behind its name.
+std::string why(roce::Status status);
+
 struct RdmaPeerOptions {
   int own_rank;
   int rank;

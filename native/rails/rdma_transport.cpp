@@ -27,6 +27,7 @@ constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, withou
 constexpr std::size_t kMaxBurst = 48 * 1024;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
 constexpr std::uint32_t kFirstDeviceNumber = 2;    // 0 and 1 are the specification's
+constexpr std::size_t kRingConnections = 2;        // of a rank: to the next one, from the one before
 
 roce::Ipv4Address parse_address(const std::string& text) {
   in_addr address;
@@ -121,13 +122,14 @@ std::string RdmaTransport::where() const {
 }
 
 std::unique_ptr<RdmaDevice> RdmaTransport::open_device(int world_size) {
-  if (options_.place != RdmaPlace::kUserSpace && !options_.sums) {
+  if (options_.place != RdmaPlace::kUserSpace) {
     try {
-      return open_verbs_device({.address = options_.address,
-                                .path_mtu = options_.path_mtu,
-                                .silence = options_.liveness.timeout,
-                                .traffic_class = options_.traffic_class,
-                                .connections = static_cast<std::size_t>(world_size - 1)});
+      return open_verbs_device(
+          {.address = options_.address,
+           .path_mtu = options_.path_mtu,
+           .silence = options_.liveness.timeout,
+           .traffic_class = options_.traffic_class,
+           .connections = static_cast<std::size_t>(world_size - 1) + (options_.sums ? kRingConnections : 0)});
     } catch (const std::runtime_error& error) {
       if (options_.place == RdmaPlace::kDevice) throw;
       why_no_device_ = error.what();
@@ -179,6 +181,7 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
                   .name = name};
   }
   ways_ = std::move(ways);
+  devices_ = std::any_of(members.begin(), members.end(), [](const RdmaMember& one) { return one.device; });
   interest_ = EPOLLIN;
   loop_.watch(device_->fd(), interest_, *this);
   join(0, now);
@@ -194,9 +197,9 @@ void RdmaTransport::sum(const std::vector<SumNumbers>& members, std::size_t wind
                                 std::to_string(queue_pairs_.size()));
   for (const SumNumbers& member : members)
     for (const std::uint32_t number : {member.out, member.into, member.alias})
-      if (number < kFirstFreeNumber || number > roce::kPsnMask)
+      if (number < kFirstDeviceNumber || number > roce::kPsnMask)
         throw std::invalid_argument("queue pair " + std::to_string(number) + ": expected " +
-                                    std::to_string(kFirstFreeNumber) + " to " +
+                                    std::to_string(kFirstDeviceNumber) + " to " +
                                     std::to_string(roce::kPsnMask));
   sums_ = members;
   window_packets_ = window_packets;
@@ -228,7 +231,7 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   failed_ = false;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
     if (static_cast<int>(peer) != rank_) meet(peer, now);
-  if (!sums_.empty()) join_ring();
+  if (!sums_.empty()) join_ring(now);
   if (options_.liveness.interval > 0) heartbeat_at_ = now + options_.liveness.interval;
   // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
   if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.probe(); });
@@ -279,7 +282,7 @@ void RdmaTransport::meet(std::size_t peer, Time now) {
 
 // Packet numbers start at the sender's end's number, to which the switch counts from. A rank that is late
 // looks like loss; that one is gone, the other connections notice.
-void RdmaTransport::join_ring() {
+void RdmaTransport::join_ring(Time now) {
   const auto own = static_cast<std::size_t>(rank_);
   const std::size_t next = (own + 1) % sums_.size(), before = (own + sums_.size() - 1) % sums_.size();
   const auto first_psn = [this](std::size_t sender) {
@@ -291,24 +294,26 @@ void RdmaTransport::join_ring() {
   options.window_time = 0;  // fixed: all wait for the last rank, and more would only fill the links' queues
   options.retries = kTireless;
   options.min_timeout = kRanksApart;
-  options.nak_once = true;
+  options.summed = true;
   options.qpn = sums_[own].out;
   options.peer_qpn = sums_[next].alias;
   options.send_psn = first_psn(own);
-  roce::QueuePair& out = endpoint_->connect(options, ways_[next].address, mac_of(ways_[next]));
+  RdmaConnection& out = device_->join(options, ways_[next].address, mac_of(ways_[next]), now);
   options.qpn = sums_[own].into;
   options.peer_qpn = sums_[before].out;
   options.send_psn = 0;
   options.receive_psn = first_psn(before);
-  roce::QueuePair& into = endpoint_->connect(options, ways_[before].address, mac_of(ways_[before]));
+  RdmaConnection& into = device_->join(options, ways_[before].address, mac_of(ways_[before]), now);
   TransportListener& listener = *this;
-  sum_ring_ = std::make_unique<SumRing>(SumRingOptions{.window_packets = window_packets_,
+  sum_ring_ = std::make_unique<SumRing>(SumRingOptions{.path_mtu = options_.path_mtu,
+                                                       .window_packets = window_packets_,
                                                        .next_packet = next_packet_,
                                                        .next_rank = static_cast<int>(next),
                                                        .rank_before = static_cast<int>(before),
                                                        .next_name = ways_[next].name,
-                                                       .name_before = ways_[before].name},
-                                        out, into, endpoint_->memory(), listener);
+                                                       .name_before = ways_[before].name,
+                                                       .impatient = devices_},
+                                        out, into, listener);
 }
 
 std::vector<std::uint64_t> RdmaTransport::positions() const {

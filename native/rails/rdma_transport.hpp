@@ -25,7 +25,7 @@ struct RdmaTransportOptions {
   std::size_t path_mtu = 1024;  // the same on all ranks
   std::uint64_t rate_bps = 0;   // of the link, bounds what is in flight; 0: unknown or unshaped
   Liveness liveness = {};
-  bool sums = false;  // offers connections that a switch may add up: in user space only
+  bool sums = false;  // offers connections that a switch may add up
   RdmaPlace place = RdmaPlace::kUserSpace;
   std::uint8_t traffic_class = 0;  // of a device's packets: DSCP and ECN bits, as in the IPv4 header
 };
@@ -134,7 +134,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void follow_interface();
   void join(std::uint32_t incarnation, Time now);
   void meet(std::size_t peer, Time now);
-  void join_ring();
+  void join_ring(Time now);
   roce::QueuePairOptions pair_options() const;
   roce::MacAddress mac_of(const Way& way) const;
   std::uint32_t own_number(std::size_t peer, std::uint32_t incarnation) const;
@@ -157,6 +157,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   SumNumbers sum_numbers_{};
   std::vector<SumNumbers> sums_;  // by rank; empty: no switch adds
   std::size_t window_packets_ = 0;
+  bool devices_ = false;  // some rank is on one
   std::function<void(Time)> ring_moved_;
   std::unique_ptr<SumRing> sum_ring_, halted_ring_;
   std::uint64_t next_packet_ = 0;        // of this rank's connection, when it was halted

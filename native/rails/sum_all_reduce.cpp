@@ -71,7 +71,8 @@ void SumAllReduce::start(Time now) {
   store_fields(own_greeting_.data(), inbox.address, inbox.rkey);
   transport_.post_receive(next_, greeting_, now);
   transport_.post_send(before_, own_greeting_, now);
-  if (call_.left(ina::Phase::kExponents) > 0) begin_exponents();
+  // They also tell that all ranks are here.
+  if (ring_.impatient() || call_.left(ina::Phase::kExponents) > 0) begin_exponents();
 }
 
 void SumAllReduce::begin_exponents() {

@@ -53,7 +53,7 @@ class SumAllReduce final : public Algorithm {
   bool started_ = false;
   bool greeting_sent_ = false, greeted_ = false;
   std::array<std::byte, 12> own_greeting_{}, greeting_{};
-  std::unique_ptr<Algorithm> exponents_;  // if floats are summed
+  std::unique_ptr<Algorithm> exponents_;  // if floats are summed, or the ring is impatient
   std::vector<ina::Item> exponent_items_;
   std::vector<std::int32_t> exponent_lanes_;  // of these items, and a flag for NaN and Inf
   bool exponents_done_ = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rails/rdma_peer.hpp"
+
 namespace railweave {
 namespace {
 
@@ -12,18 +14,16 @@ constexpr std::size_t kMessages =
 
 }  // namespace
 
-SumRing::SumRing(const SumRingOptions& options, roce::QueuePair& out, roce::QueuePair& into,
-                 roce::MemoryRegions& memory, TransportListener& listener)
+SumRing::SumRing(const SumRingOptions& options, RdmaConnection& out, RdmaConnection& into,
+                 TransportListener& listener)
     : options_(options),
       out_(out),
       into_(into),
-      memory_(memory),
       listener_(listener),
       messages_(std::min(kMessages, options.window_packets)),
       message_packets_(options.window_packets / messages_),
       outbox_(messages_ * message_bytes()),
-      inbox_(messages_ * message_bytes()),
-      rkey_(memory.add(inbox_, roce::kRemoteWrite, into.options().qpn)),
+      inbox_(into.region(messages_ * message_bytes())),
       next_packet_(options.next_packet) {
   for (std::size_t i = 0; i < messages_; ++i) into_.post_receive({});
 }
@@ -46,7 +46,7 @@ void SumRing::post(std::size_t bytes) {
 }
 
 Bytes SumRing::sum() const {
-  return arrived_ == taken_ || failed_ ? Bytes{} : Bytes(inbox_).subspan(place(taken_), sizes_.front());
+  return arrived_ == taken_ || failed_ ? Bytes{} : Bytes(inbox_.bytes).subspan(place(taken_), sizes_.front());
 }
 
 void SumRing::taken() {
@@ -60,17 +60,19 @@ bool SumRing::drain(Time now) {
     take(*completion, options_.next_rank, options_.next_name, now);
   for (; const auto completion = into_.poll(); any = true)
     take(*completion, options_.rank_before, options_.name_before, now);
-  if (out_.failed() || into_.failed()) {
-    const bool out = out_.failed();
-    fail(out ? options_.next_rank : options_.rank_before,
-         (out ? options_.next_name : options_.name_before) + " ended the connection on which the switch adds",
-         now);
-  }
+  check(out_, options_.next_rank, options_.next_name, now);
+  check(into_, options_.rank_before, options_.name_before, now);
   return any;
 }
 
+void SumRing::check(const RdmaConnection& connection, int rank, const std::string& name, Time now) {
+  if (const auto fault = connection.fault()) fail(rank, name + " " + fault->message, now);
+}
+
 void SumRing::take(const roce::Completion& completion, int rank, const std::string& name, Time now) {
-  if (failed_ || completion.status != roce::Status::kSuccess) return;
+  if (failed_ || completion.status == roce::Status::kFlushed) return;
+  if (completion.status != roce::Status::kSuccess)
+    return fail(rank, name + " " + why(completion.status), now);
   if (completion.kind == roce::CompletionKind::kWrite) {
     ++written_;
     return;
@@ -85,14 +87,14 @@ void SumRing::take(const roce::Completion& completion, int rank, const std::stri
 
 void SumRing::halt() {
   failed_ = true;
-  memory_.remove(rkey_);
   out_.abort();
   into_.abort();
 }
 
 void SumRing::fail(int rank, const std::string& message, Time now) {
   if (std::exchange(failed_, true)) return;
-  listener_.failed({.kind = FailureKind::kSilent, .rank = rank, .message = message}, now);
+  const std::string where = ", on the connection on which the switch adds";
+  listener_.failed({.kind = FailureKind::kSilent, .rank = rank, .message = message + where}, now);
 }
 
 }  // namespace railweave

@@ -10,27 +10,29 @@
 #include <vector>
 
 #include "collectives/transport.hpp"
-#include "roce/queue_pair.hpp"
+#include "rails/rdma_device.hpp"
 
 namespace railweave {
 
 struct SumRingOptions {
+  std::size_t path_mtu;
   std::size_t window_packets;  // of messages whose sums are not here, together; a power of two
   std::uint64_t next_packet;   // how many all ranks' connections are taken to have carried
   int next_rank, rank_before;
   std::string next_name, name_before;  // "rank 2 at 10.3.0.3"
+  bool impatient;                      // some member's device gives up if it has to wait for late ranks
 };
 
 class SumRing {
  public:
   /// `out` leads to the next rank, `into` comes from the one before. All outlive the ring. A failure is
   /// reported once, from inside `drain`.
-  SumRing(const SumRingOptions& options, roce::QueuePair& out, roce::QueuePair& into,
-          roce::MemoryRegions& memory, TransportListener& listener);
+  SumRing(const SumRingOptions& options, RdmaConnection& out, RdmaConnection& into,
+          TransportListener& listener);
   SumRing(const SumRing&) = delete;
   SumRing& operator=(const SumRing&) = delete;
 
-  std::size_t packet_bytes() const { return out_.options().path_mtu; }
+  std::size_t packet_bytes() const { return options_.path_mtu; }
   std::size_t message_bytes() const { return message_packets_ * packet_bytes(); }
 
   /// Where the rank before is to write; it must be told before it posts.
@@ -38,7 +40,7 @@ class SumRing {
     std::uint64_t address;
     std::uint32_t rkey;
   };
-  Target inbox() const { return {reinterpret_cast<std::uintptr_t>(inbox_.data()), rkey_}; }
+  Target inbox() const { return {reinterpret_cast<std::uintptr_t>(inbox_.bytes.data()), inbox_.rkey}; }
   /// Where this rank is to write.
   void aim(const Target& target) { target_ = target; }
 
@@ -61,23 +63,26 @@ class SumRing {
   /// Ends the connections at once and without a word.
   void halt();
 
-  const roce::QueuePair& out() const { return out_; }
-  const roce::QueuePair& into() const { return into_; }
+  /// Nothing may be posted before all ranks are about to post as well.
+  bool impatient() const { return options_.impatient; }
+
+  const RdmaConnection& out() const { return out_; }
+  const RdmaConnection& into() const { return into_; }
 
  private:
   void take(const roce::Completion& completion, int rank, const std::string& name, Time now);
+  void check(const RdmaConnection& connection, int rank, const std::string& name, Time now);
   void fail(int rank, const std::string& message, Time now);
   std::size_t place(std::uint64_t message) const { return message % messages_ * message_bytes(); }
 
   const SumRingOptions options_;
-  roce::QueuePair& out_;
-  roce::QueuePair& into_;
-  roce::MemoryRegions& memory_;
+  RdmaConnection& out_;
+  RdmaConnection& into_;
   TransportListener& listener_;
   const std::size_t messages_;  // in the window, at most
   const std::size_t message_packets_;
-  std::vector<std::byte> outbox_, inbox_;  // places of `messages_` messages, taken in turn
-  const std::uint32_t rkey_;
+  std::vector<std::byte> outbox_;       // places of `messages_` messages, taken in turn
+  const RdmaConnection::Region inbox_;  // likewise
   Target target_{};
   std::uint64_t next_packet_;
   // Messages so far. A place of the outbox is free once its message has arrived, one of the inbox once its

@@ -20,6 +20,7 @@ constexpr std::uint32_t kReceiveTag = 1u << 31;
 // after the acknowledgement's time-out, which is much longer.
 constexpr Duration kRanksApart = 20 * kMillisecond;
 constexpr std::uint8_t kRetries = 6;            // rdma_rxe takes 7 for ever; the specification, for seven
+constexpr std::uint8_t kMostRetries = 7;        // of what is summed: it waits for all ranks
 constexpr std::uint8_t kForEver = 7;            // of a receiver that is not ready
 constexpr std::uint8_t kReceiverNotReady = 12;  // 0.64 ms
 constexpr std::uint8_t kHops = 64;
@@ -134,7 +135,7 @@ void VerbsQueuePair::bring_up() {
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = options_.send_psn & roce::kPsnMask;
   attributes.timeout = port_.timeout;
-  attributes.retry_cnt = kRetries;
+  attributes.retry_cnt = options_.summed ? kMostRetries : kRetries;
   attributes.rnr_retry = kForEver;
   modify(attributes,
          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
@@ -211,6 +212,8 @@ bool VerbsQueuePair::hand_over(Send& send, std::uint32_t sequence) {
                                                                     : IBV_WR_RDMA_WRITE;
   request.imm_data = htonl(send.request.immediate.value_or(0));
   request.wr.rdma = {.remote_addr = send.request.remote_address, .rkey = send.request.rkey};
+  // As user space does it: a switch that adds takes packets that are alike.
+  if (send.request.immediate) request.send_flags |= IBV_SEND_SOLICITED;
   if (send.signalled) request.send_flags |= IBV_SEND_SIGNALED;
   if (bytes > 0 && bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
   ibv_send_wr* bad = nullptr;
@@ -260,6 +263,12 @@ void VerbsQueuePair::take(std::uint32_t rkey) {
 
 void VerbsQueuePair::withdraw(std::uint32_t rkey) {
   if (const auto found = offers_.find(rkey); found != offers_.end()) found->second.into = {};
+}
+
+VerbsQueuePair::Region VerbsQueuePair::region(std::size_t bytes) {
+  const Block block = this->block(bytes);
+  if (block.region == nullptr) return {};
+  return {.bytes = block.bytes, .rkey = block.region->rkey};
 }
 
 // ---------------------------------------------------------------- completions
@@ -324,9 +333,10 @@ void VerbsQueuePair::complete_receive(const ibv_wc& done) {
 
 // A peer that is not there yet does not answer, and the device gives up sooner than this rank. Nothing has
 // come of it, so both ends are still at their first packet number, and the same requests may go once more.
+// Of a connection that is summed something may have.
 void VerbsQueuePair::complete_badly(const ibv_wc& done, Time now) {
   if (dead_) return;
-  if (done.status == IBV_WC_RETRY_EXC_ERR && !answered_ && now < patient_until_) {
+  if (done.status == IBV_WC_RETRY_EXC_ERR && !answered_ && !options_.summed && now < patient_until_) {
     try {
       bring_up();
     } catch (const std::system_error& error) {

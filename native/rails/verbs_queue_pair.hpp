@@ -54,6 +54,7 @@ class VerbsQueuePair final : public RdmaConnection {
   void take(std::uint32_t rkey) override;
   void drop(std::uint32_t rkey) override { withdraw(rkey); }  // the device may still write, until `abort`
   void withdraw(std::uint32_t rkey) override;
+  Region region(std::size_t bytes) override;
   void set_patience(int, Duration) override {}  // the device's is fixed once it sends
   bool awaits_answer() const override { return signalled_ > 0; }
   void release_buffers() override;

@@ -223,7 +223,7 @@ void Requester::on_nak(const Aeth& aeth, Time now) {
   }
   switch (static_cast<NakCode>(aeth.value)) {
     case NakCode::kSequenceError:
-      return options_.nak_once ? presume_lost(now) : lost(now);
+      return options_.summed ? presume_lost(now) : lost(now);
     case NakCode::kRemoteAccessError:
       return fail(Status::kRemoteAccessError);
     case NakCode::kInvalidRequest:

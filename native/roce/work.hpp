@@ -31,7 +31,8 @@ struct QueuePairOptions {
   int rnr_retries = 7;  // the same for "receiver not ready"; 7 means for ever, as in the specification
   std::uint8_t rnr_timer = 14;  // code that this end sends: 1.28 ms
   int max_reads = 16;           // READ requests in progress, in either direction
-  bool nak_once = false;        // a second NAK of a packet is no news: others must send before it arrives
+  // What a switch makes of this packet and others' arrives once all have sent: a second NAK is no news.
+  bool summed = false;
 
   /// Throws std::invalid_argument naming the field, the value and what is allowed.
   void check() const;

@@ -309,7 +309,7 @@ class Agent:
 
     def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False, place: RdmaPlace = RdmaPlace.USER_SPACE, traffic_class: int = 0) -> tuple[int, list[int]]:
         """
-        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up, in user space
+        Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
         """
 
     def rdma_place(self, rail: int) -> tuple[bool, str]:

@@ -53,6 +53,10 @@ class Network:
         self.fabric = loaded_fabric(shape)
         self.random = links
         self._waiting: list[tuple[int | None, int, bytes]] = []
+        self.complaints: set[str] = set()
+        self._window = slots // 2
+        self._sent: dict[tuple[int, int], bytes] = {}  # payloads by rank and number of the packet
+        self._left: set[tuple[int, int]] = set()  # sums that have left, by their receivers, and numbers
         members = tuple(
             RingMember(
                 ip=0x0A030001 + rank,
@@ -83,7 +87,7 @@ class Network:
         for place in self.tree.states:
             self.tree.unregister(self.fabric.switches[place], place)
 
-    def exchange(self, rank: int, transport: bytes, incarnation: int) -> list[tuple[int, bytes]]:
+    def exchange(self, rank: int, transport: bytes, incarnation: int, first: int) -> list[tuple[int, bytes]]:
         """Carry a packet to the next rank, or back if it answers one of the rank before."""
         members = self.members
         packet = roce.parse(transport)
@@ -91,6 +95,8 @@ class Network:
         forward = packet["opcode"] != roce.Opcode.ACKNOWLEDGE
         m, to = members[rank], members[(rank + (1 if forward else -1)) % len(members)]
         path = roce.Path(m.mac.to_bytes(6), to.mac.to_bytes(6), m.ip, to.ip, m.udp_port)
+        if forward:
+            self._check(rank, self._number(packet, rank), bytes(packet["payload"]), first)
         self.packets += 1
         if self.packets > MOST_PACKETS:
             raise HangError(f"{self.packets} packets")
@@ -102,6 +108,17 @@ class Network:
         for each in waiting:
             self._arrive(*each, made)
         return made
+
+    def _number(self, packet: dict[str, Any], sender: int) -> int:
+        return (packet["psn"] - self.members[sender].first_psn) % 2**24
+
+    def _check(self, rank: int, number: int, payload: bytes, first: int) -> None:
+        """What is sent again is the same; and a slot's next packet follows the sum of the last one."""
+        if self._sent.setdefault((rank, number), payload) != payload:
+            self.complaints.add("a packet has changed")
+        before = number - self._window
+        if before >= first and (rank, before) not in self._left:
+            self.complaints.add("a packet is ahead of its window")
 
     def _arrive(self, place: int | None, port: int, frame: bytes, made: list[tuple[int, bytes]]) -> None:
         """Carry a frame through a switch, and on to others; what reaches hosts is in `made`."""
@@ -118,7 +135,13 @@ class Network:
                 continue
             fault, _, _, inner = roce.open_frame(data)
             assert fault is roce.FrameFault.NONE
+            if self.random.random() < self.loss:
+                continue
             made.append((out - 1, inner))
+            packet = roce.parse(inner)
+            assert packet
+            if packet["opcode"] != roce.Opcode.ACKNOWLEDGE:
+                self._left.add((out - 1, self._number(packet, out - 2)))
 
 
 class Schedule:
@@ -149,6 +172,7 @@ class Schedule:
             "in_flight": min(choice((4, 16, 64)), self.window),
             "dies": self.dies,
             "ends": ends,
+            "impatient": self.random.random() < 0.3,
         }
         self.shape = self.random.randrange(len(SHAPES))
         self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
@@ -187,7 +211,7 @@ class Schedule:
             setattr(network, name, self.options[name])
         network.register()
         try:
-            outcomes, summed, unnoticed = sum_rings.simulate(
+            outcomes, summed, complaints = sum_rings.simulate(
                 *(given, network.exchange),
                 seed=self.random.getrandbits(32),
                 first_psns=self.first_psns,
@@ -197,7 +221,8 @@ class Schedule:
             )
         finally:
             network.unregister()
-        assert not unnoticed, "a queue pair failed, and the rail did not"
+        complaints |= network.complaints
+        assert not complaints, complaints
         self._check(outcomes)
         return summed
 

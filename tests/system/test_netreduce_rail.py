@@ -29,6 +29,7 @@ from railweave.topologies.planes import planes
 
 DEADLINE_S = 90.0
 SWITCH = "s-nr"
+SURVIVED = "survived"  # a file: the fault is there, and the rail may live through it
 
 PROGRAM = """
 import json
@@ -73,12 +74,14 @@ with railweave.init(rails=rails) as comm:
 """
 
 REPEATED = """
+import pathlib
 import sys
 import time
 import numpy as np
 import railweave
 
 latest = time.monotonic() + 60
+survived = pathlib.Path(sys.argv[1])
 with railweave.init(timeout_s=40) as comm:
     carried = bytes_now = 0
     back = np.zeros(1, np.int32)
@@ -91,7 +94,7 @@ with railweave.init(timeout_s=40) as comm:
         np.testing.assert_array_equal(comm.all_reduce(mine), np.sum(every, axis=0, dtype=np.int32))
         rail = next(rail for rail in comm.stats().rails if rail.name == "netreduce")
         print(f"round {round_} {rail.incarnation} {rail.payload_bytes}", flush=True)
-        if rail.incarnation > 0 and not bytes_now:
+        if (rail.incarnation > 0 or survived.exists()) and not bytes_now:
             bytes_now = rail.payload_bytes
         back[0] = bytes_now > 0 and rail.payload_bytes > bytes_now + (1 << 20)
         if comm.all_reduce(back, op="min")[0] or time.monotonic() > latest:
@@ -140,6 +143,12 @@ async def restart_root(lab: Lab) -> None:
     await restart_switch(lab, "spine1")
 
 
+async def end_root(lab: Lab) -> None:
+    """The one that adds, of two, for good."""
+    await lab.kill("spine1")
+    (lab.out.parent / SURVIVED).touch()
+
+
 async def restart_controller(lab: Lab) -> None:
     await lab.kill(CONTROLLER_NODE)
     await lab.revive(CONTROLLER_NODE)
@@ -151,6 +160,7 @@ async def end_queue_pair(lab: Lab) -> None:
 
 RAILS = ["netreduce", "tcp"]
 ONE_SWITCH, RACKS_OF_TWO = planes(3, RAILS), leaf_spine(2, 2, 1, rails=RAILS)
+TWO_SPINES = leaf_spine(2, 2, 2, rails=RAILS)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +171,7 @@ ONE_SWITCH, RACKS_OF_TWO = planes(3, RAILS), leaf_spine(2, 2, 1, rails=RAILS)
         (ONE_SWITCH, end_queue_pair),
         (RACKS_OF_TWO, restart_leaf),
         (RACKS_OF_TWO, restart_root),
+        (TWO_SPINES, end_root),
     ],
     ids=lambda value: getattr(value, "__name__", value.name if isinstance(value, Topology) else value),
 )
@@ -173,7 +184,8 @@ def test_the_rail_is_used_again_after_a_failure(
 
     async def run() -> dict[str, int]:
         async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path / "lab")) as lab:
-            await start_job(lab, JobOptions("job", [sys.executable, str(program)]))
+            command = [sys.executable, str(program), str(tmp_path / SURVIVED)]
+            await start_job(lab, JobOptions("job", command))
             done: asyncio.Task[None] | None = None
             async for line in lab.events():
                 assert line.text.startswith("round")

@@ -172,6 +172,7 @@ def test_a_queue_pair_that_dies_is_named(mixed: Meeting) -> None:
     assert "queue pair" in other["text"], "it is told why"
 
 
-def test_without_a_device_the_rail_says_what_is_missing() -> None:
+@pytest.mark.parametrize("sums", [False, True])
+def test_without_a_device_the_rail_says_what_is_missing(sums: bool) -> None:
     with pytest.raises(RuntimeError, match=r"no RDMA device has a RoCEv2 GID for 127\.0\.0\.1|no libibverbs"):
-        Agent(0, 2).add_rdma("rdma", "127.0.0.1", "lo", place=RdmaPlace.DEVICE)
+        Agent(0, 2).add_rdma("rdma", "127.0.0.1", "lo", sums=sums, place=RdmaPlace.DEVICE)

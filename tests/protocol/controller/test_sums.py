@@ -236,6 +236,42 @@ async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -
         assert adders(switches) == {"leaf1", "leaf2", "spine2"}
 
 
+async def test_a_ring_whose_spine_dies_goes_over_another_one() -> None:
+    """So do frames. Without another one it stays as it is, as only the management may be dead."""
+    options = {"slots": SLOTS, "lease_s": 3 * DEADLINE_S}  # the test sends no heartbeats
+    async with running_switches(RACKS) as switches, controller_of(RACKS, switches, **options) as world:
+        await join_racks(world)
+        before = parts(world)
+        (died,) = before.keys() - {"leaf1", "leaf2"}
+        (other,) = {"spine1", "spine2"} - {died}
+        await switches[died].stop()
+        await world.settled(lambda: parts(world).keys() == {"leaf1", "leaf2", other})
+        now = parts(world)
+        await world.settled(lambda: {"leaf1", "leaf2", other} <= adders(switches))
+        towards = {
+            (t.lower, t.lower_port) for t in world.topology.plane("netreduce").trunks if t.upper == died
+        }
+        for leaf in ("leaf1", "leaf2"):
+            assert now[leaf].group != before[leaf].group
+            assert now[leaf].part.up
+            assert before[leaf].part.up
+            assert now[leaf].part.up.of.qp != before[leaf].part.up.of.qp
+            assert towards.isdisjoint((leaf, copy.of.receiver_port) for copy in now[leaf].part.copies)
+            held = (await world.running.fabric.ring_switches[leaf].link.read()).entries
+            ports = {dict(e.params).get("port") for e in held if e.table == "mac_table"}
+            assert towards.isdisjoint((leaf, port) for port in ports)
+
+        await switches[died].start()
+        await world.settled(lambda: died not in adders(switches))
+        assert parts(world) == now
+        await switches[other].stop()
+        await world.settled(lambda: parts(world).keys() == {"leaf1", "leaf2", died})
+        again = parts(world)
+        await switches[died].stop()
+        await world.settled(lambda: died in world.running.fabric.health.dead)
+        assert parts(world) == again
+
+
 async def test_no_frame_to_a_switch_is_forwarded_and_floods_make_no_loop() -> None:
     async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
         addresses = AddressPlan(world.topology.plane("netreduce")).switches.values()

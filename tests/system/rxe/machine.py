@@ -72,16 +72,23 @@ class Meeting:
     def run(
         self, task: str, ranks: Sequence[int] | None = None, rails: str = "rdma@IF", **options: Any
     ) -> list[dict[str, Any]]:
-        """Have the ranks do a task as a job; their answers in order. Those of ranks that died are empty."""
+        """Have the ranks do a task as a job; their answers in order. Those of ranks that died are empty.
+
+        Given a `controller`, they meet there.
+        """
         lines = [self._ranks[rank] for rank in (ranks or sorted(self._ranks))]
         for line in lines:
             line.say(task=task, size=len(lines), rails=rails, options={"timeout_s": TASK_S, **options})
+        if "controller" not in options:
+            self._tell_offers(lines)
+        return [(line.hear() or {"result": {}})["result"] for line in lines]
+
+    def _tell_offers(self, lines: Sequence[Line]) -> None:
         said = [line.hear() or {} for line in lines]
         if not all("offers" in one for one in said):
             raise AssertionError(f"not all ranks have opened their rails: {said}")
         for line in lines:
             line.say(members={rank: one["offers"] for rank, one in enumerate(said)})
-        return [(line.hear() or {"result": {}})["result"] for line in lines]
 
     def close(self) -> None:
         """Let the ranks, and so the machines, end."""
@@ -121,11 +128,19 @@ def rank_here(
 
 @contextmanager
 def booted(
-    kernel: Kernel, folder: Path, namespace: int, where: Meeting, machines: Sequence[Machine]
+    kernel: Kernel,
+    folder: Path,
+    namespace: int,
+    where: Meeting,
+    machines: Sequence[Machine],
+    others: int = 0,
 ) -> Iterator[None]:
-    """Run the machines until the block ends; consoles are files in `folder`, and in the error."""
+    """Run the machines until the block ends; consoles are files in `folder`, and in the error.
+
+    `others` are ranks that are no machine's, and come as well.
+    """
     initramfs = build_initramfs(kernel, folder)
-    ranks = sum(len(machine.rails) for machine in machines)
+    ranks = sum(len(machine.rails) for machine in machines) + others
     first = 0
     with ExitStack() as stack:
         for number, machine in enumerate(machines):

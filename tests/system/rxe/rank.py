@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,6 +26,8 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.events import RailOffer
 from railweave.hosts.options import Options, parse_rails
 
+THE_TEST = "the test"  # stands where the controller does
+RESUMED_S = 60.0
 SIZES = (1, 5, 1000, 100_003)
 KINDS = (("float32", "sum"), ("int32", "max"), ("float64", "avg"), ("uint8", "min"), ("float16", "sum"))
 
@@ -144,7 +147,35 @@ def restarted(comm: Communicator) -> dict[str, Any]:
     return {"down": states}
 
 
-TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted)}
+def summed(comm: Communicator) -> dict[str, Any]:
+    """What a switch that adds can add, and what is too small; into how many packets' places it was cut."""
+    chunks = 0
+    for count, dtype in product((5, 1025, 100_003), ("int32", "float32", "float16")):
+        all_values = [values(rank, count, dtype) for rank in range(comm.world_size)]
+        total = np.sum([each.astype("float64") for each in all_values], axis=0)
+        np.testing.assert_array_equal(comm.all_reduce(all_values[comm.rank]), total.astype(dtype))
+        chunks += -(-count // 256) if all_values[0].nbytes > 4096 else 0
+    comm.barrier()
+    return {"chunks": chunks}
+
+
+def resumed(comm: Communicator) -> dict[str, Any]:
+    """The first rail fails and carries again, while the sums go on; how much it had carried before."""
+    carried, latest = 0, time.monotonic() + RESUMED_S
+    while time.monotonic() < latest:
+        count = 1 << 18
+        total = sum(values(rank, count, "int32") for rank in range(comm.world_size))
+        np.testing.assert_array_equal(comm.all_reduce(values(comm.rank, count, "int32")), total)
+        rail = comm.stats().rails[0]
+        if rail.incarnation > 0 and not carried:
+            carried = rail.payload_bytes
+        done = carried > 0 and rail.payload_bytes > carried + (1 << 20)
+        if comm.all_reduce(np.array([done], np.int32), "min")[0]:
+            return {"carried": carried}
+    return {"carried": 0}
+
+
+TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted, summed, resumed)}
 
 
 def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
@@ -159,8 +190,8 @@ def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> No
     """Take part in one job."""
     try:
         rails = parse_rails(task["rails"].replace("IF", interface))
-        options = Options(rank, task["size"], rails, controller="the test", **task["options"])
-        with Communicator(options, line.join) as comm:
+        options = Options(rank, task["size"], rails, **{"controller": THE_TEST, **task["options"]})
+        with Communicator(options, line.join if options.controller == THE_TEST else None) as comm:
             answer = TASKS[task["task"]](comm)
             answer["where"] = sorted({one.detail for one in comm.why() if one.used})
             answer["payload"] = [rail.payload_bytes for rail in comm.stats().rails]

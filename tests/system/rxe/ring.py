@@ -49,7 +49,7 @@ def lay_links(members: Sequence[Place]) -> None:
     ip("link", "set", "lo", "up")
     for place in members:
         ip("tuntap", "add", place.tap, "mode", "tap")
-        ip("link", "set", place.tap, "up")
+        ip("link", "set", place.tap, "arp", "off", "up")  # it would answer for our side's address
     ip("link", "add", "nic0", "address", OUR_MAC, "type", "veth", "peer", "name", "port0")
     ip("address", "add", f"{HOST}/{PREFIX}", "dev", "nic0")
     for device in ("port0", "nic0"):

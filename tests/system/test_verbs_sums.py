@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The netreduce rail on Linux rdma_rxe: machines on the switch that adds, and its controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from system.namespaces import inside, namespace
+from system.rxe import guest as rxe
+from system.rxe.kernel import HOST_FILES, KernelMissing, find_kernel
+from system.rxe.machine import Machine, Meeting, booted, meeting
+from system.rxe.ring import GRPC, OUR_PORT, lay_links, places, plane
+
+from railweave.topologies.lab.faults import Tool
+from railweave.topologies.model import Switch, Topology
+from railweave.topologies.serialize import to_yaml
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
+MEMBERS = places(3)
+USER_SPACE = len(MEMBERS)  # the rank that is no machine's
+BY_SWITCH = "sums and means by the switch, the rest by the hosts"
+LISTEN = f"{rxe.HOST}:9600"
+LEASE_S = 60  # emulated machines are slow
+READY_S = 30.0
+ENDED = 8  # queue pairs, at most
+TESTS = Path(__file__).parents[1]
+
+
+def topology() -> Topology:
+    """One network, which a second rail uses as well."""
+    made = plane(MEMBERS)
+    nics = tuple(replace(nic, switch="bridge") for nic in made.nics)
+    bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=nics)
+    hosts = tuple(nic.host for nic in made.nics)
+    return Topology("machines", hosts, (replace(made, name="netreduce", kind="netreduce"), bridge))
+
+
+@contextmanager
+def ready(network: int, *command: str) -> Iterator[None]:
+    """Run one of railweave's daemons in the network."""
+    line = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "railweave", *command]
+    with inside(network):
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    with process:
+        watchdog = threading.Timer(READY_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ready")
+            watchdog.cancel()
+            yield
+        finally:
+            watchdog.cancel()
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class World:
+    """Machines and a rank of ours on the switch."""
+
+    network: int
+    ranks: Meeting
+    topology: Path
+
+    @contextmanager
+    def controller(self, loss: float = 0.0) -> Iterator[None]:
+        """Have the switch drop frames at each port, on their way in and out."""
+        options = ("--topology", str(self.topology), "--listen", LISTEN, "--lease", str(LEASE_S))
+        with ready(self.network, "controller", *options, "--loss", f"netreduce={loss}"):
+            yield
+
+    def run(self, task: str, rails: str = "netreduce@IF", **more: Any) -> list[dict[str, Any]]:
+        return self.ranks.run(task, rails=rails, controller=LISTEN, **more)
+
+    def counts(self) -> dict[str, int]:
+        command = [sys.executable, "-m", "railweave.topologies.lab.switch_counters", LISTEN]
+        with inside(self.network):
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return dict(json.loads(done.stdout)["netreduce"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    if reason := rxe.missing():
+        pytest.skip(reason)
+    try:
+        kernel = find_kernel(CACHE, HOST_FILES)
+    except KernelMissing as error:
+        pytest.skip(f"rxe test has no kernel: {error}")
+    folder = tmp_path_factory.mktemp("sums")
+    (folder / "topology.yaml").write_text(to_yaml(topology()))
+    with ExitStack() as stack:
+        network = stack.enter_context(namespace())
+        with inside(network):
+            lay_links(MEMBERS)
+        made = stack.enter_context(meeting(network))
+        ports = [f"{n}@{place.tap}" for n, place in enumerate(MEMBERS, 1)] + [f"{OUR_PORT}@port0"]
+        interfaces = [word for port in ports for word in ("-i", port)]
+        options = ("--grpc", GRPC, "--super-packet-bytes", "0")
+        stack.enter_context(ready(network, "switch", *options, *interfaces))
+        world = World(network, made, folder / "topology.yaml")
+        with world.controller():  # before it the switch forwards nothing
+            command = [sys.executable, "-m", "system.rxe.rank", made.address, str(USER_SPACE), "nic0"]
+            with inside(network):
+                ours = stack.enter_context(subprocess.Popen(command, cwd=TESTS))
+            stack.callback(ours.terminate)
+            machines = [Machine(place) for place in MEMBERS]
+            stack.enter_context(booted(kernel, folder, network, made, machines, others=1))
+        yield world
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_the_switch_adds_what_devices_write(world: World, loss: float) -> None:
+    """Every number; and there is one result for each packet's place."""
+    with world.controller(loss):
+        before = world.counts()
+        answers = world.run("summed", ranks=range(len(MEMBERS)), peer_timeout_s=1.0)
+        after = world.counts()
+    assert [answer.get("where") for answer in answers] == [[f"{BY_SWITCH}; on device rxe0"]] * 3, answers
+    counts = {name: after[name] - before[name] for name in after}
+    assert counts["result"] == answers[0]["chunks"] > 0
+    assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
+    assert (counts["repeat"] > 0) == (loss > 0)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: float) -> None:
+    with world.controller(loss):
+        before = world.counts()["result"]
+        answers = world.run("summed", peer_timeout_s=1.0)
+        results = world.counts()["result"] - before
+    assert [answer.get("chunks") for answer in answers] == [results] * 4, answers
+    assert answers[USER_SPACE]["where"][0].startswith(f"{BY_SWITCH}; in user space: no RDMA device has")
+
+
+@contextmanager
+def queue_pair_ending(world: World) -> Iterator[None]:
+    """End one of the first machine's device when it sends data, until the block ends.
+
+    An emulated machine is so slow that the tool may be wrong about having ended one.
+    """
+    over = threading.Event()
+    port = f"{MEMBERS[0].tap}\n"
+
+    def work() -> None:
+        command, ended = Tool.END_QUEUE_PAIR.value, 0
+        with inside(world.network):
+            while not over.is_set() and ended < ENDED:
+                done = subprocess.run(command, input=port, text=True, check=False, stderr=subprocess.DEVNULL)
+                ended += done.returncode == 0
+
+    fault = threading.Thread(target=work)
+    fault.start()
+    try:
+        yield
+    finally:
+        over.set()
+        fault.join()
+
+
+def test_a_queue_pair_that_dies_is_named(world: World) -> None:
+    with world.controller(), queue_pair_ending(world):
+        victim, *others = world.run("failing", ranks=range(len(MEMBERS)))
+    assert re.search(r"rank [12] at .* on the connection on which the switch adds", victim["text"]), victim
+    assert all("error" in other for other in others)
+
+
+def test_a_rail_on_devices_adds_again(world: World) -> None:
+    """On the same queue pairs, with packet numbers that no rank has used."""
+    with world.controller(), queue_pair_ending(world):
+        both = {"rails": "netreduce@IF,tcp@IF", "shares": {"netreduce": 0.5, "tcp": 0.5}}
+        answers = world.run("resumed", ranks=range(len(MEMBERS)), **both)
+    assert all(answer.get("carried", 0) > 0 for answer in answers), answers
