@@ -46,9 +46,8 @@ class Artifact:
 def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) -> Artifact:
     """Return a program compiled for that many lanes per packet; ValueError names the profiles there are."""
     if lanes not in PROFILES[program]:
-        raise ValueError(
-            f"{program} is not compiled for {lanes} lanes; there are {sorted(PROFILES[program])}"
-        )
+        found = ", ".join(map(str, sorted(PROFILES[program])))
+        raise ValueError(f"{program} is not compiled for {lanes} lanes; there are {found}")
     folder = root / "bmv2" / f"lanes{lanes}"
     p4info = "p4info.txtpb" if program == AGGREGATION else f"{program}.p4info.txtpb"
     return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)

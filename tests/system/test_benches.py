@@ -28,7 +28,7 @@ PNG = b"\x89PNG"
         (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
         (("failover", "--rails", "ina,ina", "--faults", "spine killed"), "'spine killed' needs two spines"),
         (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "needs an in-network rail"),
-        (("switch", "--lanes", "100"), "no program is compiled for 100 lanes"),
+        (("switch", "--lanes", "100"), "not compiled for 100 lanes; there are 32, 64, 256"),
         (("switch", "--vs", "tofino"), "no such target"),
     ],
 )
