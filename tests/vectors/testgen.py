@@ -88,14 +88,8 @@ def _line(test: Generated) -> str:
 def generate(source: Source, search: str, folder: Path) -> str:
     """Let P4Testgen write tests into a folder; what it says of coverage at the end."""
     options = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--Wdisable", "-I."]
-    options += [
-        f"-DLANES={source.program.lanes}",
-        "-DONE_COPY",
-        "--test-backend",
-        "PROTOBUF",
-        "--out-dir",
-        str(folder),
-    ]
+    options += [f"-DLANES={source.program.lanes}", "-DONE_COPY"]
+    options += ["--test-backend", "PROTOBUF", "--out-dir", str(folder)]
     options += ["--track-coverage", "STATEMENTS", "--path-selection", search]
     options += ["--skip-control-plane-entities", RANDOM]
     options += ["--packet-size-range", PACKET_BITS, "--max-tests", str(TESTS), "--seed", SEED]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The aggregation program in a shell that P4Testgen can follow (`vectors.testgen`): what it finds holds without the shell.
+// The aggregation program in a shell that P4Testgen can follow (`vectors.testgen`); what runs its tests has no shell.
 #define main whole
 #include "v1model/main.p4"
 #undef main
