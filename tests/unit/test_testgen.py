@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program for Tofino, on v1model, does what P4Testgen says of its source."""
+"""The aggregation programs do what P4Testgen says of their sources."""
 
 from __future__ import annotations
 
 import pytest
-from dataplane.programs import TNA
 from vectors import bmv2, testgen
 from vectors.embedded import Embedded
 from vectors.steps import Frames, Insert, Target
-from vectors.testgen import Generated
+from vectors.testgen import SOURCES, Generated, Source
 
 from railweave.switch.lowering import lower
 from railweave.switch.pipeline import Pipeline
 
-TESTS = testgen.load()
+pytestmark = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 
 
 def result(switch: Target, test: Generated) -> Frames:
@@ -24,20 +23,21 @@ def result(switch: Target, test: Generated) -> Frames:
     return frames
 
 
-def test_on_the_embedded_switch() -> None:
-    lowered = lower(TNA.json.read_bytes())
-    for number, test in enumerate(TESTS):
+def test_on_the_embedded_switch(source: Source) -> None:
+    lowered = lower(source.program.json.read_bytes())
+    for number, test in enumerate(testgen.load(source)):
         assert result(Embedded(Pipeline(*lowered)), test) == test.expected, number
 
 
 @pytest.mark.skipif(bmv2.missing() is not None, reason=str(bmv2.missing()))
-def test_on_bmv2() -> None:
-    for number, test in enumerate(TESTS):
-        with bmv2.running(TNA.p4info, TNA.json) as switch:
+def test_on_bmv2(source: Source) -> None:
+    for number, test in enumerate(testgen.load(source)):
+        with bmv2.running(source.program.p4info, source.program.json) as switch:
             assert result(switch, test) == test.expected, number
 
 
-def test_every_table_has_entries_and_packets_leave() -> None:
-    tables = {step.table for test in TESTS for step in test.writes if isinstance(step, Insert)}
+def test_every_table_has_entries_and_packets_leave(source: Source) -> None:
+    tests = testgen.load(source)
+    tables = {step.table for test in tests for step in test.writes if isinstance(step, Insert)}
     assert tables == {"virtual_addresses", "members", "mac_table", "uplinks", "replicas"}
-    assert sum(bool(test.expected) for test in TESTS) >= 50
+    assert sum(bool(test.expected) for test in tests) >= 50

@@ -8,6 +8,7 @@ for every packet that leaves which one it came from, and ends a stream when no p
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import shutil
 import subprocess
@@ -34,6 +35,11 @@ PACKETS_S = 20.0
 DIGEST_S = 2.0
 # Its queues hold 64 packets per port and lose what is more; a packet may have copies.
 BURST = 24
+# Its data plane starts in a thread of its own once it has a program, and until then says UNAVAILABLE.
+BACKOFF = {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "3s", "backoffMultiplier": 3}
+RETRY = {
+    "methodConfig": [{"name": [{}], "retryPolicy": {**BACKOFF, "retryableStatusCodes": ["UNAVAILABLE"]}}]
+}
 
 
 class SwitchFailed(Exception):
@@ -252,7 +258,7 @@ def running(p4info: Path, json: Path) -> Iterator[Bmv2]:
                 child.kill()
 
 
-def _connect(folder: str, p4info: Path, json: Path) -> Bmv2:
-    packets = grpc.insecure_channel(f"unix:{folder}/packets")
+def _connect(folder: str, p4info: Path, program: Path) -> Bmv2:
+    packets = grpc.insecure_channel(f"unix:{folder}/packets", [("grpc.service_config", json.dumps(RETRY))])
     grpc.channel_ready_future(packets).result(START_S)
-    return Bmv2(GrpcControl(f"unix:{folder}/p4runtime"), packets, p4info, json)
+    return Bmv2(GrpcControl(f"unix:{folder}/p4runtime"), packets, p4info, program)

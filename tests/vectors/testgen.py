@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that P4Testgen has made of the program for Tofino, on v1model: each one packet, entries and result.
+"""Tests that P4Testgen has made of both aggregation programs on v1model: each one packet, entries and result.
 
 `python -m vectors.testgen` in tests makes them anew, where p4testgen is on PATH. It copies no packets:
-there, a packet for multicast group g goes to port g mod 512 instead (ONE_COPY in the program), and here each
-group that entries or the program name has this one copy. Registers hold 0, as when a program has been loaded.
+there, a packet for multicast group g goes to port g mod 512 instead (in what it is given of the program), and
+here each group that entries or the program name has this one copy. Registers hold 0, as when a program has
+been loaded.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,22 +19,45 @@ from pathlib import Path
 from typing import Any, Final
 
 import finsy as fy
-from dataplane.programs import FOLDER, TNA
+from dataplane.harness import Program
+from dataplane.programs import FOLDER, TNA, aggregation
 from finsy.p4entity import decode_entity
 from finsy.proto import p4testgen
 from google.protobuf import text_format
 from vectors.steps import Frames, Insert, Multicast, Packet, Step, decode, encode
 
 from railweave.controller.tables import FLOOD_GROUP, NOWHERE
+from railweave.p4src.artifacts import TOFINO_LANES
 from railweave.p4src.config import SOURCE_ROOT
 
 GENERATOR: Final = "p4testgen"
-RECORD: Final = Path(__file__).parent / "testgen" / "tna.vectors.json"
+RECORDS: Final = Path(__file__).parent / "testgen"
 GROUPS: Final = ("mcast_group", "spread_group")
 SEARCHES: Final = ("GREEDY_STATEMENT_SEARCH", "RANDOM_BACKTRACK")
 TESTS: Final = 100  # per search
 SEED: Final = "1"
 PACKET_BITS: Final = "336:2400"  # a full one has 1,488
+RANDOM: Final = "injector_ingress,injector_egress"  # tables whose entries lose packets at random
+
+
+@dataclass(frozen=True)
+class Source:
+    """What P4Testgen is given of a program."""
+
+    name: str
+    path: Path
+    program: Program
+
+    @property
+    def record(self) -> Path:
+        """Where its tests are kept."""
+        return RECORDS / f"{self.name}.vectors.json"
+
+
+SOURCES: Final = (
+    Source("tna", FOLDER / "tna.p4", TNA),
+    Source("v1model", RECORDS / "v1model.p4", aggregation(TOFINO_LANES)),
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +69,9 @@ class Generated:
     expected: Frames
 
 
-def load() -> list[Generated]:
+def load(source: Source) -> list[Generated]:
     """Return the tests that are kept."""
-    return [_read(item) for item in json.loads(RECORD.read_text(encoding="utf-8"))]
+    return [_read(item) for item in json.loads(source.record.read_text(encoding="utf-8"))]
 
 
 def _read(item: dict[str, Any]) -> Generated:
@@ -60,13 +85,15 @@ def _line(test: Generated) -> str:
     return json.dumps({**values, "expected": test.expected}, separators=(",", ":"))
 
 
-def generate(search: str, folder: Path) -> str:
+def generate(source: Source, search: str, folder: Path) -> str:
     """Let P4Testgen write tests into a folder; what it says of coverage at the end."""
     options = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--Wdisable", "-I."]
-    options += [f"-DLANES={TNA.lanes}", "-DONE_COPY", "--test-backend", "PROTOBUF", "--out-dir", str(folder)]
+    options += [f"-DLANES={source.program.lanes}", "-DONE_COPY"]
+    options += ["--test-backend", "PROTOBUF", "--out-dir", str(folder)]
     options += ["--track-coverage", "STATEMENTS", "--path-selection", search]
+    options += ["--skip-control-plane-entities", RANDOM]
     options += ["--packet-size-range", PACKET_BITS, "--max-tests", str(TESTS), "--seed", SEED]
-    command = [GENERATOR, *options, str(FOLDER / "tna.p4")]
+    command = [GENERATOR, *options, str(source.path)]
     done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
     covered = [line for line in (done.stdout + done.stderr).splitlines() if "Nodes covered" in line]
     if done.returncode or not covered:
@@ -74,11 +101,13 @@ def generate(search: str, folder: Path) -> str:
     return covered[-1]
 
 
-def convert(folder: Path) -> Iterator[Generated]:
+def convert(program: Program, folder: Path) -> Iterator[Generated]:
     """Read what P4Testgen has written."""
-    schema = fy.P4Schema(TNA.p4info, TNA.json)
+    schema = fy.P4Schema(program.p4info, program.json)
     for path in sorted(folder.rglob("*.txtpb")):
-        case = text_format.Parse(path.read_text(encoding="utf-8"), p4testgen.TestCase())
+        # Its traces quote the program, apostrophes in comments as they are.
+        text = re.sub("(?m)^traces: .*", "", path.read_text(encoding="utf-8"))
+        case = text_format.Parse(text, p4testgen.TestCase())
         inserts = [_insert(decode_entity(entity, schema)) for entity in case.entities]
         named = {insert.params[name] for insert in inserts for name in GROUPS if name in insert.params}
         copies = {group: group & NOWHERE for group in sorted({*named, FLOOD_GROUP} - {0})}
@@ -94,21 +123,26 @@ def convert(folder: Path) -> Iterator[Generated]:
 def _insert(entry: fy.P4TableEntry) -> Insert:
     match = {name: int(value) for name, value in (entry.match or {}).items()}
     action = entry.action
-    return Insert(
-        entry.table_id, match, action.name, {name: int(value) for name, value in action.args.items()}
-    )
+    params = {name: int(value) for name, value in action.args.items()}
+    groups = {name: _group(params[name]) for name in GROUPS if name in params}
+    return Insert(entry.table_id, match, action.name, params | groups)
+
+
+def _group(group: int) -> int:
+    """One that goes to the same port and is less than 4,096, as BMv2 wants."""
+    return group and (group & NOWHERE or NOWHERE + 1)
 
 
 def main() -> None:
     """Make tests with every search, and keep those that differ."""
-    lines: dict[str, None] = {}
-    for search in SEARCHES:
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{search}: {generate(search, Path(folder))}", flush=True)
-            lines |= dict.fromkeys(map(_line, convert(Path(folder))))
-    RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-    print(f"{len(lines)} tests")
+    for source in SOURCES:
+        lines: dict[str, None] = {}
+        for search in SEARCHES:
+            with tempfile.TemporaryDirectory() as folder:
+                print(f"{source.name}, {search}: {generate(source, search, Path(folder))}", flush=True)
+                lines |= dict.fromkeys(map(_line, convert(source.program, Path(folder))))
+        source.record.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+        print(f"{len(lines)} tests")
 
 
 if __name__ == "__main__":
