@@ -17,8 +17,8 @@ from railweave.p4src.config import CONFIG
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
 UPLINK_RID = CONFIG["MAX_CHILDREN"] + 1  # egress_rid of the copy for the parent; child c's is c + 1
-SPREAD_BASE = 2**15  # from here on, multicast groups have the parent as well, or a ring's alone (`spread_id`)
-MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast groups lie FLOOD_GROUP beyond it, in 16 bits
+SPREAD_BASE = 2**11  # from here on, multicast groups have the parent as well, or a ring's alone (`spread_id`)
+MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # its multicast groups lie FLOOD_GROUP beyond it; BMv2 has 4,096
 RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
 NOWHERE = 511  # v1model drops what is forwarded to this port
 DROPS = ("injected_drops_ingress", "injected_drops_egress")  # counters; not every program can lose frames

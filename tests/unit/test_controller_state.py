@@ -18,7 +18,7 @@ from railweave.controller.errors import Refused
 from railweave.controller.routes import routes
 from railweave.controller.slots import Serials, SlotRange, SlotSpace, newer
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, difference, fields
-from railweave.controller.tables import Endpoint, mac_number
+from railweave.controller.tables import SPREAD_BASE, Endpoint, mac_number
 from railweave.controller.trees import build
 from railweave.p4src.artifacts import AGGREGATION, PROFILES, artifact
 from railweave.topologies.model import Nic, Plane, Switch, Trunk
@@ -122,9 +122,9 @@ def test_a_leaf_passes_sums_up_and_results_down() -> None:
         )
     ]
     ways = [(row[2]["is_root"], row[2]["mcast_group"], row[2]["spread_group"]) for row in hosts(leaf)]
-    assert ways == [(0, 4, 4 + 2**15)] * 2
+    assert ways == [(0, 4, 4 + SPREAD_BASE)] * 2
     children = frozenset({(1, 1), (2, 2)})
-    assert leaf.multicasts == {Multicast(4, children), Multicast(4 + 2**15, children | {(8, 32)})}
+    assert leaf.multicasts == {Multicast(4, children), Multicast(4 + SPREAD_BASE, children | {(8, 32)})}
     (up,) = [row for row in rows(leaf, "replicas") if row[0]["egress_rid"] == 32]
     addresses = {"src_mac": me.mac, "dst_mac": above.mac, "src_ip": me.ip, "dst_ip": above.ip}
     assert up[1:] == ("readdress", {"child": 1, "udp_port": tables.INA_UDP_PORT, **addresses})
