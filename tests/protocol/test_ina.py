@@ -209,9 +209,12 @@ def test_ranks_that_call_different_things_all_find_out(
         index, op, count, dtype = other if host == odd_one else usual
         endpoint.start(index, op, np.ones(count, dtype), np.ones(count, dtype))
         network.pump(host)
-    network.run(lambda: all(network.events), within=10 * SECOND)
-    for events, endpoint in zip(network.events, network.endpoints, strict=True):
-        [(kind, message)] = [event for event in events if event[0] != "stalled"]
+
+    def ends() -> list[list[tuple[str, str]]]:
+        return [[event for event in events if event[0] != "stalled"] for events in network.events]
+
+    network.run(lambda: all(ends()), within=10 * SECOND)
+    for [(kind, message)], endpoint in zip(ends(), network.endpoints, strict=True):
         assert kind == "mismatch"
         assert "all ranks must make the same calls" in message
         assert endpoint.deadline() is None

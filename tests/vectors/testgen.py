@@ -56,7 +56,7 @@ class Source:
 
 SOURCES: Final = (
     Source("tna", FOLDER / "tna.p4", TNA),
-    Source("v1model", RECORDS / "v1model.p4", aggregation(TOFINO_LANES)),
+    Source("v1model", Path(__file__).with_suffix(".p4"), aggregation(TOFINO_LANES)),
 )
 
 
