@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 
 from railweave.controller import tables
 from railweave.controller.routes import Routes, trunk_ends
@@ -12,7 +13,7 @@ from railweave.controller.state import SwitchState, Update
 from railweave.topologies.model import Plane, Switch
 
 
-class Forwarder:
+class Forwarder(ABC):
     """`Forwarding` gives it routes; whoever writes its state keeps `flooding` and `may_flood`."""
 
     link: SwitchLink
@@ -44,9 +45,9 @@ class Forwarder:
         self.flooding &= routes.tree
         return changes
 
+    @abstractmethod
     async def reconcile(self) -> list[Update]:
         """Read back, compare, write; returns what was written. SwitchUnavailable if that cannot be done."""
-        raise NotImplementedError
 
     def _flooded(self, state: SwitchState) -> frozenset[int]:
         """The trunk ports to which a switch of this state floods."""

@@ -78,9 +78,9 @@ class ComposedAllReduce final : public Algorithm {
     std::vector<std::int32_t> all;      // of all columns: what this rank contributes, in the end the result
     std::vector<std::int32_t> own;      // of the columns of which it is the agent
     std::vector<Blocks> sums, spreads;  // the rack's pieces; none of a single rank
-    // Slices of the rack, one of each piece and own column.
-    std::size_t summed = 0, started = 0, handed_out = 0;
-    bool round = false;  // it has left the ring
+    std::size_t summed = 0, handed_out = 0;  // slices of the rack, one of each piece and own column
+    std::size_t started = 0;                 // of `spreads`
+    bool round = false;                      // it has left the ring
   };
 
   bool in_rack() const { return ring_.rack().size() > 1; }

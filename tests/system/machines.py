@@ -61,9 +61,10 @@ class Machine:
         return kept | own
 
     def start(self, script: str, **more: str) -> subprocess.Popen[str]:
-        """Start a script."""
+        """Start a script, whose input stays open until the process object closes it."""
         return subprocess.Popen(
             self.command(script),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

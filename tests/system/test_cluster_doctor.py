@@ -22,6 +22,7 @@ LATE = (  # gRPC computes deadlines from time.time(), which must stay
     "from railweave.cli import main; main()"
 )
 HOLDER = """
+import sys
 from railweave.access import access_of
 from railweave.hosts import bootstrap
 from railweave.topologies.cluster import load
@@ -30,7 +31,7 @@ nic = cluster.hosts["node1"]["ina"]
 rail = bootstrap.RailOffer("ina", "ina", "ina", nic.address, nic.mac, port=5000)
 bootstrap.join(cluster.controller, job="greedy", rank=0, size=1, rails=[rail], access=access_of(cluster))
 print("holds", flush=True)
-input()
+sys.stdin.read()
 """
 
 
@@ -38,7 +39,8 @@ def other_controller(command: str, options: str = "") -> str:
     """Run another controller in the place of the service, until it is ready."""
     return (
         "systemctl stop railweave-controller\n"
-        f"setsid {command} controller --cluster {FILE} {options} > /etc/other.log 2>&1 &\n"
+        "> /etc/other.log\n"  # else the words of an earlier one can be found in it
+        f"setsid {command} controller --cluster {FILE} {options} >> /etc/other.log 2>&1 &\n"
         "echo $! > /etc/other.pid\n"
         "until grep -q ready /etc/other.log; do kill -0 $!; sleep 0.02; done"
     )
@@ -194,7 +196,8 @@ def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]
             assert holder.stdout is not None
             assert "holds" in holder.stdout.readline()
             found = findings(machines["node0"])
-            holder.kill()
+            assert holder.poll() is None
+            holder.communicate()  # the end of its input ends it
     finally:
         machines["box"].run(OTHER_CONTROLLER_ENDS)
     slots = found["switch box, slots"]

@@ -118,7 +118,10 @@ def test_the_model_of_s1_counts_members_and_links() -> None:
     assert s1.model_s(replace(SLOW, mtu=0), 4, MIB) == pytest.approx(transfer_s(2 * 3 / 4, 1))
     # 4 links per message between racks: delays, and a packet on all of them but the first
     lags = replace(SLOW, rate_bps=1e9, delay_s=1e-3, message_s=1e-2, mtu=1500)
-    assert s1.model_s(lags, 4, MIB) == pytest.approx(6 * (2 * MIB / 1e9 + 1e-2 + 4e-3 + 3 * 12e-6))
+    latency_s = 1e-2 + 4e-3 + 3 * 12e-6
+    assert s1.model_s(lags, 4, MIB) == pytest.approx(6 * (2 * MIB / 1e9 / 4 + latency_s))  # four columns
+    short = replace(lags, mtu=9000, chunk_bytes=1024)
+    assert s1.model_s(short, 4, 4096) == pytest.approx(6 * (8 * 1024 / 1e9 * 4 + 1e-2 + 4e-3))  # is one
 
 
 def test_both_rails_of_n8_end_together() -> None:
