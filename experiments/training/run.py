@@ -24,6 +24,7 @@ from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
 from railweave.experiments.training.worker import train
+from railweave.switch.targets import TARGETS
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
@@ -95,9 +96,10 @@ class DemoResult:
 class Recorder:
     """Collects the ranks' messages."""
 
-    def __init__(self, ranks: int, on_step: Callable[[Step], None]) -> None:
-        """Call `on_step` whenever all ranks have taken a step."""
+    def __init__(self, ranks: int, on_step: Callable[[Step], None], lanes: int = LANES) -> None:
+        """Call `on_step` whenever all ranks have taken a step; `lanes` is those of a packet."""
         self._ranks = ranks
+        self._lanes = lanes
         self._on_step = on_step
         self._waiting: dict[int, list[dict[str, Any]]] = {}
         self.start = math.inf  # of CLOCK_MONOTONIC
@@ -127,7 +129,9 @@ class Recorder:
             for piece in message["slices"]:
                 elements = piece["bytes"] // 4
                 integers = piece["survey"]  # without exponents
-                chunks = -(-elements // LANES) if integers else chunks_of(elements, LANES, self._ranks)
+                chunks = (
+                    -(-elements // self._lanes) if integers else chunks_of(elements, self._lanes, self._ranks)
+                )
                 self.chunks[piece["rail"]] = self.chunks.get(piece["rail"], 0) + chunks
 
     def _take_step(self, message: dict[str, Any]) -> None:
@@ -200,7 +204,7 @@ async def run(
     Raises LabError and OptionError.
     """
     check(options)
-    recorder = Recorder(len(options.topology.hosts), on_step)
+    recorder = Recorder(len(options.topology.hosts), on_step, TARGETS[options.lab.switch_target].lanes)
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
     program = ProgramOptions(

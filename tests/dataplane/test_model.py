@@ -34,6 +34,8 @@ from dataplane.packets import (
 from protocol.switch_model import PARENT as MODEL_PARENT
 from protocol.switch_model import Membership, SwitchModel
 
+pytestmark = pytest.mark.usefixtures("full_answers")
+
 PACKETS = 400
 HEADER_BYTES = (*range(8), *range(12, 16))  # all but the round: far ahead, it would leave the rest stale
 ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)

@@ -28,6 +28,8 @@ from dataplane.packets import (
     frame,
 )
 
+pytestmark = pytest.mark.usefixtures("full_answers")
+
 
 @pytest.fixture
 def group(switch: Switch) -> Group:

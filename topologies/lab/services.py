@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import P4_KINDS, Plane, Switch, Topology
 
+if TYPE_CHECKING:
+    from railweave.switch.targets import Target
+
 
 def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[str]:
     """Return the command that runs one P4 switch of a plane on its interfaces."""
-    from railweave.switch.targets import TARGETS  # noqa: PLC0415 - not needed for planes of bridges
-
     ports = {
         nic.port: interface_of_port(switch.name, nic.port) for nic in plane.nics if nic.switch == switch.name
     }
@@ -22,12 +24,18 @@ def switch_command(options: LabOptions, plane: Plane, switch: Switch) -> list[st
         for name, port in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
             if name == switch.name:
                 ports[port] = interface_of_port(name, port)
-    return TARGETS[options.switch_target].command(
+    return _target(options).command(
         interfaces=ports,
         grpc=switch.p4runtime,
         device_id=switch.device_id,
         arguments=_impairments(options, plane, switch, ports),
     )
+
+
+def _target(options: LabOptions) -> Target:
+    from railweave.switch.targets import TARGETS  # noqa: PLC0415 - not needed for planes of bridges
+
+    return TARGETS[options.switch_target]
 
 
 def _impairments(options: LabOptions, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
@@ -48,4 +56,6 @@ def controller_command(options: LabOptions, topology: Topology, listen: str) -> 
     for name, probability in options.loss.items():
         if topology.plane(name).kind in P4_KINDS:
             command += ["--loss", f"{name}={probability:g}"]
+    if any(switch.p4runtime for plane in topology.planes for switch in plane.switches):
+        command += ["--lanes", str(_target(options).lanes)]
     return [*command, *options.controller]
