@@ -75,9 +75,16 @@ nb::bytes seal_bytes(const Path& path, std::uint16_t ip_id, const nb::bytes& tra
   return to_python(frame);
 }
 
-nb::tuple open_bytes(const nb::bytes& frame) {
-  const OpenedFrame opened = open_frame(view(frame));
-  return nb::make_tuple(opened.fault, opened.source, opened.destination, to_python(opened.transport));
+nb::list open_bytes(const nb::bytes& frame, std::uint16_t gso_size) {
+  Offload offload{};
+  offload.gso_type = gso_size > 0 ? kGsoUdp : kGsoNone;
+  offload.gso_size = gso_size;
+  OpenedFrames frames(view(frame), offload);
+  nb::list packets;
+  while (const auto opened = frames.next())
+    packets.append(
+        nb::make_tuple(opened->fault, opened->source, opened->destination, to_python(opened->transport)));
+  return packets;
 }
 
 MacAddress mac_of(const nb::bytes& bytes) {
@@ -124,7 +131,10 @@ void bind_frame(nb::module_& m) {
           "source_mac"_a, "peer_mac"_a, "source"_a, "peer"_a, "source_port"_a = Path{}.source_port);
   m.def("seal", &seal_bytes, "path"_a, "ip_id"_a, "transport"_a,
         "An Ethernet frame around a transport packet.");
-  m.def("open_frame", &open_bytes, "frame"_a, "(fault, source, destination, transport packet) of a frame.");
+  m.def(
+      "open_frames", &open_bytes, "frame"_a, "gso_size"_a = 0,
+      "(fault, source, destination, transport packet) of each packet of a frame; gso_size is the UDP payload "
+      "of each in a super-packet.");
 }
 
 void bind_work(nb::module_& m) {

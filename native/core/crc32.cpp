@@ -33,51 +33,122 @@ constexpr Table kTable = make_table();
 #if defined(__x86_64__)
 constexpr std::size_t kFoldMin = 32;  // below, the table is as fast
 
-// One step of folding: `value` moved on by the distance that `constants` stand for, then `next` added.
-__attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i value, __m128i constants, __m128i next) {
+/// x^exponent modulo the polynomial, reflected: the form in which a carry-less product needs it.
+constexpr std::uint64_t power(unsigned exponent) {
+  std::uint32_t remainder = 0x8000'0000;  // x^0
+  for (; exponent > 0; --exponent) remainder = (remainder >> 1) ^ ((remainder & 1) ? 0xedb8'8320u : 0u);
+  return std::uint64_t{remainder} << 1;
+}
+
+// What moves a value on by so many bits: its halves times these, added.
+template <unsigned kBits>
+__m128i step() {
+  constexpr std::uint64_t low = power(kBits + 32), high = power(kBits - 32);
+  return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+}
+
+#define RAILWEAVE_FOLD __attribute__((target("pclmul,sse4.1"))) inline
+#define RAILWEAVE_WIDE_FOLD __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1"))) inline
+
+RAILWEAVE_FOLD __m128i fold(__m128i value, __m128i constants, __m128i next) {
   const __m128i low = _mm_clmulepi64_si128(value, constants, 0x00);
   const __m128i high = _mm_clmulepi64_si128(value, constants, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-__attribute__((target("pclmul,sse4.1"))) inline __m128i load_block(const std::byte* from) {
+RAILWEAVE_FOLD __m128i load_block(const std::byte* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
-// Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009:
-// four lanes of 128 bits folded over 512, then over 128, then Barrett reduction; constants for the reflected
-// polynomial from its table. `size` is a multiple of 16 and not 0.
-__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_by_folding(std::uint32_t state,
-                                                                         const std::byte* at,
-                                                                         std::size_t size) {
-  const __m128i by_512 = _mm_set_epi64x(0x01'c6e4'1596, 0x01'5444'2bd4);
-  const __m128i by_128 = _mm_set_epi64x(0x00'ccaa'009e, 0x01'7519'97d0);
-  const __m128i by_64 = _mm_set_epi64x(0, 0x01'63cd'6124);
-  const __m128i barrett = _mm_set_epi64x(0x01'f701'1641, 0x01'db71'0641);
-  const __m128i mask = _mm_setr_epi32(~0, 0, ~0, 0);
+RAILWEAVE_WIDE_FOLD __m512i load_wide_block(const std::byte* from) { return _mm512_loadu_si512(from); }
 
-  __m128i x = _mm_xor_si128(load_block(at), _mm_cvtsi32_si128(static_cast<int>(state)));
+template <unsigned kBits>
+RAILWEAVE_WIDE_FOLD __m512i wide_step() {
+  constexpr auto low = static_cast<long long>(power(kBits + 32)),
+                 high = static_cast<long long>(power(kBits - 32));
+  return _mm512_set_epi64(high, low, high, low, high, low, high, low);
+}
+
+RAILWEAVE_WIDE_FOLD __m512i fold(__m512i value, __m512i constants, __m512i next) {
+  const __m512i low = _mm512_clmulepi64_epi128(value, constants, 0x00);
+  const __m512i high = _mm512_clmulepi64_epi128(value, constants, 0x11);
+  return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // xor of three
+}
+
+// Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009: four
+// blocks are folded over the next four at a time, in the end all into one. `before` is what stands before the
+// bytes, to be added to the first of them; `size` is a multiple of 16 and not 0.
+RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, const std::byte* at, std::size_t size) {
+  __m128i x = _mm_xor_si128(load_block(at), before);
   at += 16, size -= 16;
   if (size >= 48) {
     __m128i x1 = load_block(at), x2 = load_block(at + 16), x3 = load_block(at + 32);
     for (at += 48, size -= 48; size >= 64; at += 64, size -= 64) {
-      x = fold(x, by_512, load_block(at));
-      x1 = fold(x1, by_512, load_block(at + 16));
-      x2 = fold(x2, by_512, load_block(at + 32));
-      x3 = fold(x3, by_512, load_block(at + 48));
+      x = fold(x, step<512>(), load_block(at));
+      x1 = fold(x1, step<512>(), load_block(at + 16));
+      x2 = fold(x2, step<512>(), load_block(at + 32));
+      x3 = fold(x3, step<512>(), load_block(at + 48));
     }
-    x = fold(fold(fold(x, by_128, x1), by_128, x2), by_128, x3);
+    x = fold(fold(fold(x, step<128>(), x1), step<128>(), x2), step<128>(), x3);
   }
-  for (; size >= 16; at += 16, size -= 16) x = fold(x, by_128, load_block(at));
+  for (; size >= 16; at += 16, size -= 16) x = fold(x, step<128>(), load_block(at));
+  return x;
+}
 
-  x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, by_128, 0x10));
+// The same with blocks four times as wide: at least 256 bytes.
+RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, const std::byte* at, std::size_t size) {
+  const __m512i by_2048 = wide_step<2048>(), by_512 = wide_step<512>();
+  __m512i x = _mm512_xor_si512(load_wide_block(at), _mm512_zextsi128_si512(before));
+  __m512i x1 = load_wide_block(at + 64), x2 = load_wide_block(at + 128), x3 = load_wide_block(at + 192);
+  for (at += 256, size -= 256; size >= 256; at += 256, size -= 256) {
+    x = fold(x, by_2048, load_wide_block(at));
+    x1 = fold(x1, by_2048, load_wide_block(at + 64));
+    x2 = fold(x2, by_2048, load_wide_block(at + 128));
+    x3 = fold(x3, by_2048, load_wide_block(at + 192));
+  }
+  x = fold(fold(fold(x, by_512, x1), by_512, x2), by_512, x3);
+  for (; size >= 64; at += 64, size -= 64) x = fold(x, by_512, load_wide_block(at));
+  std::array<std::byte, sizeof x> parts;
+  _mm512_storeu_si512(parts.data(), x);
+  __m128i y = load_block(parts.data());
+  for (std::size_t i = 16; i < parts.size(); i += 16) y = fold(y, step<128>(), load_block(&parts[i]));
+  for (; size >= 16; at += 16, size -= 16) y = fold(y, step<128>(), load_block(at));
+  return y;
+}
+
+const bool kCanFold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+const bool kCanFoldWide =
+    kCanFold && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+
+// The register behind what was folded: Barrett reduction.
+RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
+  const __m128i by_64 = _mm_cvtsi64_si128(power(64));
+  const __m128i barrett = _mm_set_epi64x(0x01'f701'1641, 0x01'db71'0641);
+  const __m128i mask = _mm_setr_epi32(~0, 0, ~0, 0);
+  x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, step<128>(), 0x10));
   x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, mask), by_64, 0x00));
   __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(x, mask), barrett, 0x10);
   quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, mask), barrett, 0x00);
   return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(x, quotient), 1));
 }
 
-const bool kCanFold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes) {
+  const std::size_t folded = bytes.size() & ~std::size_t{15};
+  const bool wide = kCanFoldWide && folded >= 256;
+  const __m128i x = (wide ? fold_wide_blocks : fold_blocks)(before, bytes.data(), folded);
+  return crc32_update_by_table(reduce(x), bytes.subspan(folded));
+}
+
+RAILWEAVE_FOLD std::uint32_t update_by_folding(std::uint32_t state, std::span<const std::uint64_t> words,
+                                               Bytes bytes) {
+  const __m128i none = _mm_setzero_si128();
+  __m128i before = _mm_cvtsi32_si128(static_cast<int>(state));
+  for (; !words.empty(); words = words.subspan(2)) {
+    const __m128i block = _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
+    before = fold(_mm_xor_si128(before, block), step<128>(), none);
+  }
+  return update_by_folding(before, bytes);
+}
 #endif
 
 }  // namespace
@@ -98,13 +169,16 @@ std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes) {
 
 std::uint32_t crc32_update(std::uint32_t state, Bytes bytes) {
 #if defined(__x86_64__)
-  if (kCanFold && bytes.size() >= kFoldMin) {
-    const std::size_t folded = bytes.size() & ~std::size_t{15};
-    state = update_by_folding(state, bytes.data(), folded);
-    bytes = bytes.subspan(folded);
-  }
+  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding(state, {}, bytes);
 #endif
   return crc32_update_by_table(state, bytes);
+}
+
+std::uint32_t crc32_update(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes) {
+#if defined(__x86_64__)
+  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding(state, words, bytes);
+#endif
+  return crc32_update_by_table(crc32_update_by_table(state, std::as_bytes(words)), bytes);
 }
 
 }  // namespace railweave

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/bytes.hpp"
 
@@ -13,6 +14,9 @@ inline constexpr std::uint32_t kCrcStart = 0xffff'ffff;
 /// Continues a CRC register over `bytes`. The register starts at `kCrcStart`; the CRC is its complement.
 /// Carry-less multiplication where the processor has it, else slicing by eight.
 std::uint32_t crc32_update(std::uint32_t state, Bytes bytes);
+
+/// The same over an even number of words, in the host's order, and the bytes behind them.
+std::uint32_t crc32_update(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes);
 
 /// The portable path alone, for comparison.
 std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes);

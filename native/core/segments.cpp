@@ -8,8 +8,7 @@
 
 namespace railweave {
 
-Segments::Segments(MutableBytes frame, const Offload& offload, UdpChecksums checksums)
-    : frame_(frame), without_checksum_(checksums == UdpChecksums::kNone) {
+Segments::Segments(MutableBytes frame, const Offload& offload) : frame_(frame) {
   const auto type = offload.gso_type & ~kGsoEcn;
   refused_ = done_ = !(type == kGsoNone ? complete_checksum(offload) : prepare_cut(offload));
 }
@@ -42,6 +41,12 @@ bool Segments::prepare_cut(const Offload& offload) {
     without_checksum_ = true;
   }
   std::memcpy(headers_.data(), frame_.data(), header_size_);
+  if (!ipv6_) {
+    std::byte* ip = &headers_[network_];
+    first_id_ = load_be<std::uint16_t>(ip + kIpv4Id);
+    for (const std::size_t changes : {kIpv4Length, kIpv4Id, kIpv4Checksum}) store_raw16(ip + changes, 0);
+    ip_sum_ = sum_few_words({ip, transport_ - network_});
+  }
   return true;
 }
 
@@ -75,10 +80,11 @@ void Segments::fix_ip(std::byte* packet, std::size_t payload) {
     store_be(ip + kIpv6Length, static_cast<std::uint16_t>(length - kIpv6Size));
     return;
   }
-  store_be(ip + kIpv4Length, static_cast<std::uint16_t>(length));
-  const auto id = load_be<std::uint16_t>(ip + kIpv4Id);
-  store_be(ip + kIpv4Id, static_cast<std::uint16_t>(id + index_));
-  store_ipv4_checksum(ip, transport_ - network_);
+  const std::uint16_t raw_length = __builtin_bswap16(static_cast<std::uint16_t>(length));
+  const std::uint16_t raw_id = __builtin_bswap16(static_cast<std::uint16_t>(first_id_ + index_));
+  store_raw16(ip + kIpv4Length, raw_length);
+  store_raw16(ip + kIpv4Id, raw_id);
+  store_raw16(ip + kIpv4Checksum, checksum(ip_sum_ + raw_length + raw_id));
 }
 
 std::uint64_t Segments::sum_transport(const std::byte* packet, std::size_t payload) const {

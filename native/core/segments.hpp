@@ -20,10 +20,7 @@ namespace railweave {
 /// `refused()` says so.
 class Segments {
  public:
-  /// kNone: UDP packets of super-packets get checksum 0, for receivers that have a better one.
-  enum class UdpChecksums : std::uint8_t { kComplete, kNone };
-
-  Segments(MutableBytes frame, const Offload& offload, UdpChecksums checksums = UdpChecksums::kComplete);
+  Segments(MutableBytes frame, const Offload& offload);
 
   /// The next packet, or nothing after the last.
   std::optional<MutableBytes> next();
@@ -47,6 +44,8 @@ class Segments {
   std::size_t header_size_ = 0;   // everything in front of the payload
   std::size_t segment_size_ = 0;  // payload of all segments but the last; 0: the frame is one packet
   std::size_t offset_ = 0;        // payload handed out so far
+  std::uint64_t ip_sum_ = 0;      // of the IPv4 header without what differs between packets (RFC 1624)
+  std::uint16_t first_id_ = 0;
   std::uint16_t index_ = 0;
   std::uint8_t protocol_ = 0;
   bool ipv6_ = false;

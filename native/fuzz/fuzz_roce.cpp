@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/segments.hpp"
 #include "fuzz/script.hpp"
 #include "rails/rdma_message.hpp"
 #include "roce/frame.hpp"
@@ -20,22 +19,22 @@ using namespace railweave::roce;
 constexpr std::size_t kRegion = 3000;
 constexpr std::uint32_t kQpn = 0x222;
 
-void open_and_parse(Bytes frame) {
-  const OpenedFrame opened = open_frame(frame);
-  if (const auto packet = parse(opened.transport)) {
-    std::vector<std::byte> again(written_size(*packet));
-    require(write(*packet, again) == again.size());
+void open_and_parse(Bytes frame, const Offload& offload = {}) {
+  OpenedFrames frames(frame, offload);
+  while (const auto opened = frames.next()) {
+    if (const auto packet = parse(opened->transport)) {
+      std::vector<std::byte> again(written_size(*packet));
+      require(write(*packet, again) == again.size());
+    }
   }
 }
 
-void cut_super_packet(Bytes input) {
+void open_super_packet(Bytes input) {
   if (input.size() < 2) return;
   Offload offload{};
   offload.gso_type = kGsoUdp;
   offload.gso_size = load_be<std::uint16_t>(input.data());
-  std::vector<std::byte> frame(input.begin() + 2, input.end());
-  Segments segments(frame, offload, Segments::UdpChecksums::kNone);
-  while (const auto packet = segments.next()) open_and_parse(*packet);
+  open_and_parse(input.subspan(2), offload);
 }
 
 void read_control(Bytes message) {
@@ -119,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       open_and_parse(input);
       break;
     case 1:
-      cut_super_packet(input);
+      open_super_packet(input);
       break;
     case 2:
       read_control(input);

@@ -13,8 +13,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/segments.hpp"
-
 namespace railweave {
 namespace {
 
@@ -190,7 +188,7 @@ FrameSocket::Sent FrameSocket::flush() {
   return Sent::kAll;
 }
 
-bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
+bool FrameSocket::receive(const std::function<void(Bytes, const Offload&)>& handle) {
   for (int batch = 0; batch < kBatchesPerTurn; ++batch) {
     const int count = recvmmsg(fd(), in_messages_.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
@@ -200,10 +198,7 @@ bool FrameSocket::receive(const std::function<void(Bytes)>& handle) {
       Slot& slot = in_[static_cast<std::size_t>(i)];
       const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
       if (size <= sizeof slot.offload) continue;
-      const MutableBytes frame = MutableBytes(slot.bytes).first(size - sizeof slot.offload);
-      Segments segments(frame, slot.offload, Segments::UdpChecksums::kNone);
-      while (const auto packet = segments.next()) handle(*packet);
-      if (segments.refused()) handle(frame);  // which finds that it is none of RoCE
+      handle(Bytes(slot.bytes).first(size - sizeof slot.offload), slot.offload);
     }
     if (count < static_cast<int>(kBatch)) return true;
   }

@@ -47,7 +47,7 @@ class FrameSocket {
   Sent flush();
 
   /// Hands over what has arrived, at most a few batches; false if there may be more.
-  bool receive(const std::function<void(Bytes)>& handle);
+  bool receive(const std::function<void(Bytes, const Offload&)>& handle);
 
  private:
   static constexpr std::size_t kBatch = 32;

@@ -82,13 +82,15 @@ void RdmaEndpoint::disconnect(std::uint32_t number) {
 }
 
 bool RdmaEndpoint::receive(Time now) {
-  return socket_->receive([this, now](Bytes frame) { on_frame(frame, now); });
+  return socket_->receive([this, now](Bytes frame, const Offload& offload) {
+    roce::OpenedFrames frames(frame, offload);
+    while (const auto opened = frames.next()) on_packet(*opened, now);
+  });
 }
 
-void RdmaEndpoint::on_frame(Bytes frame, Time now) {
+void RdmaEndpoint::on_packet(const roce::OpenedFrame& opened, Time now) {
   ++stats_.frames_received;
-  stats_.bytes_received += frame.size();
-  const roce::OpenedFrame opened = roce::open_frame(frame);
+  stats_.bytes_received += roce::kFrameHeaderSize + opened.transport.size() + roce::kIcrcSize;
   const auto packet = opened.fault == roce::FrameFault::kNone ? roce::parse(opened.transport) : std::nullopt;
   if (!packet) {
     ++stats_.refused;

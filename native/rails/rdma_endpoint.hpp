@@ -72,7 +72,7 @@ class RdmaEndpoint final : public RdmaDevice {
     std::unique_ptr<RdmaConnection> joined;  // the same, as RDMA rails see it
   };
 
-  void on_frame(Bytes frame, Time now);
+  void on_packet(const roce::OpenedFrame& opened, Time now);
   bool fill_slots(Connection& connection, Time now);
   bool flush(Time now);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "roce/frame.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/checksum.hpp"
@@ -14,21 +15,34 @@ constexpr std::uint8_t kTtl = 64;
 
 }  // namespace
 
-std::uint32_t icrc(Bytes network, Bytes transport) {
-  // Eight bytes of ones stand for the link header that RoCE has not got.
-  std::array<std::byte, 8 + kIpv4Size + kUdpSize + kBthSize> masked;
-  constexpr std::size_t ip = 8, udp = ip + kIpv4Size, bth = udp + kUdpSize;
-  std::memset(masked.data(), 0xff, 8);
-  std::memcpy(&masked[ip], network.data(), kIpv4Size + kUdpSize);
-  std::memcpy(&masked[bth], transport.data(), kBthSize);
-  const std::byte ones{0xff};
-  masked[ip + 1] = ones;  // TOS
-  masked[ip + kIpv4Ttl] = ones;
-  masked[ip + kIpv4Checksum] = masked[ip + kIpv4Checksum + 1] = ones;
-  masked[udp + kUdpChecksum] = masked[udp + kUdpChecksum + 1] = ones;
-  masked[bth + 4] = ones;  // FECN, BECN, reserved
-  const std::uint32_t head = crc32_update(kCrcStart, masked);
-  return ~crc32_update(head, transport.subspan(kBthSize));
+// Words, not bytes: what is stored in pieces of one size and loaded in pieces of another waits for memory.
+Icrc::Icrc(const std::byte* network) {
+  const std::byte* ip = network;
+  const auto word = [](const std::byte* from) { return load_le<std::uint64_t>(from); };
+  head_ = {
+      ~0ull,                                        // stands for the link header that RoCE has not got
+      (word(ip) & 0xffff'0000'0000'ffff) | 0xff00,  // length and identification, TOS
+      word(ip + 8) | 0xffff'00ff,                   // TTL, checksum
+      word(ip + 16),
+      0xffff'0000,  // UDP: length, checksum
+  };
+}
+
+std::uint32_t Icrc::of(std::uint16_t ip_id, Bytes transport) const {
+  const auto raw = [](std::size_t value) {
+    return std::uint64_t{__builtin_bswap16(static_cast<std::uint16_t>(value))};
+  };
+  const std::size_t udp_length = kUdpSize + transport.size() + kIcrcSize;
+  const std::byte* bth = transport.data();
+  const std::array<std::uint64_t, 6> head = {
+      head_[0],
+      head_[1] | raw(kIpv4Size + udp_length) << 16 | raw(ip_id) << 32,
+      head_[2],
+      head_[3],
+      head_[4] | raw(udp_length) | std::uint64_t{load_le<std::uint32_t>(bth)} << 32,
+      load_le<std::uint64_t>(bth + 4) | 0xff,  // FECN, BECN, reserved
+  };
+  return ~crc32_update(kCrcStart, head, transport.subspan(kBthSize));
 }
 
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size) {
@@ -63,7 +77,8 @@ std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std:
   const NetworkHeader network = network_header(path, ip_id, transport_size);
   write_headers(path, network, frame);
   std::byte* transport = frame.data() + kFrameHeaderSize;
-  store_le<std::uint32_t>(transport + transport_size, icrc(network, {transport, transport_size}));
+  store_le<std::uint32_t>(transport + transport_size,
+                          Icrc(network.data()).of(ip_id, {transport, transport_size}));
   return kFrameHeaderSize + transport_size + kIcrcSize;
 }
 
@@ -77,7 +92,7 @@ void Burst::append(const Packet& packet) {
   const MutableBytes to = frame_.subspan(size_);
   const std::size_t size = write(packet, to);
   const auto id = static_cast<std::uint16_t>(first_id_ + count_);
-  store_le<std::uint32_t>(to.data() + size, icrc(network_header(path_, id, size), to.first(size)));
+  store_le<std::uint32_t>(to.data() + size, icrc_.of(id, to.first(size)));
   if (count_++ == 0) segment_ = size + kIcrcSize;
   open_ = size + kIcrcSize == segment_;
   size_ += size + kIcrcSize;
@@ -90,33 +105,52 @@ Burst::Made Burst::close() {
           .offload = count_ == 1 ? Offload{} : make_super_packet(frame_.first(size_), segment_)};
 }
 
-OpenedFrame open_frame(Bytes frame) {
-  OpenedFrame opened;
-  const auto refuse = [&opened](FrameFault fault) {
-    opened.fault = fault;
-    return opened;
-  };
-  const auto headers = locate_headers(frame);
-  if (!headers || !headers->plain_udp()) return refuse(FrameFault::kNotRoce);
-  const std::byte* ip = frame.data() + kEthernetSize;
+OpenedFrames::OpenedFrames(Bytes frame, const Offload& offload)
+    : frame_(frame), icrc_(NetworkHeader{}.data()) {
+  opened_.fault = open_headers(offload);
+}
+
+FrameFault OpenedFrames::open_headers(const Offload& offload) {
+  const auto type = offload.gso_type & ~kGsoEcn;
+  const auto headers = locate_headers(frame_);
+  if (!headers || !headers->plain_udp() || (type != kGsoNone && type != kGsoUdp)) return FrameFault::kNotRoce;
+  const std::byte* ip = frame_.data() + kEthernetSize;
   const std::byte* udp = ip + kIpv4Size;
   if ((load_be<std::uint16_t>(ip + kIpv4Fragment) & kFragmentMask) != 0 ||
       load_be<std::uint16_t>(udp + kUdpDestination) != kUdpPort) {
-    return refuse(FrameFault::kNotRoce);
+    return FrameFault::kNotRoce;
   }
   const std::size_t ip_length = load_be<std::uint16_t>(ip + kIpv4Length);
   const std::size_t udp_length = load_be<std::uint16_t>(udp + kUdpLength);
-  if (ip_length != kIpv4Size + udp_length || frame.size() < kEthernetSize + ip_length ||
+  if (ip_length != kIpv4Size + udp_length || frame_.size() < kEthernetSize + ip_length ||
       udp_length < kUdpSize + kBthSize + kIcrcSize || !checksum_right({ip, kIpv4Size})) {
-    return refuse(FrameFault::kMalformed);
+    return FrameFault::kMalformed;
   }
-  opened.source = load_be<std::uint32_t>(ip + kIpv4Addresses);
-  opened.destination = load_be<std::uint32_t>(ip + kIpv4Addresses + 4);
-  std::memcpy(opened.source_mac.data(), frame.data() + 6, 6);
-  opened.transport = frame.subspan(kFrameHeaderSize, udp_length - kUdpSize - kIcrcSize);
-  const std::byte* received = opened.transport.data() + opened.transport.size();
-  if (load_le<std::uint32_t>(received) != icrc({ip, kIpv4Size + kUdpSize}, opened.transport))
-    return refuse(FrameFault::kBadIcrc);
+  opened_.source = load_be<std::uint32_t>(ip + kIpv4Addresses);
+  opened_.destination = load_be<std::uint32_t>(ip + kIpv4Addresses + 4);
+  std::memcpy(opened_.source_mac.data(), frame_.data() + 6, 6);
+  ip_id_ = load_be<std::uint16_t>(ip + kIpv4Id);
+  icrc_ = Icrc(ip);
+  left_ = frame_.subspan(kFrameHeaderSize, udp_length - kUdpSize);
+  segment_ = type == kGsoUdp ? offload.gso_size : left_.size();
+  return FrameFault::kNone;
+}
+
+std::optional<OpenedFrame> OpenedFrames::next() {
+  if (done_) return std::nullopt;
+  done_ = true;
+  if (opened_.fault != FrameFault::kNone) return opened_;
+  const Bytes packet = left_.first(std::min(segment_, left_.size()));
+  if (packet.size() < kBthSize + kIcrcSize) {
+    opened_.fault = FrameFault::kMalformed;
+    return opened_;
+  }
+  left_ = left_.subspan(packet.size());
+  done_ = left_.empty();
+  OpenedFrame opened = opened_;
+  opened.transport = packet.first(packet.size() - kIcrcSize);
+  if (load_le<std::uint32_t>(packet.last(kIcrcSize).data()) != icrc_.of(ip_id_++, opened.transport))
+    opened.fault = FrameFault::kBadIcrc;
   return opened;
 }
 

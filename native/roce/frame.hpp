@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "core/bytes.hpp"
 #include "core/headers.hpp"
@@ -32,10 +33,19 @@ using NetworkHeader = std::array<std::byte, kIpv4Size + kUdpSize>;
 /// covers more. The header checksum, which the ICRC does not see, is left to the caller.
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size);
 
-/// The ICRC of a packet behind these 28 bytes of IPv4 (no options) and UDP headers. Fields that may change on
-/// the way count as ones: TOS, TTL, both checksums, and the BTH's FECN, BECN and reserved bits. `transport`
-/// holds BTH to padding.
-std::uint32_t icrc(Bytes network, Bytes transport);
+/// The ICRCs of packets behind the same IPv4 (no options) and UDP headers but for lengths and IP
+/// identification. Fields that may change on the way count as ones: TOS, TTL, both checksums, and the BTH's
+/// FECN, BECN and reserved bits.
+class Icrc {
+ public:
+  explicit Icrc(const std::byte* network);
+
+  /// `transport` holds BTH to padding.
+  std::uint32_t of(std::uint16_t ip_id, Bytes transport) const;
+
+ private:
+  std::array<std::uint64_t, 5> head_;  // what is covered in front of the BTH, and four bytes for that
+};
 
 /// Writes headers in front of, and the ICRC behind, the `transport_size` bytes that already lie at
 /// `frame[kFrameHeaderSize…]`. `frame` must hold kIcrcSize more than that. Returns the frame's size.
@@ -51,7 +61,11 @@ class Burst {
  public:
   /// Writes into `frame`, up to `limit` bytes if there is more than one packet.
   Burst(const Path& path, std::uint16_t first_id, MutableBytes frame, std::size_t limit)
-      : path_(path), first_id_(first_id), frame_(frame), limit_(limit) {}
+      : path_(path),
+        icrc_(network_header(path, 0, 0).data()),
+        first_id_(first_id),
+        frame_(frame),
+        limit_(limit) {}
 
   bool takes(const Packet& packet) const;
   void append(const Packet& packet);
@@ -67,6 +81,7 @@ class Burst {
   static constexpr std::uint16_t kMaxSegments = 64;  // the kernel's UDP_MAX_SEGMENTS of before 6.9
 
   const Path& path_;
+  const Icrc icrc_;
   const std::uint16_t first_id_;
   const MutableBytes frame_;
   const std::size_t limit_;
@@ -78,7 +93,7 @@ class Burst {
 
 enum class FrameFault : std::uint8_t { kNone, kNotRoce, kMalformed, kBadIcrc };
 
-/// A received frame, opened. `transport` (BTH to padding) is a view into it.
+/// A received packet. `transport` (BTH to padding) is a view into its frame.
 struct OpenedFrame {
   FrameFault fault = FrameFault::kNone;
   Ipv4Address source{}, destination{};
@@ -86,7 +101,25 @@ struct OpenedFrame {
   Bytes transport{};
 };
 
-/// Checks lengths, header checksum and ICRC. Other protocols, ports and fragments are kNotRoce.
-OpenedFrame open_frame(Bytes frame);
+/// The packets of a frame as it has come: one, or those of a super-packet. Checks lengths, header checksum
+/// and ICRCs. Other protocols, ports and fragments are kNotRoce.
+class OpenedFrames {
+ public:
+  OpenedFrames(Bytes frame, const Offload& offload);
+
+  /// The next packet, or nothing after the last. What is no RoCE frame as a whole is one packet with a fault.
+  std::optional<OpenedFrame> next();
+
+ private:
+  FrameFault open_headers(const Offload& offload);
+
+  const Bytes frame_;
+  OpenedFrame opened_;
+  Icrc icrc_;
+  std::size_t segment_ = 0;
+  Bytes left_;  // of the UDP payload
+  std::uint16_t ip_id_ = 0;
+  bool done_ = false;
+};
 
 }  // namespace railweave::roce

@@ -98,8 +98,10 @@ class Path:
 def seal(path: Path, ip_id: int, transport: bytes) -> bytes:
     """An Ethernet frame around a transport packet."""
 
-def open_frame(frame: bytes) -> tuple:
-    """(fault, source, destination, transport packet) of a frame."""
+def open_frames(frame: bytes, gso_size: int = 0) -> list:
+    """
+    (fault, source, destination, transport packet) of each packet of a frame; gso_size is the UDP payload of each in a super-packet.
+    """
 
 class CompletionKind(enum.Enum):
     SEND = 0

@@ -195,7 +195,7 @@ def test_a_receiver_acknowledges_an_empty_packet_only_if_it_had_the_sum(ring: Ri
     options = QueuePairOptions(m.qp, 0x999, 0, psn, path_mtu=4 * ring.switch.lanes)
     receiver = QueuePair(options, memory)
     [(_, data)] = ring.switch.exchange(m.port, ring.frame(m, 0, ramp(ring, 1), MIDDLE))
-    receiver.receive(roce.open_frame(data)[3], 0)
+    receiver.receive(roce.open_frames(data)[0][3], 0)
     answer = roce.parse(receiver.transmit(0) or b"")
     assert answer
     assert answer["aeth"][0] == (0 if had_it else 3)

@@ -251,7 +251,7 @@ class Schedule:
                 self.launch(partial(self.to_host, out, data))
 
     def to_host(self, port: int, frame: bytes) -> None:
-        fault, _, _, transport = roce.open_frame(frame)
+        fault, _, _, transport = roce.open_frames(frame)[0]
         assert fault is roce.FrameFault.NONE
         qpn = int.from_bytes(transport[5:8])
         end = self.ends.get((port, qpn))

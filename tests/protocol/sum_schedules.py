@@ -133,7 +133,7 @@ class Network:
                     else:
                         self._arrive(*there, data, made)
                 continue
-            fault, _, _, inner = roce.open_frame(data)
+            fault, _, _, inner = roce.open_frames(data)[0]
             assert fault is roce.FrameFault.NONE
             if self.random.random() < self.loss:
                 continue

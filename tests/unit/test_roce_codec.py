@@ -100,7 +100,7 @@ def test_scapy_decodes_and_agrees_on_the_icrc(opcode: Opcode, size: int) -> None
     rebuilt = bytes(decoded)
     assert rebuilt == frame, "scapy computes another IPv4 checksum or ICRC"
     assert received.to_bytes(4, "big") == frame[-4:]
-    assert roce.open_frame(frame) == (FrameFault.NONE, 0x0A010001, 0x0A010002, transport)
+    assert roce.open_frames(frame) == [(FrameFault.NONE, 0x0A010001, 0x0A010002, transport)]
 
 
 def test_icrc_masks_what_changes_on_the_way() -> None:
@@ -113,7 +113,7 @@ def test_icrc_masks_what_changes_on_the_way() -> None:
 
 
 def test_a_frame_of_the_linux_kernel() -> None:
-    fault, source, destination, transport = roce.open_frame(RXE_FRAME)
+    fault, source, destination, transport = roce.open_frames(RXE_FRAME)[0]
     assert (fault, source, destination) == (FrameFault.NONE, 0x0A090002, 0x0A090001)
     fields = roce.parse(transport)
     assert fields is not None
@@ -130,14 +130,48 @@ def test_a_flipped_bit_is_found_unless_it_may_change(position: int, bit: int) ->
     position = min(position, len(frame) - 1)
     frame[position] ^= 1 << bit
     may_change = position in (40, 41, 46)  # UDP checksum, BTH's FECN, BECN and reserved bits
-    fault = roce.open_frame(bytes(frame))[0]
+    fault = roce.open_frames(bytes(frame))[0][0]
     assert (fault is FrameFault.NONE) == may_change
 
 
-@given(st.binary(max_size=200))
-def test_parsers_refuse_or_read_any_bytes(data: bytes) -> None:
+def super_packet(transports: list[bytes], first_id: int) -> bytes:
+    """A frame as the kernel hands over several of one flow: headers of the first, lengths of all."""
+    frames = [roce.seal(PATH, (first_id + i) % 2**16, transport) for i, transport in enumerate(transports)]
+    whole = Ether(frames[0][:42] + b"".join(frame[42:] for frame in frames))
+    whole[UDP].len = len(whole) - 34
+    whole[IP].len = len(whole) - 14
+    del whole[IP].chksum
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("sizes", [[1024] * 5, [1024, 1024, 12], [300] * 61, [1024], [256, 0]], ids=len)
+@pytest.mark.parametrize("first_id", [0, 0xFFFE])
+def test_a_super_packet_is_opened_packet_by_packet(sizes: list[int], first_id: int) -> None:
+    transports = [
+        roce.build(Opcode.WRITE_MIDDLE, 7, psn, random.Random(psn).randbytes(size))
+        for psn, size in enumerate(sizes)
+    ]
+    frame = super_packet(transports, first_id)
+    segment = len(transports[0]) + 4
+    expected = [(FrameFault.NONE, 0x0A010001, 0x0A010002, transport) for transport in transports]
+    assert roce.open_frames(frame, segment) == expected
+    damaged = bytearray(frame)
+    damaged[-5] ^= 1
+    faults = [fault for fault, *_ in roce.open_frames(bytes(damaged), segment)]
+    assert faults == [FrameFault.NONE] * (len(sizes) - 1) + [FrameFault.BAD_ICRC]
+
+
+@pytest.mark.parametrize(("segment", "last"), [(8, FrameFault.MALFORMED), (1030, FrameFault.MALFORMED)])
+def test_a_super_packet_cut_where_no_packet_ends_is_refused(segment: int, last: FrameFault) -> None:
+    frame = super_packet([roce.build(Opcode.WRITE_ONLY, 7, 1, bytes(1000), reth=(1, 2, 1000))], 5)
+    assert len(frame) == 42 + 1032
+    assert roce.open_frames(frame, segment)[-1][0] is last
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_parsers_refuse_or_read_any_bytes(data: bytes, gso_size: int) -> None:
     roce.parse(data)
-    assert roce.open_frame(data)[0] is not FrameFault.NONE
+    assert all(fault is not FrameFault.NONE for fault, *_ in roce.open_frames(data, gso_size))
 
 
 @pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
