@@ -14,7 +14,9 @@ struct AlgorithmOptions {
   // By default computed: the sizes of tensors, in bytes, up to which
   std::optional<std::size_t> small_bytes = {};  // they go in few steps,
   std::optional<std::size_t> bruck_bytes = {};  // and larger ones are allreduced by Bruck's algorithm
-  std::size_t segment_bytes = 64 * 1024;        // most that is forwarded at a time
+  // Most that is forwarded at a time. With its header it fits into one super-packet of TCP; and into two of
+  // RDMA, whose first packet is longer than the others and whose last must not be.
+  std::size_t segment_bytes = 63 * 1024 - 16;
 };
 
 enum class Method { kRecursiveDoubling, kBruck, kRing, kBinomial, kChain };

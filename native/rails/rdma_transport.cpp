@@ -24,7 +24,7 @@ constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: mor
 constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
-constexpr std::size_t kMaxBurst = 48 * 1024;
+constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
 constexpr std::uint32_t kFirstDeviceNumber = 2;    // 0 and 1 are the specification's
 constexpr std::size_t kRingConnections = 2;        // of a rank: to the next one, from the one before
