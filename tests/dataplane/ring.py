@@ -148,7 +148,7 @@ class Ring:
             [m] = [m for m in self.members if self.next(m).port == port]
             to, ether = self.next(m), Ether(data)
             assert (ether.src, ether.dst) == (m.mac_text, to.mac_text)
-            fault, source, destination, transport = roce.open_frame(data)
+            fault, source, destination, transport = roce.open_frames(data)[0]
             assert fault is roce.FrameFault.NONE
             assert (source, destination, ether.sport, ether.chksum) == (m.ip, to.ip, m.udp_port, ether.chksum)
             assert ether["UDP"].chksum == 0

@@ -161,7 +161,7 @@ def test_frames(tmp_path: Path) -> None:
 
 
 def lanes(frame: bytes) -> np.ndarray:
-    fault, _, _, transport = roce.open_frame(frame)
+    fault, _, _, transport = roce.open_frames(frame)[0]
     assert fault is roce.FrameFault.NONE
     packet = roce.parse(transport)
     assert packet

@@ -234,7 +234,7 @@ def test_rxes_packets_bear_the_icrc_that_we_and_scapy_compute(bench: Bench) -> N
             decoded = Ether(frame)
             if BTH not in decoded:
                 continue
-            assert roce.open_frame(frame)[0] is roce.FrameFault.NONE
+            assert roce.open_frames(frame)[0][0] is roce.FrameFault.NONE
             received, decoded[BTH].icrc = decoded[BTH].icrc, None
             assert Ether(bytes(decoded))[BTH].icrc == received
             opcodes.append(decoded[BTH].opcode)

@@ -24,7 +24,7 @@ REMOTE_OPERATIONAL_ERROR = (3, 3, 0)  # kind and code of the AETH, and messages 
 
 def acknowledgement(frame: bytes) -> tuple[int, int] | None:
     """Return queue pair number and PSN of an acknowledgement, else nothing."""
-    fault, _, _, transport = roce.open_frame(frame)
+    fault, _, _, transport = roce.open_frames(frame)[0]
     packet = roce.parse(transport) if fault is roce.FrameFault.NONE else None
     if packet is None or packet["opcode"] != roce.Opcode.ACKNOWLEDGE or packet["aeth"][0] != 0:
         return None
