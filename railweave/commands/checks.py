@@ -146,6 +146,8 @@ def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
     done = _run(("unshare", "--net", "sh", "-c", script))
     present = done is not None and done.returncode == 0
     complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or [""])[0]
+    if complaint.startswith("unshare: "):
+        remedy = "root that may make network namespaces is needed; in a container: --privileged"
     return Finding(name, present, needed, "works" if present else complaint, remedy)
 
 
