@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
@@ -39,6 +41,20 @@ COMPLETED = (
     "forward_up",
 )  # one of them, once, for every chunk that all children are in
 
+BELIEVED_S = 5.0  # what a switch was found to hold, and what has been written since
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a switch holds, as read and written in a session."""
+
+    session: object
+    read_at: float  # by time.monotonic()
+    state: SwitchState
+
+
+UNKNOWN = Held(None, 0.0, SwitchState())
+
 
 class ManagedSwitch(Forwarder):
     """What the controller wants of one switch is computed from its routes, `flooding`, `groups`, `losses` and
@@ -71,6 +87,7 @@ class ManagedSwitch(Forwarder):
         self._changed = changed
         self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
         self._known = False  # whether the switch's notes have been read since the controller started
+        self._held = UNKNOWN
         self._lock = asyncio.Lock()
 
     def take_over(self, group: Aggregation) -> None:
@@ -93,13 +110,25 @@ class ManagedSwitch(Forwarder):
         return desired.merge([forwarding, *groups, *self.orphans.values(), losses, memory])
 
     async def reconcile(self) -> list[Update]:
-        """Read back, compare, write; returns what was written. SwitchUnavailable if that cannot be done."""
+        """Compare what it holds with what it should, and write the difference, which is returned.
+
+        SwitchUnavailable if that cannot be done. What the switch holds is read at the start of a session,
+        after a write that failed, and when the last time is `BELIEVED_S` ago: others may write, too.
+        """
         async with self._lock:
-            return await self._reconcile(await self.link.read())
+            known = self._held
+            if known.session != self.link.session or time.monotonic() > known.read_at + BELIEVED_S:
+                await self._read()
+            return await self._reconcile(self._held.state)
+
+    async def _read(self) -> SwitchState:
+        session, read_at = self.link.session, time.monotonic()
+        self._held = Held(session, read_at, await self.link.read())
+        return self._held.state
 
     async def _connected(self) -> None:
         async with self._lock:
-            actual = await self.link.read()
+            actual = await self._read()
             self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
             if lost := self.link.wiped or not actual.entries:
                 self._forget_groups()
@@ -125,7 +154,9 @@ class ManagedSwitch(Forwarder):
         wanted, flooding = self.wanted(), self.flooding
         self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
         updates = difference(actual, wanted)
+        held, self._held = self._held, UNKNOWN
         await self.link.write(updates)
+        self._held = replace(held, state=wanted)
         self.may_flood = flooding
         for group in self.groups.keys() - self._counted_from.keys():
             self._counted_from[group] = await self._cells(group)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ import finsy as fy
 import grpc
 from finsy.gnmiclient import GNMIClientError
 from finsy.p4entity import P4Entity
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import p4i, p4r, p4r_grpc
 
 from railweave.access import refusal
 from railweave.controller import wire
@@ -66,11 +67,11 @@ class SwitchLink:
         self._tls = tls
         self._ports = switch.ports
         self._options = fy.SwitchOptions(
-            p4info=program.p4info_path,
+            p4info=cast(Path, _p4info(program.p4info_path)),  # either is taken; parsing takes 30 ms
             device_id=switch.device_id,
             channel_credentials=_credentials(tls) if tls else None,
         )
-        self._program = fy.P4Schema(program.p4info_path, program.device_config)
+        self._program = fy.P4Schema(_p4info(program.p4info_path), program.device_config)
         self._connected = connected
         self._unreachable = unreachable
         self._switch: fy.Switch | None = None
@@ -82,6 +83,11 @@ class SwitchLink:
     def up(self) -> bool:
         """Whether there is a session to read and write through."""
         return self._switch is not None and self._switch.is_up
+
+    @property
+    def session(self) -> object:
+        """Something that another session has not; SwitchUnavailable without one."""
+        return self._session_switch()
 
     async def run(self) -> None:
         """Keep opening sessions until cancelled, whatever ends them."""
@@ -269,6 +275,11 @@ class SwitchLink:
                 raise
             reason = f"switch {self.name} at {self.address} closed the connection"
             raise SwitchUnavailable(reason) from None
+
+
+@cache
+def _p4info(path: Path) -> p4i.P4Info:
+    return fy.P4Schema(path).p4info
 
 
 def _credentials(tls: TlsFiles) -> fy.GRPCCredentialsTLS:

@@ -61,7 +61,14 @@ class FakeLink:
         self.address = self.problem = "fake"
         self.up = self.wiped = False
         self.state = SwitchState()
+        self.sessions = 0
         self._network = network
+
+    @property
+    def session(self) -> object:
+        if not self.up:
+            raise SwitchUnavailable(self.problem)
+        return self.sessions
 
     async def read(self) -> SwitchState:
         await self._network.turn(self)
@@ -137,6 +144,7 @@ class Network:
 
     def connect(self, link: FakeLink, *, wiped: bool) -> None:
         link.up = True
+        link.sessions += 1
         if wiped:
             link.state, link.wiped = SwitchState(), True
         task = asyncio.create_task(self._connect(link))
