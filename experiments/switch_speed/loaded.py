@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from typing import TypeVar
 import finsy as fy
 
 from railweave._native import load as native
+from railweave.controller import tables
 from railweave.experiments.errors import OptionError
 from railweave.experiments.switch_speed.alone import WrongResult
 from railweave.experiments.switch_speed.scenario import (
@@ -41,6 +43,7 @@ CLONE_NEWNET = 0x40000000
 SEGMENTS = 60  # packets per super-packet: 256 lanes fill an IP packet with 62
 WINDOWS = (4, 8, 16, 32, 64, 128, 256, SLOTS)
 TRIAL_S, WARM_UP_S = 0.15, 0.1
+ECHO = "echo"  # not a switch: the ports' and the kernel's part alone
 GIVE_UP = 0.5  # a window this much slower than the best: larger ones are not tried
 
 _T = TypeVar("_T")
@@ -72,7 +75,7 @@ async def measure(scenario: Scenario, target: str, seconds: float, out: Path) ->
     """
     async with _switch(scenario, target, out) as namespaces:
         with _sockets(scenario, namespaces) as sockets:
-            generator = _Generator(scenario, [udp.fileno() for udp in sockets])
+            generator = _Generator(scenario, [udp.fileno() for udp in sockets], echo=target == ECHO)
             trials: dict[Load, float] = {}
             for window in WINDOWS:
                 load = Load(window, 1 if target == "bmv2" else min(SEGMENTS, max(1, window // 2)))
@@ -89,8 +92,9 @@ async def measure(scenario: Scenario, target: str, seconds: float, out: Path) ->
 class _Generator:
     """Runs of the native generator on the same sockets: each begins where the one before cannot be."""
 
-    def __init__(self, scenario: Scenario, fds: list[int]) -> None:
+    def __init__(self, scenario: Scenario, fds: list[int], *, echo: bool) -> None:
         self._lanes = scenario.lanes
+        self._echo = echo
         self._fds = fds
         self._round = 0
 
@@ -104,6 +108,7 @@ class _Generator:
             self._round,
             WARM_UP_S,
             seconds,
+            self._echo,
         )
         self._round += int(10e6 * (seconds + WARM_UP_S)) // load.window  # more than any switch can do
         if counts["wrong"]:
@@ -128,17 +133,30 @@ async def _switch(scenario: Scenario, target: str, out: Path) -> AsyncIterator[N
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="railweave-"))
         address = f"unix:{folder}/p4runtime"
         interfaces = {nic.port: interface_of_port(switch.name, nic.port) for nic in scenario.nics}
-        command = TARGETS[target].command(interfaces, address, switch.device_id)
+        if target == ECHO:
+            command = [sys.executable, "-m", "railweave.experiments.switch_speed.echo", *interfaces.values()]
+            _give_neighbour(scenario, namespaces)
+        else:
+            command = TARGETS[target].command(interfaces, address, switch.device_id)
         child = await Child.start(
             f"switch {target}", namespaces.enter(switch.name, command), out / f"switch-{target}.log", events
         )
         record.add(child.name, child.pid)
         try:
             await child.ready(READY_S)
-            await _configure(scenario, address, switch.device_id)
+            if target != ECHO:
+                await _configure(scenario, address, switch.device_id)
             yield namespaces
         finally:
             await child.stop()
+
+
+def _give_neighbour(scenario: Scenario, namespaces: Namespaces) -> None:
+    """An echo answers no ARP."""
+    mac = tables.virtual_mac(tables.ip_number(VIRTUAL_IP)).to_bytes(6, "big").hex(":")
+    for nic in scenario.nics:
+        entry = f"neighbour replace {VIRTUAL_IP} lladdr {mac} dev {nic.interface} nud permanent\n"
+        namespaces.feed(nic.host, ["ip", "-batch", "-"], entry)
 
 
 async def _configure(scenario: Scenario, address: str, device_id: int) -> None:

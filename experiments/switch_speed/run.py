@@ -19,6 +19,7 @@ from railweave.experiments.switch_speed.scenario import Scenario
 from railweave.switch.targets import TARGETS
 
 ENGINE_ROUNDS = 30
+OTHERS = (loaded.ECHO, *(name for name in TARGETS if name != "embedded"))
 FRAME_OVERHEAD = 14 + 20 + 8 + 16  # Ethernet, IPv4, UDP and the aggregation header
 
 
@@ -29,7 +30,7 @@ class Options:
     lanes: int
     workers: int
     seconds: float
-    versus: str = ""  # another target
+    versus: str = ""  # others, separated by commas
     engine_only: bool = False
     out: Path = Path("out/bench-switch")  # logs
 
@@ -54,17 +55,21 @@ class SwitchSpeed:
 
     @property
     def ratio(self) -> float | None:
-        """Packets per second of the embedded switch by those of the other target."""
-        other, ours = self.pps(self.options.versus), self.pps("embedded")
+        """Packets per second of the embedded switch by those of the first other target."""
+        return self.ratio_to(self.options.versus.partition(",")[0])
+
+    def ratio_to(self, target: str) -> float | None:
+        """Packets per second of the embedded switch by those of this target, if both were measured."""
+        other, ours = self.pps(target), self.pps("embedded")
         return ours / other if ours and other else None
 
     def notes(self) -> list[str]:
         """What the figures mean, and under which conditions they were taken."""
         lines = []
-        if self.ratio is not None:
-            lines.append(
-                f"embedded does {self.ratio:.0f} times the packets per second of {self.options.versus}"
-            )
+        for speed in self.speeds[1:]:
+            if ratio := self.ratio_to(speed.target):
+                times = f"{ratio:.0%} of" if speed.target == loaded.ECHO else f"{ratio:.3g} times"
+                lines.append(f"embedded does {times} the packets per second of {speed.target}")
         if self.missing:
             lines.append(self.missing)
         load = os.getloadavg()[0]
@@ -77,9 +82,10 @@ class SwitchSpeed:
 
 async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
     """Measure; OptionError for what cannot be measured, WrongResult if the switch computes wrongly."""
-    if options.versus and (options.versus not in TARGETS or options.versus == "embedded"):
-        others = ", ".join(name for name in TARGETS if name != "embedded")
-        raise OptionError(f"--vs {options.versus}: no such target to compare with; there is {others}")
+    versus = options.versus.split(",") if options.versus else []
+    for name in versus:
+        if name not in OTHERS:
+            raise OptionError(f"--vs {name}: nothing to compare with; there is {', '.join(OTHERS)}")
     scenario = Scenario(options.lanes, options.workers)
     try:
         _ = scenario.program
@@ -88,11 +94,11 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
     logging.getLogger("finsy").setLevel(logging.CRITICAL)  # what goes wrong is raised
     on_phase("the engine alone")
     engine = await asyncio.to_thread(alone.measure, scenario, ENGINE_ROUNDS)
-    targets = [] if options.engine_only else ["embedded", *([options.versus] if options.versus else [])]
+    targets = [] if options.engine_only else ["embedded", *versus]
     missing = ""
     speeds = []
     for target in targets:
-        if reason := TARGETS[target].missing():
+        if target in TARGETS and (reason := TARGETS[target].missing()):
             missing = f"{target} was not measured: {reason}"
             continue
         on_phase(f"{target} on veth links, {options.workers} workers")
@@ -102,7 +108,7 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
 
 def as_json(result: SwitchSpeed) -> dict[str, Any]:
     """The result for machines."""
-    targets = ["embedded", "bmv2"]
+    targets = ["embedded", *OTHERS]
     return {
         "lanes": result.options.lanes,
         "workers": result.options.workers,

@@ -25,7 +25,7 @@ constexpr unsigned kMostSegments = 128;  // what the kernel takes in one UDP_SEG
 constexpr std::size_t kMostBytes = 65507;
 
 nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, std::uint32_t slots,
-               std::uint32_t first_round, double warm_up_s, double seconds) {
+               std::uint32_t first_round, double warm_up_s, double seconds, bool echo) {
   if (slots == 0 || (slots & (slots - 1)) != 0) throw nb::value_error("slots must be a power of two");
   if (segments == 0 || segments > std::min(kMostSegments, slots) ||
       segments * (16 + 4 * lanes) > kMostBytes) {
@@ -34,7 +34,8 @@ nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, s
   const Group group{.slots = slots,
                     .first_round = first_round,
                     .lanes = lanes,
-                    .workers = static_cast<unsigned>(fds.size())};
+                    .workers = static_cast<unsigned>(fds.size()),
+                    .echo = echo};
   Outcome outcome;
   {
     const nb::gil_scoped_release release;
@@ -90,9 +91,11 @@ void bind_load(nb::module_& module) {
   nb::module_ m =
       module.def_submodule("load", "Load on a switch that runs the aggregation program, and on a receiver");
   m.def("drive", &drive, "fds"_a, "lanes"_a, "segments"_a, "slots"_a, "first_round"_a, "warm_up_s"_a,
-        "seconds"_a,
+        "seconds"_a, "echo"_a = false,
         "Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` "
-        "chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions");
+        "chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions. "
+        "`echo`: "
+        "right is what comes back as it was sent, as a RESULT");
   m.def("receive_from_memory", nb::overload_cast<std::string_view, std::size_t, double>(&receive_from_memory),
         "kind"_a, "payload_bytes"_a, "seconds"_a,
         "Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the "

@@ -85,7 +85,7 @@ Contributor::Answer Contributor::receive(Bytes datagram) {
   }
   const std::uint64_t chunk = chunk_of(header.slot, header.round);
   if (chunk < lowest_ || chunk >= next_ || answered_[chunk % group_.slots]) return Answer::kAgain;
-  const Bytes expected = numbers_.sum(chunk);
+  const Bytes expected = group_.echo ? lanes(chunk) : numbers_.sum(chunk);
   if (header.flags != 0 || header.mark != kMark ||
       std::memcmp(datagram.data() + ina::kHeaderBytes, expected.data(), lane_bytes) != 0) {
     return Answer::kWrong;

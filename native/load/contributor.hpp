@@ -18,6 +18,7 @@ struct Group {
   std::uint32_t first_round = 0;  // later than that of every run before on the same slots
   unsigned lanes = 256;
   unsigned workers = 2;
+  bool echo = false;  // what comes back is a host's own contribution
 };
 
 /// Lanes of contributions, and of their sums, in network order. They repeat after kRows chunks, which is no

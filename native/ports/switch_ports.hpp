@@ -38,6 +38,10 @@ class SwitchPorts final : private engine::OutputSink {
   /// engine has something for the control plane; -1: nobody waits.
   void set_engine(engine::Engine* engine, int notices);
 
+  /// No engine: UDP packets return to their senders from now on, as results of the aggregation program. What
+  /// the ports and the kernel can do, to compare with.
+  void reflect() { reflecting_ = true; }
+
   /// Runs a packet through the engine as if it came in on `port`, soon, on the thread of the ports. False if
   /// too many wait.
   bool inject(std::uint16_t port, Bytes packet);
@@ -78,6 +82,7 @@ class SwitchPorts final : private engine::OutputSink {
   void flush_all();
   void flush(Port& port);
   void handle_links();
+  void reflect(Port& port, MutableBytes packet);
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
   const std::uint64_t start_us_;  // programs' timestamps count from here
@@ -90,7 +95,8 @@ class SwitchPorts final : private engine::OutputSink {
   engine::Engine* engine_ = nullptr;
   int notices_ = -1;
   std::atomic<bool> impaired_{false};  // any port, in any direction
-  std::vector<Injected> injected_;     // behind `engine_mutex_`
+  std::atomic<bool> reflecting_{false};
+  std::vector<Injected> injected_;  // behind `engine_mutex_`
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 
-def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round: int, warm_up_s: float, seconds: float) -> dict:
+def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round: int, warm_up_s: float, seconds: float, echo: bool = False) -> dict:
     """
-    Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions
+    Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions. `echo`: right is what comes back as it was sent, as a RESULT
     """
 
 def receive_from_memory(kind: str, payload_bytes: int, seconds: float) -> dict:

@@ -26,18 +26,21 @@ def switch(
     lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 64 or 256.")] = 256,
     workers: Annotated[int, typer.Option(help="Hosts that contribute to every sum.", min=1)] = 2,
     seconds: Annotated[float, typer.Option(help="Seconds for which each target is loaded.", min=0.1)] = 3.0,
-    versus: Annotated[str, typer.Option("--vs", help="Second target to compare with: bmv2.")] = "",
+    versus: Annotated[
+        str, typer.Option("--vs", help="What to compare with: echo, bmv2, or both with a comma.")
+    ] = "",
     engine_only: Annotated[
         bool, typer.Option("--engine-only", help="Measure the engine only, with packets in memory.")
     ] = False,
     out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure packets per second of the embedded switch on the aggregation program, and of BMv2 with --vs.
+    """Measure packets per second of the embedded switch on the aggregation program, and of others with --vs.
 
     Engine alone: packets in memory, nanoseconds of CPU time per packet. End to end: the switch as a
     process on veth links, under a closed loop of contributions from a native generator that checks every
-    result; several windows (chunks in flight per worker) are tried, and the best one is reported.
+    result; several windows (chunks in flight per worker) are tried, and the best one is reported. With
+    `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
     Exits with 1 if any sum is wrong. End to end needs root.
     """
     with common.one_line_errors():
