@@ -18,7 +18,7 @@ class AddressPlan:
         """Assign the switches' addresses; ValueError if the plane's network is full of NICs and switches."""
         network = IPv4Network(plane.network)
         top = int(network.broadcast_address) - 1
-        bottom = max(int(network.network_address), top - 254) + 1
+        bottom = max(int(network.network_address), top - max(254, 2 * len(plane.switches))) + 1
         nics = {ip_number(nic.address) for nic in plane.nics}
         free = [address for address in range(bottom, top + 1) if address not in nics]
         if len(free) <= len(plane.switches):

@@ -30,6 +30,11 @@ class CpuTimes:
         return CpuTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def cpu_times(services: Mapping[str, int]) -> CpuTimes:
     """Return the counts so far, with those of some processes, by name; one that has ended counts nothing."""
     user, nice, system, idle, wait, interrupt, soft, stolen, *_ = map(

@@ -17,6 +17,7 @@ from railweave.topologies.planes import (
     DEFAULT_RATE_BPS,
     MAX_FAN_IN,
     MAX_HOSTS,
+    MAX_PLANES,
     P4RUNTIME_PORT,
     check_rails,
     network_of,
@@ -26,7 +27,7 @@ from railweave.topologies.planes import (
     single_switch,
 )
 
-MAX_SWITCHES = 254  # of a plane: the last byte of a management address
+MAX_SWITCHES = 4 * 254  # of a plane
 SPINES = ("plain", "ina")  # of mixed racks
 LONG = {"l": "leaf", "s": "spine", "e": "edge", "a": "agg", "c": "core"}
 
@@ -182,7 +183,9 @@ def _plane(
     switches = tuple(
         Switch(
             names[level][number],
-            "" if (level, number) in fabric.bridges else f"10.255.{network}.{place}:{P4RUNTIME_PORT}",
+            ""
+            if (level, number) in fabric.bridges
+            else f"{_switch_address(network, place)}:{P4RUNTIME_PORT}",
             place,
         )
         for place, (level, number) in enumerate(places, start=1)
@@ -201,6 +204,11 @@ def _plane(
         below, above = names[level][lower], names[level + 1][upper]
         trunks.append(Trunk(below, port_of(below), above, port_of(above), uplink_bps))
     return Plane(name, kind, network_of(network), rate_bps, switches, tuple(nics), tuple(trunks))
+
+
+def _switch_address(network: int, place: int) -> str:
+    """Return a management address: planes come to 40, so 254 switches of all, then the next 254 of all."""
+    return f"10.255.{network + MAX_PLANES * ((place - 1) // 254)}.{(place - 1) % 254 + 1}"
 
 
 def _long_name(letter: str, number: int) -> str:
@@ -222,9 +230,9 @@ def _positive(**counts: int) -> None:
 def _check(fabric: Fabric) -> None:
     switches = sum(level.count for level in fabric.levels)
     if fabric.hosts > MAX_HOSTS:
-        raise TopologyError(f"{fabric.hosts} hosts given; the management network has room for {MAX_HOSTS}")
+        raise TopologyError(f"{fabric.hosts} hosts given; the address plan has room for {MAX_HOSTS}")
     if switches > MAX_SWITCHES:
-        raise TopologyError(f"{switches} switches given; the management network has room for {MAX_SWITCHES}")
+        raise TopologyError(f"{switches} switches given; the address plan has room for {MAX_SWITCHES}")
     if fabric.hosts_per_rack > MAX_FAN_IN:
         raise TopologyError(
             f"{fabric.hosts_per_rack} hosts per rack given; one switch adds up to {MAX_FAN_IN} contributions"

@@ -51,7 +51,7 @@ class Plane:
 
     name: str
     kind: str  # one of RAIL_KINDS
-    network: str  # IPv4 network with prefix length; the last /24 of it holds virtual addresses
+    network: str  # IPv4 network with prefix length; its end, a /24 or more, holds virtual addresses
     rate_bps: int  # of each link; 0 is unshaped
     switches: tuple[Switch, ...]
     nics: tuple[Nic, ...]

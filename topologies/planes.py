@@ -16,13 +16,18 @@ P4RUNTIME_PORT = 9559
 DEFAULT_RATE_BPS = 100_000_000
 
 MAX_FAN_IN = 31  # children of one aggregating switch: bits 0 to 30 of its bitmap
-MAX_HOSTS = 199  # management addresses 10.255.0.1 to .199; single switches follow from .200
+MAX_HOSTS = 1024
 MAX_PLANES = 40
 
 
 def management_address(host_number: int) -> str:
-    """Return the address of host h1, h2, … on the management network; numbers count from 1."""
-    return f"10.255.0.{host_number}"
+    """Return the address of host h1, h2, … on the management network; numbers count from 1.
+
+    The first 199 are 10.255.0.1 to .199, as single switches follow from .200; the others are from 10.255.200.
+    """
+    if host_number < 200:
+        return f"10.255.0.{host_number}"
+    return f"10.255.{200 + host_number // 256}.{host_number % 256}"
 
 
 def plane_names(rails: Sequence[str]) -> list[str]:
@@ -88,8 +93,8 @@ def nic(network: int, plane: str, host: str, number: int, switch: str, port: int
     return Nic(
         host=host,
         interface=f"{host}-{plane}",
-        address=f"10.{network}.0.{number}",
-        mac=f"02:00:00:{network:02x}:00:{number:02x}",
+        address=f"10.{network}.{number // 256}.{number % 256}",
+        mac=f"02:00:00:{network:02x}:{number // 256:02x}:{number % 256:02x}",
         switch=switch,
         port=port,
     )
@@ -110,7 +115,7 @@ def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
     aggregated = any(kind in P4_KINDS for kind in rails)
     most = MAX_FAN_IN if aggregated else MAX_HOSTS
     if not 1 <= hosts <= most:
-        why = "the fan-in of one aggregating switch" if aggregated else "the management network"
+        why = "the fan-in of one aggregating switch" if aggregated else "of a lab"
         raise TopologyError(f"{hosts} hosts given; from 1 to {most} fit ({why})")
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import resource
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from railweave.experiments.cpu import resident_bytes
 from railweave.experiments.endless import Signal
 from railweave.experiments.messages import emit
 from railweave.experiments.soak import problem as problems
@@ -227,5 +227,4 @@ def watched(look: Callable[[], None], every_s: float) -> Iterator[None]:
 
 
 def _rss_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / MIB
+    return resident_bytes(os.getpid()) / MIB

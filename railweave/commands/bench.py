@@ -7,6 +7,7 @@ import typer
 
 from railweave.commands import (
     bench_collectives,
+    bench_controller,
     bench_failover,
     bench_jobs,
     bench_loss,
@@ -23,6 +24,7 @@ app = typer.Typer(no_args_is_help=True)
 for name, (command, epilog) in bench_collectives.COMMANDS.items():
     app.command(name, epilog=epilog)(command)
 app.command("switch", epilog=bench_switch.EXAMPLES)(bench_switch.switch)
+app.command("controller", epilog=bench_controller.EPILOG)(bench_controller.controller)
 app.command("failover", epilog=bench_failover.EPILOG)(bench_failover.failover)
 app.command("jobs", epilog=bench_jobs.EPILOG)(bench_jobs.jobs)
 app.command("loss", epilog=bench_loss.EPILOG)(bench_loss.loss)

@@ -181,6 +181,26 @@ def test_the_embedded_switch_is_compared_with_bmv2(start: Start, tmp_path: Path)
     assert result["ratio"] == pytest.approx(result["pps"]["embedded"] / result["pps"]["bmv2"], rel=0.1)
 
 
+# ------------------------------------------------------------ the controller
+
+
+def test_the_controller_is_measured_on_a_fat_tree(start: Start, tmp_path: Path) -> None:
+    result = result_of(*(start, tmp_path, "bench", "controller", "--k", "4", "--jobs", "3", "--ranks", "4"))
+    (row,) = result["rows"]
+    assert (row["k"], row["hosts"], row["switches"]) == (4, 16, 20)
+    assert row["admit_updates"] > 0
+    assert row["moved_trees"] > 0
+    assert 0 < row["paused_s"] < row["move_s"]
+    assert row["full_bytes"] > 0
+
+
+def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
+    command = start("bench", "controller", "--k", "4", "--ranks", "17")
+    code, complaint = command.end()
+    assert code == 1
+    assert "--ranks 17: expected 2 to 16, the hosts of k=4" in complaint
+
+
 # ------------------------------------------------------------ the receive path
 
 

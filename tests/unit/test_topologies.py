@@ -186,7 +186,7 @@ def test_topologies_have_names(text: str, hosts: int, switches: int) -> None:
         ("leaf-spine:hosts=32", "32 hosts per rack given; one switch adds up to 31"),
         ("fat-tree:k=3", "k=3: expected an even number"),
         ("fat-tree:aggs=2,cores=3", "3 cores for 2 aggregation switches per pod: expected a multiple"),
-        ("fat-tree:k=10", "250 hosts given; the management network has room for 199"),
+        ("fat-tree:k=18", "1458 hosts given; the address plan has room for 1024"),
     ],
 )
 def test_names_of_no_topology_are_refused(text: str, message: str) -> None:

@@ -3,26 +3,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
-from finsy.proto import p4i, p4r, p4r_grpc, rpc_code, rpc_status
+from finsy.proto import p4i, p4r
 
 from railweave.access import IN_CLEAR, Access
+from railweave.experiments.control_plane.switches import AnsweringSwitch, Key, key_of
 
-Key = tuple[int, bytes]
 
-
-class FakeSwitch(p4r_grpc.P4RuntimeServicer):
-    """Tables, multicast groups, direct counters and counters of one device, behind a real gRPC server."""
+class FakeSwitch(AnsweringSwitch):
+    """Also direct counters and counters, a memory of all that was written, and faults."""
 
     def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:
-        self.device_id = device_id
-        self._access = access
-        self.port = 0
-        self.config: p4r.ForwardingPipelineConfig | None = None
-        self.entities: dict[Key, p4r.Entity] = {}
+        super().__init__(device_id, access)
         self.packets: dict[Key, int] = {}
         self.cells: dict[tuple[str, int], int] = {}  # of indirect counters, by name and index
         self.updates: list[p4r.Update] = []  # everything ever written
@@ -34,24 +28,6 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.gnmi = [
             grpc.StatusCode.UNIMPLEMENTED
         ]  # what gNMI requests are answered with; the last one stays
-        self._server: grpc.aio.Server | None = None
-        self._streams: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> None:
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        p4r_grpc.add_P4RuntimeServicer_to_server(self, self._server)
-        self._serve_gnmi(self._server)
-        self.port = self._access.add_port(self._server, f"127.0.0.1:{self.port}")
-        await self._server.start()
-
-    def _serve_gnmi(self, server: grpc.aio.Server) -> None:
-        get = grpc.unary_unary_rpc_method_handler(self._gnmi_get)
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})])
-
-    async def stop(self) -> None:
-        if self._server:
-            await self._server.stop(grace=None)
-            self._server = None
 
     async def restart(self, *, lose_state: bool) -> None:
         """Go away and come back at the same address."""
@@ -83,7 +59,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     def count(self, table: str, packets: int) -> None:
         """Let every entry of a table have seen that many packets."""
         for entry in self.table(table):
-            self.packets[_key(p4r.Entity(table_entry=entry))] = packets
+            self.packets[key_of(p4r.Entity(table_entry=entry))] = packets
 
     def _table_id(self, name: str) -> int:
         assert self.config
@@ -94,67 +70,37 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         assert self.config
         return self.config.p4info
 
-    async def StreamChannel(self, request_iterator, context) -> AsyncIterator[p4r.StreamMessageResponse]:
-        async for request in request_iterator:
-            answer = p4r.MasterArbitrationUpdate()
-            answer.CopyFrom(request.arbitration)
-            answer.status.CopyFrom(rpc_status.Status(code=rpc_code.OK))
-            yield p4r.StreamMessageResponse(arbitration=answer)
-
-    async def Capabilities(self, request, context) -> p4r.CapabilitiesResponse:
-        return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
-
     async def _gnmi_get(self, request: bytes, context) -> bytes:
         await context.abort(self.gnmi.pop(0) if self.gnmi[1:] else self.gnmi[0], "no gNMI here")
         return b""
 
     async def SetForwardingPipelineConfig(self, request, context) -> p4r.SetForwardingPipelineConfigResponse:
-        await self._check_device(request, context)
         if self.refusal:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusal)
-        self.config = request.config
-        self.entities.clear()
+        answer = await super().SetForwardingPipelineConfig(request, context)
         self.packets.clear()
         self.cells.clear()
         self.pushes += 1
-        return p4r.SetForwardingPipelineConfigResponse()
+        return answer
 
-    async def GetForwardingPipelineConfig(self, request, context) -> p4r.GetForwardingPipelineConfigResponse:
-        await self._check_device(request, context)
-        if self.config is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set")
-        config = p4r.ForwardingPipelineConfig(cookie=self.config.cookie)
-        return p4r.GetForwardingPipelineConfigResponse(config=config)
-
-    async def Write(self, request, context) -> p4r.WriteResponse:
-        await self._check_device(request, context)
-        for update in request.updates:
-            self.updates.append(update)
-            key = _key(update.entity)
-            there = key in self.entities
-            if update.type == p4r.Update.DELETE:
-                if not there:
-                    await context.abort(grpc.StatusCode.NOT_FOUND, f"no such entity: {update.entity}")
-                del self.entities[key]
-                self.packets.pop(key, None)
-                continue
-            if there != (update.type == p4r.Update.MODIFY):
-                await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there: {there}: {update.entity}")
-            if self.room is not None and update.type == p4r.Update.INSERT:
-                if not self.room:
-                    self.refused += 1
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "table full")
-                self.room -= 1
-            self.entities[key] = update.entity
-        return p4r.WriteResponse()
+    async def _update(self, update, key: Key, context) -> None:
+        self.updates.append(update)
+        if self.room is not None and update.type == p4r.Update.INSERT:
+            if not self.room:
+                self.refused += 1
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "table full")
+            self.room -= 1
+        await super()._update(update, key, context)
+        if update.type == p4r.Update.DELETE:
+            self.packets.pop(key, None)
 
     async def Read(self, request, context) -> AsyncIterator[p4r.ReadResponse]:
-        await self._check_device(request, context)
-        for wildcard in request.entities:
-            if wildcard.table_entry.HasField("counter_data") and self.before_counting:
-                event, self.before_counting = self.before_counting, None
-                await event()
-            yield p4r.ReadResponse(entities=list(self._answers(wildcard)))
+        counts = any(wildcard.table_entry.HasField("counter_data") for wildcard in request.entities)
+        if counts and self.before_counting:
+            event, self.before_counting = self.before_counting, None
+            await event()
+        async for answer in super().Read(request, context):
+            yield answer
 
     def _answers(self, wildcard: p4r.Entity):
         kind = wildcard.WhichOneof("entity")
@@ -165,27 +111,9 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
             entry = p4r.CounterEntry(counter_id=asked.counter_id, index=asked.index, data=data)
             yield p4r.Entity(counter_entry=entry)
             return
-        for key, entity in self.entities.items():
-            if entity.WhichOneof("entity") != kind:
-                continue
+        for entity in super()._answers(wildcard):
             answer = p4r.Entity()
             answer.CopyFrom(entity)
-            if kind == "table_entry":
-                if wildcard.table_entry.table_id not in (0, entity.table_entry.table_id):
-                    continue
-                if wildcard.table_entry.HasField("counter_data"):
-                    answer.table_entry.counter_data.packet_count = self.packets.get(key, 0)
+            if kind == "table_entry" and wildcard.table_entry.HasField("counter_data"):
+                answer.table_entry.counter_data.packet_count = self.packets.get(key_of(entity), 0)
             yield answer
-
-    async def _check_device(self, request, context) -> None:
-        if request.device_id != self.device_id:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no device {request.device_id}")
-
-
-def _key(entity: p4r.Entity) -> Key:
-    """What makes two entities the same one: table and match, or the multicast group's number."""
-    if entity.HasField("table_entry"):
-        match = p4r.TableEntry(match=sorted(entity.table_entry.match, key=lambda m: m.field_id))
-        return entity.table_entry.table_id, match.SerializeToString(deterministic=True)
-    group = entity.packet_replication_engine_entry.multicast_group_entry.multicast_group_id
-    return 0, group.to_bytes(4, "big")

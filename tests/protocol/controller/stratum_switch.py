@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 from bf_pipeline_config import BfPipelineConfig
-from fake_switch import FakeSwitch, _key
+from fake_switch import FakeSwitch, key_of
 from finsy.proto import gnmi, gnmi_grpc, p4i, p4r, rpc_code, rpc_status
 from google.protobuf.message import DecodeError
 
@@ -166,7 +166,7 @@ class StratumSwitch(FakeSwitch):
             raise _Refused(grpc.StatusCode.UNIMPLEMENTED, f"Unsupported entity type: {kind}")
         if kind == "table_entry":
             self._check_entry(update.entity.table_entry)
-        key = _key(update.entity)
+        key = key_of(update.entity)
         if update.type == p4r.Update.INSERT and key in self.entities:
             raise _Refused(grpc.StatusCode.ALREADY_EXISTS, "Already exists.")
         if update.type != p4r.Update.INSERT and key not in self.entities:

@@ -13,6 +13,7 @@ from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
 from watcher import Watcher, watched
 
+from railweave.controller import managed
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
@@ -46,7 +47,10 @@ async def test_reconciling_twice_writes_nothing() -> None:
         assert len(world.switch.updates) == written
 
 
-async def test_what_others_have_changed_is_set_right(world: World) -> None:
+async def test_what_others_have_changed_is_set_right_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managed, "BELIEVED_S", 0)
     await world.join(2)
     before = world.switch.snapshot()
     gone = next(iter(world.switch.entities))
@@ -54,6 +58,14 @@ async def test_what_others_have_changed_is_set_right(world: World) -> None:
     (switch,) = world.running.fabric.switches()
     assert len(await switch.reconcile()) == 1
     assert world.switch.snapshot() == before
+
+
+async def test_what_was_written_a_moment_ago_is_not_read_again(world: World) -> None:
+    await world.join(2)
+    (switch,) = world.running.fabric.switches()
+    reads = world.switch.counts["reads"]
+    assert await switch.reconcile() == []
+    assert world.switch.counts["reads"] == reads
 
 
 async def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are() -> None:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench controller`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railweave.commands import common
+from railweave.experiments.errors import OptionError
+
+if TYPE_CHECKING:
+    from railweave.experiments.control_plane.run import ControlPlane
+
+EPILOG = "Examples: railweave bench controller · railweave bench controller --k 16 --jobs 64 --ranks 16"
+NETWORK = ("k", "hosts", "switches", "ready", "MiB, idle", "MiB, all jobs")
+ADMIT = ("k", "a job is admitted in", "p99", "processor time", "updates")
+MOVE = ("k", "trees over the switch that dies", "first pause", "last is moved", "updates")
+
+
+def controller(
+    k: Annotated[str, typer.Option(help="Fat trees of k-port switches: 4,8,16.")] = "4,8",
+    jobs: Annotated[int, typer.Option(help="Jobs that run at the same time.", min=1)] = 64,
+    ranks: Annotated[int, typer.Option(help="Ranks of each, far apart.", min=2)] = 16,
+    out: common.Out = Path("out/bench-controller"),
+    json_file: common.JsonFile = None,
+) -> None:
+    """Measure the controller on fat trees of switches that answer over P4Runtime and move no packets.
+
+    Time until all switches are configured; time, processor time and P4Runtime updates to admit a job; the
+    controller's memory; and, when a switch between leaves and cores dies, the time until the first rank
+    pauses and until every tree that went over it is placed anew, for which it waits a minute. Needs no root.
+    """
+    with common.one_line_errors():
+        from railweave.experiments import tables  # noqa: PLC0415
+        from railweave.experiments.control_plane import run  # noqa: PLC0415
+        from railweave.topologies.errors import TopologyError  # noqa: PLC0415
+
+        console = common.console(json_file)
+        found = []
+        for ports in common.counts("--k", k):
+            try:
+                found.append(common.run(run.run(run.Options(ports, jobs, ranks, out), common.phase)))
+            except TopologyError as error:
+                raise OptionError(f"--k: {error}") from error
+        for titles, row in ((NETWORK, _network), (ADMIT, _admit), (MOVE, _move)):
+            console.print(tables.table(titles, [(str(one.k), *row(one)) for one in found], box=None))
+            console.print()
+        console.print(f"{jobs} jobs of {ranks} ranks, which join one after the other")
+        common.write_result({"ok": True, "rows": [one.as_json() for one in found]}, json_file)
+
+
+def _network(found: ControlPlane) -> tuple[str, ...]:
+    memory = (f"{size / 2**20:.0f}" for size in (found.idle_bytes, found.full_bytes))
+    return (str(found.hosts), str(found.switches), f"{found.configured_s:.1f} s", *memory)
+
+
+def _admit(found: ControlPlane) -> tuple[str, ...]:
+    admit = found.as_json()["admit_s"]
+    times = (f"{1e3 * seconds:.0f} ms" for seconds in (admit["median"], admit["p99"], found.admit_cpu_s))
+    return (*times, f"{found.admit_updates:.0f}")
+
+
+def _move(found: ControlPlane) -> tuple[str, ...]:
+    moved = "not in time" if found.move_s is None else f"{1e3 * found.move_s:.0f} ms"
+    return (str(found.moved_trees), f"{1e3 * found.paused_s:.0f} ms", moved, str(found.move_updates))
