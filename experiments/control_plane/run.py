@@ -185,7 +185,8 @@ class _Processes:
         path = self._out / "topology.yaml"
         path.write_text(to_yaml(topology))
         command = [sys.executable, "-m", "railweave", "controller", "--topology", str(path)]
-        command += ["--listen", "127.0.0.1:0", "--slots", str(SLOTS), "--switch-deadline", str(READY_S)]
+        command += ["--listen", "127.0.0.1:0", "--slots", str(SLOTS), "--trees", "1"]
+        command += ["--switch-deadline", str(READY_S)]
         child, words = await self._start("controller", command)
         self.controller_pid = child.pid
         return words[0].removeprefix("listen=")
@@ -249,7 +250,10 @@ async def _join(
             job=f"job{job}", rank=rank, size=options.ranks, rails=[rail], deadline_s=JOIN_S
         )
 
-    return list(await asyncio.gather(*(stub.JoinGroup(request(rank)) for rank in range(options.ranks))))
+    try:
+        return list(await asyncio.gather(*(stub.JoinGroup(request(rank)) for rank in range(options.ranks))))
+    except grpc.aio.AioRpcError as error:
+        raise OptionError(f"{error.details()}; ask for fewer --jobs") from None
 
 
 async def _groups_on(stub: pb_grpc.ControllerStub, switch: str) -> set[int]:

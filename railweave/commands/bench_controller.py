@@ -48,7 +48,7 @@ def controller(
         for titles, row in ((NETWORK, _network), (ADMIT, _admit), (MOVE, _move)):
             console.print(tables.table(titles, [(str(one.k), *row(one)) for one in found], box=None))
             console.print()
-        console.print(f"{jobs} jobs of {ranks} ranks, which join one after the other")
+        console.print(f"{jobs} jobs of {ranks} ranks and one tree, which join one after the other")
         common.write_result({"ok": True, "rows": [one.as_json() for one in found]}, json_file)
 
 
