@@ -65,8 +65,8 @@ class ControllerService(pb_grpc.ControllerServicer):
         """Renew a lease with every heartbeat, and stream what happens to its group."""
         stream = object()
         first = await anext(request_iterator, None)
-        if first is None:
-            return
+        if first is None:  # a stream that ends in order would say that the group has ended
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the stream ended before its first heartbeat")
         async with _errors(context):
             lease = self._attach(first, stream)
         events = lease.events

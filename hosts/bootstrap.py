@@ -7,6 +7,7 @@ than the rest of railweave, so import this module when a job is joined and not b
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a contro
 DECISION_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
 LEAVE_S = 2.0  # for saying goodbye
 REPORT_S = 10.0  # for a report to get through
+LAST_MESSAGES_S = 0.5  # for the messages of a stream whose status is there
 UNEXPLAINED_S = 1.0  # without a connection, before a handshake is tried to learn why
 ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
 CHANNEL_OPTIONS = (
@@ -234,7 +236,7 @@ class Membership:
         pause = FIRST_PAUSE_S
         while not self._left.is_set():
             try:
-                for message in self._stub.Watch(self._heartbeats(broken := threading.Event())):
+                for message in self._stream(broken := threading.Event()):
                     pause = FIRST_PAUSE_S
                     if message.sequence > self._acknowledged:  # else it came by an earlier stream as well
                         self._remember(message)
@@ -253,6 +255,33 @@ class Membership:
                 broken.set()
             self._left.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _stream(self, broken: threading.Event) -> Iterator[pb.Event]:
+        """Yield the messages of one stream; raises grpc.RpcError if it breaks.
+
+        gRPC's own iterator waits for ever, now and then, for a call that began while the controller stopped:
+        its status comes, its metadata do not. So it has a thread to itself, which is then left behind.
+        """
+        call = self._stub.Watch(self._heartbeats(broken))
+        inbox: queue.SimpleQueue[pb.Event | None] = queue.SimpleQueue()  # None: the stream has ended
+
+        def read() -> None:
+            with suppress(grpc.RpcError):
+                for message in call:
+                    inbox.put(message)
+            inbox.put(None)
+
+        def end() -> None:
+            overdue = threading.Timer(LAST_MESSAGES_S, inbox.put, [None])
+            overdue.daemon = True
+            overdue.start()
+
+        threading.Thread(target=read, name=f"railweave read {self._request.job}", daemon=True).start()
+        if not call.add_callback(end):
+            end()
+        yield from iter(inbox.get, None)
+        if call.code() is not grpc.StatusCode.OK:
+            raise call
 
     def _remember(self, message: pb.Event) -> None:
         """Remember what a controller that was restarted will have to be told."""

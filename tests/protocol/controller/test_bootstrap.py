@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
 from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
@@ -174,6 +175,44 @@ async def test_memberships_outlive_ten_controllers() -> None:
     await switch.stop()
     lost = [event for _, event in list(events.queue) if not isinstance(event, MemberLeft)]
     assert lost == []
+
+
+class UnreadableCall(grpc.RpcError):
+    """A call that has failed, but whose messages gRPC lets its reader wait for."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __iter__(self) -> Iterator[pb.Event]:
+        self.over.wait()
+        return iter(())
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        return False  # it has its status
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_stream_whose_failure_its_reader_never_hears_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [UnreadableCall(), UnreadableCall()]
+    left, stub_of = list(calls), bootstrap.pb_grpc.ControllerStub
+
+    def stub(channel: grpc.Channel) -> object:
+        made = stub_of(channel)
+        watch = made.Watch
+        made.Watch = lambda heartbeats: left.pop() if left else watch(heartbeats)
+        return made
+
+    monkeypatch.setattr(bootstrap.pb_grpc, "ControllerStub", stub)
+    memberships = await join_all(world, 2, queue.Queue())
+    await world.watched("job", 0, 1)
+    assert left == []
+    await leave_all(memberships)
+    for call in calls:
+        call.over.set()
 
 
 class Relay:
