@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +33,7 @@ from railweave.topologies.model import Nic, Plane, Switch, Topology
 LOG = logging.getLogger(__name__)
 
 ROCE_LANES = 256  # of the hosts' path MTU, 1,024 bytes
+AUDIT_S = 1.0  # between looks at what is to be read back
 DIRECTIONS = {"ingress": ("ingress",), "egress": ("egress",), "both": ("ingress", "egress")}
 
 
@@ -125,6 +127,16 @@ class Fabric:
         async with asyncio.TaskGroup() as tasks:
             for switch in self._all():
                 tasks.create_task(switch.link.run(), name=f"link {switch.name}")
+            tasks.create_task(self._audit(), name="audit")
+
+    async def _audit(self) -> None:
+        """Read back what switches hold, one at a time and while nothing else is to be written."""
+        while True:
+            await asyncio.sleep(AUDIT_S)
+            for switch in self.switches():
+                await self.settled()
+                with suppress(SwitchUnavailable):
+                    await switch.audit()
 
     def _all(self, plane: str = "") -> list[ManagedSwitch | RingSwitch]:
         return [*self.switches(plane), *self.rings_of(plane)]

@@ -41,7 +41,7 @@ COMPLETED = (
     "forward_up",
 )  # one of them, once, for every chunk that all children are in
 
-BELIEVED_S = 5.0  # what a switch was found to hold, and what has been written since
+BELIEVED_S = 5.0  # what a switch was found to hold and what has been written since, before it is read again
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Held:
     session: object
     read_at: float  # by time.monotonic()
     state: SwitchState
+    written: bool = False  # since it was read
 
 
 UNKNOWN = Held(None, 0.0, SwitchState())
@@ -88,7 +89,9 @@ class ManagedSwitch(Forwarder):
         self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
         self._known = False  # whether the switch's notes have been read since the controller started
         self._held = UNKNOWN
+        self._parts: dict[int, tuple[Aggregation, SwitchState]] = {}  # what each group needs here
         self._lock = asyncio.Lock()
+        self._asked = self._written = 0  # number of the last request to reconcile, and of the last one met
 
     def take_over(self, group: Aggregation) -> None:
         """A group that is there already is wanted from now on."""
@@ -102,24 +105,43 @@ class ManagedSwitch(Forwarder):
 
     def wanted(self) -> SwitchState:
         """What the switch should hold now."""
-        groups = (self.would_hold(group) for group in self.groups.values())
+        groups = [self._part(group) for group in self.groups.values()]
         memory = desired.memory(self.slots.serials(), self.last_group)
         losses = desired.losses(self.losses.values())
         own = self._addresses.switches[self.name]
         forwarding = desired.forwarding(self._routes, own, self.flooding)
         return desired.merge([forwarding, *groups, *self.orphans.values(), losses, memory])
 
+    def _part(self, group: Aggregation) -> SwitchState:
+        known = self._parts.get(group.group)
+        if known is None or known[0] is not group:
+            known = self._parts[group.group] = group, self.would_hold(group)
+        return known[1]
+
     async def reconcile(self) -> list[Update]:
         """Compare what it holds with what it should, and write the difference, which is returned.
 
-        SwitchUnavailable if that cannot be done. What the switch holds is read at the start of a session,
-        after a write that failed, and when the last time is `BELIEVED_S` ago: others may write, too.
+        SwitchUnavailable if that cannot be done. What the switch holds is read at the start of a session and
+        after a write that failed, else believed until the next audit: trees that move cannot wait for it.
+        Requests that wait for each other are met together.
         """
+        self._asked += 1
+        asked = self._asked
         async with self._lock:
-            known = self._held
-            if known.session != self.link.session or time.monotonic() > known.read_at + BELIEVED_S:
+            if self._written >= asked:
+                return []
+            if self._held.session != self.link.session:
                 await self._read()
             return await self._reconcile(self._held.state)
+
+    async def audit(self) -> None:
+        """Read what it holds, and set it right, if it was written and not read for `BELIEVED_S`.
+
+        Others may write, too. SwitchUnavailable if that cannot be done.
+        """
+        if self.usable and self._held.written and time.monotonic() > self._held.read_at + BELIEVED_S:
+            async with self._lock:
+                await self._reconcile(await self._read())
 
     async def _read(self) -> SwitchState:
         session, read_at = self.link.session, time.monotonic()
@@ -146,18 +168,20 @@ class ManagedSwitch(Forwarder):
         self._gone |= self.groups.keys()
         self.groups.clear()
         self._counted_from.clear()
+        self._parts.clear()
         self.slots.reset()
         self.orphans.clear()
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         await self._retire(actual)
-        wanted, flooding = self.wanted(), self.flooding
+        wanted, flooding, asked = self.wanted(), self.flooding, self._asked
         self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
         updates = difference(actual, wanted)
         held, self._held = self._held, UNKNOWN
         await self.link.write(updates)
-        self._held = replace(held, state=wanted)
+        self._held = replace(held, state=wanted, written=bool(updates) or held.written)
         self.may_flood = flooding
+        self._written = asked
         for group in self.groups.keys() - self._counted_from.keys():
             self._counted_from[group] = await self._cells(group)
         return updates
@@ -183,12 +207,13 @@ class ManagedSwitch(Forwarder):
         the look at what is wanted: a group that ended in between would lose its entries uncounted, and the
         next user of its slots would start at serial numbers that the registers have seen.
         """
-        present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
         while ended := self.slots.taken.keys() - self.groups.keys() - self.orphans.keys():
+            present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
             rounds = await self._rounds(ended & present)
             for group in ended:
                 self.slots.release(group, rounds.get(group, 0))
                 self._counted_from.pop(group, None)
+                self._parts.pop(group, None)
 
     async def _rounds(self, groups: Collection[int]) -> Mapping[int, int]:
         """Per group, more rounds than any of its slots can have seen.

@@ -46,6 +46,7 @@ class Moves:
         self._running = running
         self._lost = lost
         self._deadline_s = deadline_s
+        self._searches: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ what makes trees move
 
@@ -56,9 +57,16 @@ class Moves:
 
     def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
         """Move those of these groups for which there is another place; the others may still work."""
+        search = asyncio.create_task(self._pause_movable(groups, reason), name="find other places")
+        self._searches.add(search)
+        search.add_done_callback(self._searches.discard)
+
+    async def _pause_movable(self, groups: frozenset[int], reason: str) -> None:
         for group, tree in self._trees(groups):
-            if self._placement.possible(group, tree):
+            still = tree.placed is not None and tree.placed.group in groups
+            if still and not group.closed and self._placement.possible(group, tree):
                 self.pause(group, tree, reason)
+            await asyncio.sleep(0)  # the first ranks need not wait until a place is found for the last
 
     def plane_changed(self, plane: str) -> None:
         """Try again to place what found no place."""

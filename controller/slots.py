@@ -107,7 +107,7 @@ class SlotSpace:
         """What has to be remembered: the ranges that were used before."""
         result, base = [], 0
         for start, run in groupby(self._start):
-            size = sum(1 for _ in run)
+            size = len(list(run))
             if start != FIRST_START:
                 result.append(Serials(base, size, start))
             base += size

@@ -64,10 +64,10 @@ def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
     The writer may be killed in between. Notes are therefore written before the entries that they describe are
     removed (INSERT before MODIFY, which may narrow one), and deleted last.
     """
-    have, want = _by_key(actual), _by_key(desired)
+    have, want = _by_key(_without(actual, desired)), _by_key(_without(desired, actual))
     gone = [value for key, value in have.items() if key not in want]
     new = [value for key, value in want.items() if key not in have]
-    changed = [value for key, value in want.items() if key in have and have[key] != value]
+    changed = [value for key, value in want.items() if key in have]
     deletes = [Update("DELETE", value) for value in sorted(gone, key=_order, reverse=True)]
     writes = [Update("INSERT", value) for value in sorted(new, key=_order)]
     writes += [Update("MODIFY", value) for value in sorted(changed, key=_order)]
@@ -85,6 +85,10 @@ def is_note(value: Entry | Multicast) -> bool:
         return False
     absent = {"members": ("group", 0), "connections": ("ingress_port", 0)}.get(value.table)
     return absent in value.match
+
+
+def _without(state: SwitchState, other: SwitchState) -> SwitchState:
+    return SwitchState(state.entries - other.entries, state.multicasts - other.multicasts)
 
 
 def _by_key(state: SwitchState) -> dict[tuple[str, Fields], Entry | Multicast]:

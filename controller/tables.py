@@ -116,9 +116,9 @@ def read_members_serials(entry: Entry) -> tuple[Serials, int] | None:
 
 def read_members(entry: Entry) -> tuple[int, SlotRange] | None:
     """The group of an entry of `members` and its slots; None for any other entry."""
-    match, params = dict(entry.match), dict(entry.params)
-    if entry.table != "members" or match["group"] == NO_GROUP:
+    if entry.table != "members" or (match := dict(entry.match))["group"] == NO_GROUP:
         return None
+    params = dict(entry.params)
     return match["group"], SlotRange(
         params["slot_base"] // 2, (params["slot_mask"] + 1) // 2, params["start"]
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from itertools import groupby, pairwise
+from heapq import heapify, heappop, heappush
+from itertools import count, groupby, pairwise
 
 import networkx as nx
 
@@ -58,7 +59,8 @@ def build(
     _require_leaves(plane, ranks, switches, avoid)
     rates = sorted({rate for *_, rate in switches.edges.data("rate_bps")}, reverse=True)
     for slowest in rates or [0]:
-        fast = nx.restricted_view(switches, [], [e for e in switches.edges if _rate(switches, e) < slowest])
+        slow = [edge for edge in switches.edges if _rate(switches, edge) < slowest]
+        fast = nx.restricted_view(switches, [], slow).copy() if slow else switches
         if parents := _best(fast, leaves, load or {}):
             return _tree(switches, parents, ranks)
     raise Refused(_obstacle(plane, switches, leaves))
@@ -154,29 +156,47 @@ def _grow(
     """
     parents: Parents = {root: None}
     depth, width = {root: 0}, Counter(leaves)
-    start = ""  # a node above all switches that are in the tree
-    joined = nx.Graph(switches)
-
-    def weight(lower: str, upper: str, _: object) -> float | None:
-        if lower == start:
-            return None if width[upper] >= fan_in else depth[upper] + TIE**2 * width[upper]
-        if upper == start or upper in depth or (upper != leaf and width[upper] >= fan_in):
-            return None  # networkx leaves such an edge out
-        return 1 + TIE + TIE**3 * load.get(upper, 0)
-
-    joined.add_edge(start, root)
-    for leaf in sorted(leaves, key=lambda s: (nx.shortest_path_length(switches, root, s), s)):
+    far = nx.single_source_shortest_path_length(switches, root)
+    for leaf in sorted(leaves, key=lambda s: (far[s], s)):
         if leaf in depth:
             continue
-        try:
-            path = nx.dijkstra_path(joined, start, leaf, weight)[1:]
-        except nx.NetworkXNoPath:
+        ends = {s: below + TIE**2 * width[s] for s, below in depth.items() if width[s] < fan_in}
+        barred = {s for s in depth.keys() | width.keys() if s in depth or width[s] >= fan_in} - {leaf}
+        path = _cheapest(switches, ends, leaf, barred, load)
+        if path is None:
             return None
         for upper, lower in pairwise(path):
             parents[lower], depth[lower] = upper, depth[upper] + 1
             width[upper] += 1
-            joined.add_edge(start, lower)
     return parents
+
+
+def _cheapest(
+    switches: nx.Graph, ends: Mapping[str, float], leaf: str, barred: Collection[str], load: Mapping[str, int]
+) -> list[str] | None:
+    """The cheapest path to a leaf from any of `ends`, whose costs are given, over switches not `barred`.
+
+    Dijkstra's algorithm; of equal paths the first found wins.
+    """
+    found = count()
+    fringe = [(cost, next(found), end, end) for end, cost in ends.items()]
+    heapify(fringe)
+    above: dict[str, str] = {}
+    while fringe:
+        cost, _, switch, upper = heappop(fringe)
+        if switch in above:
+            continue
+        above[switch] = upper
+        if switch == leaf:
+            path = [leaf]
+            while above[path[-1]] != path[-1]:
+                path.append(above[path[-1]])
+            return path[::-1]
+        for lower in switches.adj[switch]:
+            if lower not in above and lower not in barred:
+                step = 1 + TIE + TIE**3 * load.get(lower, 0)
+                heappush(fringe, (cost + step, next(found), lower, switch))
+    return None
 
 
 def _balanced(

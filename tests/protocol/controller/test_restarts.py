@@ -13,7 +13,8 @@ from controller_world import World, controller_for, new_world
 from fake_switch import FakeSwitch
 from watcher import Watcher, watched
 
-from railweave.controller import managed
+from railweave.controller import fabric, managed
+from railweave.controller.desired import Loss
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
 from railweave.controller.server import PlaneLoss
@@ -51,21 +52,37 @@ async def test_what_others_have_changed_is_set_right_in_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(managed, "BELIEVED_S", 0)
+    monkeypatch.setattr(fabric, "AUDIT_S", 0.01)
     await world.join(2)
     before = world.switch.snapshot()
     gone = next(iter(world.switch.entities))
     del world.switch.entities[gone]
     (switch,) = world.running.fabric.switches()
-    assert len(await switch.reconcile()) == 1
+    switch.losses["ingress", 1] = Loss(1, "ingress", 0.5)
+    assert len(await switch.reconcile()) == 1  # an audit follows what is written
+    await world.settled(lambda: gone in world.switch.entities)
+    del switch.losses["ingress", 1]
+    await switch.reconcile()
     assert world.switch.snapshot() == before
 
 
-async def test_what_was_written_a_moment_ago_is_not_read_again(world: World) -> None:
+async def test_what_was_written_is_not_read_again_at_once(world: World) -> None:
     await world.join(2)
     (switch,) = world.running.fabric.switches()
     reads = world.switch.counts["reads"]
     assert await switch.reconcile() == []
+    await switch.audit()
     assert world.switch.counts["reads"] == reads
+
+
+async def test_requests_that_wait_for_each_other_are_met_together(world: World) -> None:
+    (switch,) = world.running.fabric.switches()
+    writes = world.switch.counts["writes"]
+    switch.losses["ingress", 1] = Loss(1, "ingress", 0.5)
+    first, *others = await asyncio.gather(*(switch.reconcile() for _ in range(10)))
+    assert len(first) == 1
+    assert others == [[]] * 9
+    assert world.switch.counts["writes"] == writes + 1
 
 
 async def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are() -> None:
