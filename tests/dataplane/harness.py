@@ -51,6 +51,11 @@ class Program:
     prepare: Callable[[Switch], None] | None = None
     sentinel: Sentinel | None = None
 
+    @functools.cached_property
+    def schema(self) -> fy.P4Schema:
+        """What both files say, read once."""
+        return fy.P4Schema(self.p4info, self.json)
+
 
 class Switch:
     """Tables, counters and registers by name; packets by `exchange`, which subclasses provide."""
@@ -66,7 +71,7 @@ class Switch:
         """Run a program; tables and registers start anew."""
         self.program = program
         self.lanes = program.lanes
-        self.schema = fy.P4Schema(program.p4info, program.json)
+        self.schema = program.schema
         self.control.load(self.schema)
         if program.prepare:
             program.prepare(self)

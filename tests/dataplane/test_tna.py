@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import finsy as fy
 import pytest
 from dataplane.programs import TNA, aggregation
 from dataplane.tna import RECORD, sources
@@ -31,10 +30,6 @@ def test_the_compiled_program_is_of_these_sources() -> None:
     )
 
 
-def schema(program: Any) -> fy.P4Schema:
-    return fy.P4Schema(program.p4info, program.json)
-
-
 def interface(table: Any) -> dict[str, Any]:
     """What a controller has to know of a table."""
     fields = [(field.alias, field.bitwidth, field.match_type) for field in table.match_fields]
@@ -46,8 +41,8 @@ def interface(table: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lanes", [64, 256])
 def test_tables_that_a_controller_writes_are_the_same(lanes: int) -> None:
-    theirs = {table.alias: interface(table) for table in schema(aggregation(lanes)).tables}
-    ours = {table.alias: interface(table) for table in schema(TNA).tables}
+    theirs = {table.alias: interface(table) for table in aggregation(lanes).schema.tables}
+    ours = {table.alias: interface(table) for table in TNA.schema.tables}
     assert theirs.keys() - ours.keys() == INJECTOR
     assert ours.keys() - theirs.keys() == OWN
     assert {name: ours[name] for name in theirs.keys() - INJECTOR} == {
@@ -58,5 +53,5 @@ def test_tables_that_a_controller_writes_are_the_same(lanes: int) -> None:
 def test_registers_have_the_same_names_and_sizes() -> None:
     names = [f"slot_{name}" for name in ("tag", "seen", "mark", "owner", "flags")]
     names += [f"lane_{n:02X}" for n in range(TNA.lanes)]
-    theirs, ours = schema(aggregation(64)).registers, schema(TNA).registers
+    theirs, ours = aggregation(64).schema.registers, TNA.schema.registers
     assert [ours[name].size for name in names] == [theirs[name].size for name in names]

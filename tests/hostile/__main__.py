@@ -71,7 +71,7 @@ def packets(seed: int, seconds: float) -> Report:
         switch.check_alive()
         after, peak = switch.memory_kib(), switch.peak_kib()
         honest = GrpcControl(switch.address, victim.DEVICE)
-        honest.load(P4Schema(program.p4info, program.json))
+        honest.load(program.schema)
         honest.close()
     return Report("packets", seed, seconds, sent, {}, before, after, peak)
 
@@ -86,7 +86,7 @@ def frame_of_aggregation(rng: random.Random) -> bytes:
 def messages(seed: int, seconds: float) -> Report:
     """Ask too much, then talk nonsense: as the primary controller, and while there is none."""
     program = aggregation(64)
-    schema = P4Schema(program.p4info, program.json)
+    schema = program.schema
     rng = random.Random(seed)
     answers: Counter[str] = Counter()
     with victim.running() as switch, grpc.insecure_channel(switch.address) as channel:

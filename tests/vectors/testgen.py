@@ -103,12 +103,11 @@ def generate(source: Source, search: str, folder: Path) -> str:
 
 def convert(program: Program, folder: Path) -> Iterator[Generated]:
     """Read what P4Testgen has written."""
-    schema = fy.P4Schema(program.p4info, program.json)
     for path in sorted(folder.rglob("*.txtpb")):
         # Its traces quote the program, apostrophes in comments as they are.
         text = re.sub("(?m)^traces: .*", "", path.read_text(encoding="utf-8"))
         case = text_format.Parse(text, p4testgen.TestCase())
-        inserts = [_insert(decode_entity(entity, schema)) for entity in case.entities]
+        inserts = [_insert(decode_entity(entity, program.schema)) for entity in case.entities]
         named = {insert.params[name] for insert in inserts for name in GROUPS if name in insert.params}
         copies = {group: group & NOWHERE for group in sorted({*named, FLOOD_GROUP} - {0})}
         groups = [Multicast(g, [(port, 0)]) for g, port in copies.items() if port != NOWHERE]
