@@ -2,7 +2,7 @@
 """Compiles and assembles the program for Tofino: `python -m railweave.p4src.tofino [FOLDER]`.
 
 It needs p4c-barefoot and bfas on PATH. Kept here are the P4Info and which resources of the chip each profile
-takes, as the assembler reports them; what a switch loads goes into FOLDER/tofino and FOLDER/tofino2.
+takes, as the assembler reports them; what a switch loads goes into a folder per profile in FOLDER.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from railweave.p4src.artifacts import BUILD_ROOT, PROGRAMS, SOURCES_RECORD, TOFINO_LANES, source_hashes
+from railweave.p4src.artifacts import BUILD_ROOT, PROGRAMS, SOURCES_RECORD, source_hashes
 from railweave.p4src.compile import CompileError
 from railweave.p4src.config import SOURCE_ROOT
 from railweave.p4src.tofino_program import BFRT, CONTEXT, P4INFO, binary
@@ -40,16 +40,21 @@ class Profile:
     chip: str
     lanes: int
 
+    @property
+    def name(self) -> str:
+        """Of its files and its folder."""
+        return f"{self.chip}-lanes{self.lanes}"
+
     def report(self, root: Path = TNA_ROOT) -> Path:
         """Where its resources are recorded."""
-        return root / f"{self.chip}-lanes{self.lanes}.json"
+        return root / f"{self.name}.json"
 
     def p4info(self, root: Path = TNA_ROOT) -> Path:
         """Where its P4Info is recorded."""
-        return root / f"{self.chip}-lanes{self.lanes}.p4info.txtpb"
+        return root / f"{self.name}.p4info.txtpb"
 
 
-PROFILES: Final = (Profile("tofino", TOFINO_LANES), Profile("tofino2", TOFINO_LANES))
+PROFILES: Final = (Profile("tofino", 32), Profile("tofino2", 32), Profile("tofino2", 64))
 
 
 def compile_profile(profile: Profile, root: Path = TNA_ROOT, program: Path | None = None) -> Path:
@@ -150,7 +155,7 @@ def main() -> int:
     folder = parser.parse_args().folder
     try:
         for profile in PROFILES:
-            program = folder / profile.chip if folder else None
+            program = folder / profile.name if folder else None
             print(compile_profile(profile, program=program).relative_to(SOURCE_ROOT))
     except CompileError as error:
         print(error, file=sys.stderr)

@@ -10,6 +10,11 @@
 #include <tna.p4>
 #endif
 
+/* Tofino 1 parses 160 bytes in egress; Tofino 2 has no containers for 64 lanes in both directions. */
+#if __TARGET_TOFINO__ == 2 && LANES == 32
+#define LANES_IN_EGRESS
+#endif
+
 /* Packets and bytes per table entry: an action counts, and the table names the counter in its property `counters`. */
 #define TEXT(label) #label
 #define ENTRY_COUNTER(name) DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) name
@@ -26,6 +31,19 @@
     RegisterAction<T, cell_t, T>(cells) name = { void apply(inout T held) { __VA_ARGS__ } };
 #define CELL_ACTION(T, cells, name, R, held, result, ...) \
     RegisterAction<T, cell_t, R>(cells) name = { void apply(inout T held, out R result) { __VA_ARGS__ } };
+/* Two lanes per cell, which one ALU computes at once. That of Tofino 2 gives a packet both. */
+#define PAIRS(cells, n, m) @name(TEXT(.lane_##n##_##m)) Register<pair_t, cell_t>(SLOTS) cells
+#define PAIR_UPDATE(cells, name, held, ...) \
+    RegisterAction<pair_t, cell_t, lane_t>(cells) name = { void apply(inout pair_t held) { __VA_ARGS__ } };
+#define PAIR_ACTION(cells, name, held, ...) \
+    RegisterAction2<pair_t, cell_t, lane_t, lane_t>(cells) name = { \
+        void apply(inout pair_t held, out lane_t first, out lane_t second) { \
+            __VA_ARGS__ \
+            first = held.first; \
+            second = held.second; \
+        } \
+    };
+
 /* Fields side by side in another one. The ALUs cannot move bits between containers of different sizes: a hash does. */
 #define JOIN(T, name) Hash<T>(HashAlgorithm_t.IDENTITY) name;
 #define JOINED(name, into, left, right) into = name.get({ left, right })
@@ -36,6 +54,6 @@
 #define PATH_CHILD(hdr, md) md.path_child
 
 #define UPDATE(name, index) name.execute(index)
-#define EXECUTE(name, index, into) into = name.execute(index)
+#define EXECUTE(name, index, into, ...) into = name.execute(index, ##__VA_ARGS__)  // a pair into two
 
 #endif

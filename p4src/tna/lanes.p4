@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums themselves. A lane's table has the same key as its neighbours', so that all can sit in any stage.
+// The sums themselves, one lane per register or two. All their tables have the same key, so that each can sit in any
+// stage.
 
 /* Without lanes it contributes nothing: they are the identity of the op. */
 control FillLanes(inout headers_t hdr, in tna_metadata_t meta) {
@@ -23,6 +24,8 @@ control FillLanes(inout headers_t hdr, in tna_metadata_t meta) {
 }
 
 control Lanes(inout headers_t hdr, in tna_metadata_t meta) {
+#if LANES == 32
+#define FOR_EACH_CELL(X) FOR_EACH_LANE(X)
 #define LANE(n) \
     CELLS(lane_t, cells_##n, lane_##n); \
     CELL_UPDATE(lane_t, cells_##n, write_##n, held, held = hdr.lanes.lane_##n;) \
@@ -31,10 +34,30 @@ control Lanes(inout headers_t hdr, in tna_metadata_t meta) {
     CELL_ACTION(lane_t, cells_##n, max_##n, lane_t, held, now, \
         if ((int<32>)held < (int<32>)hdr.lanes.lane_##n) { held = hdr.lanes.lane_##n; } \
         now = held;) \
+    LANE_TABLE(n)
+#elif LANES == 64
+#define PAIR_ROW(X, h) \
+    X(h##0, h##1) X(h##2, h##3) X(h##4, h##5) X(h##6, h##7) X(h##8, h##9) X(h##A, h##B) X(h##C, h##D) X(h##E, h##F)
+#define FOR_EACH_CELL(X) PAIR_ROW(X, 0) PAIR_ROW(X, 1) PAIR_ROW(X, 2) PAIR_ROW(X, 3)
+#define LANE(n, m) \
+    PAIRS(cells_##n, n, m); \
+    PAIR_UPDATE(cells_##n, write_##n, held, \
+        held.first = hdr.lanes.lane_##n; \
+        held.second = hdr.lanes.lane_##m;) \
+    PAIR_ACTION(cells_##n, read_##n, held,) \
+    PAIR_ACTION(cells_##n, add_##n, held, \
+        held.first = held.first + hdr.lanes.lane_##n; \
+        held.second = held.second + hdr.lanes.lane_##m;) \
+    PAIR_ACTION(cells_##n, max_##n, held, \
+        if ((int<32>)held.first < (int<32>)hdr.lanes.lane_##n) { held.first = hdr.lanes.lane_##n; } \
+        if ((int<32>)held.second < (int<32>)hdr.lanes.lane_##m) { held.second = hdr.lanes.lane_##m; }) \
+    LANE_TABLE(n, hdr.lanes.lane_##m)
+#endif
+#define LANE_TABLE(n, ...) \
     action set_##n() { UPDATE(write_##n, meta.md.cell); } \
-    action get_##n() { EXECUTE(read_##n, meta.md.cell, hdr.lanes.lane_##n); } \
-    action sum_##n() { EXECUTE(add_##n, meta.md.cell, hdr.lanes.lane_##n); } \
-    action greater_##n() { EXECUTE(max_##n, meta.md.cell, hdr.lanes.lane_##n); } \
+    action get_##n() { EXECUTE(read_##n, meta.md.cell, hdr.lanes.lane_##n, ##__VA_ARGS__); } \
+    action sum_##n() { EXECUTE(add_##n, meta.md.cell, hdr.lanes.lane_##n, ##__VA_ARGS__); } \
+    action greater_##n() { EXECUTE(max_##n, meta.md.cell, hdr.lanes.lane_##n, ##__VA_ARGS__); } \
     table lane_of_slot_##n { \
         key = { \
             meta.md.age: ternary; \
@@ -54,10 +77,10 @@ control Lanes(inout headers_t hdr, in tna_metadata_t meta) {
             (AGE_SAME, _, _,           _,     _): get_##n(); \
         } \
     }
-    FOR_EACH_LANE(LANE)
+    FOR_EACH_CELL(LANE)
 
-#define LANE_APPLY(n) lane_of_slot_##n.apply();
+#define LANE_APPLY(n, ...) lane_of_slot_##n.apply();
     apply {
-        FOR_EACH_LANE(LANE_APPLY)
+        FOR_EACH_CELL(LANE_APPLY)
     }
 }

@@ -25,12 +25,14 @@
 
 // Where two tables of a stage write to one container, one of them moves to the next stage.
 @pa_solitary("ingress", "meta.ours")
-// What a stateful ALU says of a bitmap is used whole.
+// What a stateful ALU says of a bitmap or a mark is used whole.
 @pa_container_size("ingress", "meta.md.bit_of_sender", 32)
 @pa_container_size("ingress", "meta.others", 32)
 @pa_container_size("ingress", "meta.before", 32)
 @pa_container_size("ingress", "meta.again_bit", 32)
 @pa_container_size("ingress", "meta.missing", 32)
+@pa_container_size("ingress", "meta.mark_difference", 32)
+@pa_container_size("ingress", "hdr.packet.ina.mark", 32)
 control RailweaveIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                          in ingress_intrinsic_metadata_t intrinsic,
                          in ingress_intrinsic_metadata_from_parser_t from_parser,

@@ -22,6 +22,12 @@ header bridge_h {
     bit<8> owner;
 }
 
+/* Two lanes in one cell. */
+struct pair_t {
+    lane_t first;
+    lane_t second;
+}
+
 struct tna_headers_t {
     bridge_h bridge;
     headers_t packet;

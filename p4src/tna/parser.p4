@@ -146,12 +146,12 @@ parser EgressParse(packet_in packet, out tna_headers_t hdr, out metadata_t md,
         transition accept;
     }
 
-    /* Tofino 1 parses 160 bytes in egress: there lanes are payload, which no copy can leave behind. */
+    /* Without LANES_IN_EGRESS they are payload, which no copy can leave behind. */
     state parse_ipv4 {
         packet.extract(hdr.packet.ipv4);
         packet.extract(hdr.packet.udp);
         packet.extract(hdr.packet.ina);
-#if __TARGET_TOFINO__ == 2
+#ifdef LANES_IN_EGRESS
         transition select(hdr.bridge.content) {
             CONTENT_LANES: parse_lanes;
             default: accept;
@@ -173,7 +173,14 @@ control EgressDeparse(packet_out packet, inout tna_headers_t hdr, in metadata_t 
         if (md.rewritten == 1) {
             hdr.packet.ipv4.checksum = ipv4_checksum.update(IPV4_FIELDS(hdr.packet.ipv4));
         }
-        packet.emit(hdr.packet);
+        // One by one: what is emitted takes containers, even where it is never extracted.
+        packet.emit(hdr.packet.ethernet);
+        packet.emit(hdr.packet.ipv4);
+        packet.emit(hdr.packet.udp);
+        packet.emit(hdr.packet.ina);
+#ifdef LANES_IN_EGRESS
+        packet.emit(hdr.packet.lanes);
+#endif
     }
 }
 

@@ -42,10 +42,13 @@ def netreduce(lanes: int) -> Program:
     return aggregation(lanes, NETREDUCE)
 
 
-TNA = Program(
-    "tna", FOLDER / "tna.json", FOLDER / "tna.p4info.txtpb", 32, _learn("mac_table", "forward"), sentinel
-)
-"""The program for Tofino, on v1model."""
+def _tna(lanes: int) -> Program:
+    name, prepare = f"tna-{lanes}", _learn("mac_table", "forward")
+    return Program(name, FOLDER / f"{name}.json", FOLDER / f"{name}.p4info.txtpb", lanes, prepare, sentinel)
+
+
+TNA = (_tna(32), _tna(64))
+"""The program for Tofino, on v1model: with a lane per register, and with a pair."""
 
 ROUTER = Program(
     "router", FOLDER / "router.json", FOLDER / "router.p4info.txtpb", 0, _learn("bridge", "to_port"), sentinel

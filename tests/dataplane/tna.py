@@ -23,5 +23,7 @@ def sources() -> str:
 
 
 if __name__ == "__main__":
-    compile_program(f"../tests/dataplane/programs/{SOURCE.name}", TNA.lanes, TNA.json, TNA.p4info)
+    for program in TNA:
+        source = f"../tests/dataplane/programs/{SOURCE.name}"
+        compile_program(source, program.lanes, program.json, program.p4info)
     RECORD.write_text(sources(), encoding="utf-8")

@@ -27,7 +27,6 @@ from google.protobuf import text_format
 from vectors.steps import Frames, Insert, Multicast, Packet, Step, decode, encode
 
 from railweave.controller.tables import FLOOD_GROUP, NOWHERE
-from railweave.p4src.artifacts import TOFINO_LANES
 from railweave.p4src.config import SOURCE_ROOT
 
 GENERATOR: Final = "p4testgen"
@@ -55,8 +54,8 @@ class Source:
 
 
 SOURCES: Final = (
-    Source("tna", FOLDER / "tna.p4", TNA),
-    Source("v1model", Path(__file__).with_suffix(".p4"), aggregation(TOFINO_LANES)),
+    Source("tna", FOLDER / "tna.p4", TNA[0]),
+    Source("v1model", Path(__file__).with_suffix(".p4"), aggregation(32)),
 )
 
 

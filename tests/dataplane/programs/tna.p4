@@ -21,7 +21,24 @@
         cells.write(index, held); \
     }
 #define UPDATE(name, index) name(index)
-#define EXECUTE(name, index, into) name(index, into)
+#define EXECUTE(name, index, ...) name(index, __VA_ARGS__)
+
+/* Two lanes per cell: one of a register each, under the names that they have alone. */
+#define PAIRS(cells, n, m) \
+    CELLS(lane_t, cells##_first, lane_##n); \
+    CELLS(lane_t, cells##_second, lane_##m)
+#define PAIR_BODY(cells, held, ...) \
+    pair_t held; \
+    cells##_first.read(held.first, index); \
+    cells##_second.read(held.second, index); \
+    __VA_ARGS__ \
+    cells##_first.write(index, held.first); \
+    cells##_second.write(index, held.second);
+#define PAIR_UPDATE(cells, name, held, ...) action name(in cell_t index) { PAIR_BODY(cells, held, __VA_ARGS__) }
+#define PAIR_ACTION(cells, name, held, ...) \
+    action name(in cell_t index, out lane_t first, out lane_t second) { \
+        PAIR_BODY(cells, held, __VA_ARGS__ first = held.first; second = held.second;) \
+    }
 
 #define JOIN(T, name)
 #define JOINED(name, into, left, right) into = left ++ right
