@@ -25,7 +25,7 @@ from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
 from railweave.p4src import tofino_program
-from railweave.p4src.artifacts import NETREDUCE, TOFINO_LANES, Artifact, artifact
+from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
 from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Nic, Plane, Switch, Topology
@@ -85,8 +85,7 @@ class Fabric:
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
         self.rings_changed: Callable[[str], None] = lambda _: None  # told the plane of one that comes or goes
         for plane in topology.planes:
-            with_tofino = any(switch.tofino for switch in plane.switches)
-            of_plane = artifact(TOFINO_LANES) if with_tofino else program
+            of_plane = _with_tofinos(plane) or program
             self.lanes[plane.name] = of_plane.lanes
             if plane.kind == "netreduce":
                 self._add_ring_switches(plane)
@@ -396,6 +395,15 @@ class Fabric:
     def _reroute(self, plane: str) -> None:
         """Route ordinary frames around dead switches and links as well."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
+
+
+def _with_tofinos(plane: Plane) -> Artifact | None:
+    """Return what a plane's other switches are to run beside its Tofinos, if it has any."""
+    lanes = {s.name: tofino_program.load(Path(s.tofino)).lanes for s in plane.switches if s.tofino}
+    if len(set(lanes.values())) > 1:
+        found = ", ".join(f"{count} on {name}" for name, count in lanes.items())
+        raise ValueError(f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}")
+    return artifact(min(lanes.values())) if lanes else None
 
 
 def program_of(switch: Switch, others: Artifact) -> Artifact | TofinoProgram:

@@ -22,10 +22,8 @@ TNA: Final = "tna"
 PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
 """The programs, and the file that is each one's table of contents."""
 
-TOFINO_LANES: Final = 32
-"""Lanes per packet of the program for Tofino, and so of all switches of a plane that has one."""
-PROFILES: Final = {AGGREGATION: (256, 64, TOFINO_LANES), NETREDUCE: (256, 64), ATP: (256, 64)}
-"""Lanes per packet for which each program is compiled."""
+PROFILES: Final = {AGGREGATION: (256, 64, 32), NETREDUCE: (256, 64), ATP: (256, 64)}
+"""Lanes per packet for which each program is compiled. 32 are for planes with a Tofino that has no more."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Final
 P4INFO: Final = "p4info.txtpb"
 BFRT: Final = "bfrt.json"
 CONTEXT: Final = "pipe/context.json"
+LANE_REGISTER: Final = re.compile(r'name: "lane((?:_[0-9A-F]{2})+)"')
+"""In a P4Info: its name says which lanes it holds."""
 PIPES: Final = range(4)
 """All that a chip can have: every pipe runs the program, with registers of its own."""
 
@@ -19,6 +22,7 @@ PIPES: Final = range(4)
 class TofinoProgram:
     """What the controller reads, and what it sends to the switch."""
 
+    lanes: int
     p4info_path: Path
     device_config: bytes
 
@@ -40,8 +44,9 @@ def load(folder: Path) -> TofinoProgram:
                 f"{folder}: no {name}; `python -m railweave.p4src.tofino FOLDER` makes the program, "
                 "where p4c-barefoot and bfas are on PATH"
             )
+    lanes = sum(name.count("_") for name in LANE_REGISTER.findall((folder / P4INFO).read_text("utf-8")))
     return TofinoProgram(
-        folder / P4INFO, _device_config(*((folder / n).read_bytes() for n in (BFRT, CONTEXT, image)))
+        lanes, folder / P4INFO, _device_config(*((folder / n).read_bytes() for n in (BFRT, CONTEXT, image)))
     )
 
 

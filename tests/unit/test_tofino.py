@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,13 @@ def test_the_device_config_is_stratums_message(tmp_path: Path) -> None:
     assert list(profile.pipe_scope) == [0, 1, 2, 3]
     assert config.SerializeToString(deterministic=True) == program.device_config
     assert program.p4info_path == tmp_path / "p4info.txtpb"
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+def test_its_lanes_are_those_of_its_p4info(tmp_path: Path, profile: Profile) -> None:
+    folder = compiled(tmp_path, "pipe/tofino2.bin")
+    shutil.copyfile(profile.p4info(), folder / "p4info.txtpb")
+    assert load(folder).lanes == profile.lanes
 
 
 def test_a_folder_without_a_chips_image_or_with_two_is_refused(tmp_path: Path) -> None:

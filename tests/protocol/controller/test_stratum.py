@@ -25,8 +25,8 @@ from railweave.controller.fabric import Fabric
 from railweave.controller.state import is_note
 from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src import tofino_program
-from railweave.p4src.artifacts import TOFINO_LANES, artifact
-from railweave.p4src.tofino import PROFILES
+from railweave.p4src.artifacts import artifact
+from railweave.p4src.tofino import PROFILES, Profile
 from railweave.topologies.cluster import load
 from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 from railweave.v1 import controller_pb2 as pb
@@ -40,13 +40,18 @@ NICS = tuple(
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder as the compiler leaves it; only the P4Info is read here."""
-    folder = tmp_path / "tofino"
+    """The smallest program in a folder as the compiler leaves it."""
+    return compiled(tmp_path, PROFILES[0])
+
+
+def compiled(root: Path, profile: Profile) -> Path:
+    """Only the P4Info is read here."""
+    folder = root / profile.name
     (folder / "pipe").mkdir(parents=True)
-    shutil.copyfile(PROFILES[0].p4info(), folder / tofino_program.P4INFO)
+    shutil.copyfile(profile.p4info(), folder / tofino_program.P4INFO)
     (folder / tofino_program.BFRT).write_bytes(b"{}")
     (folder / tofino_program.CONTEXT).write_bytes(b"[]" * 100_000)
-    (folder / tofino_program.binary("tofino")).write_bytes(bytes(range(256)))
+    (folder / tofino_program.binary(profile.chip)).write_bytes(bytes(range(256)))
     return folder
 
 
@@ -104,7 +109,7 @@ async def test_what_is_written_is_read_back_and_taken_away(program: Path) -> Non
         empty = await switch.link.read()
         assert empty == switch.wanted()
         answers = await join(world, 3)
-        assert {place.lanes for answer in answers for place in answer.ina} == {TOFINO_LANES}
+        assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
         assert await switch.link.read() == switch.wanted()
         assert await switch.reconcile() == []
         group = answers[0].ina[0].group
@@ -230,8 +235,20 @@ hosts:
 """
 
 
-async def test_one_tree_of_both_targets(program: Path) -> None:
+async def test_tofinos_with_other_lanes_are_no_plane(tmp_path: Path) -> None:
+    folders = [compiled(tmp_path, profile) for profile in PROFILES if profile.chip == "tofino2"]
+    switches = [
+        Switch(f"s{n}", "127.0.0.1:1", 1, str(folder), {f"{n}/0": n}) for n, folder in enumerate(folders)
+    ]
+    plane = Plane("ina", "ina", "10.1.0.0/16", 0, tuple(switches), ())
+    with pytest.raises(ValueError, match=r"'ina': its Tofinos' programs differ in lanes: 32 on s0, 64 on s1"):
+        Fabric(Topology("t", (), (plane,)), artifact(64), suspect_s=30)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> None:
     """Two embedded leaves below a Tofino; a plane without Tofino keeps its lanes."""
+    program = compiled(tmp_path, profile)
     leaves = [Embedded(), Embedded()]
     async with running() as tofino, started(leaves[0]), started(leaves[1]), started(other := Embedded()):
         names = ("leaf1", "leaf2")
@@ -248,15 +265,15 @@ async def test_one_tree_of_both_targets(program: Path) -> None:
         async with controlled(tofino, Topology("t", ("h1", "h2", "h3"), planes)) as world:
             answers = await join(world, 3, ("ina", "two"))
             lanes = [{place.rail: place.lanes for place in answer.ina} for answer in answers]
-            assert lanes == [{"ina": TOFINO_LANES, "two": 64}] * 3
+            assert lanes == [{"ina": profile.lanes, "two": 64}] * 3
             for switch in world.running.fabric.switches():
                 assert await switch.link.read() == switch.wanted()
             place = next(place for place in answers[0].ina if place.rail == "ina")
             owner = virtual_mac(ip_number(place.virtual_address)).to_bytes(6, "big")
-            first, second = (contribution(owner, host, place, [host] * TOFINO_LANES) for host in (1, 2))
+            first, second = (contribution(owner, host, place, [host] * profile.lanes) for host in (1, 2))
             assert leaves[0].pipeline.inject(1, first) == []
             ((port, sum_of_both),) = leaves[0].pipeline.inject(2, second)
-            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * TOFINO_LANES)
+            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * profile.lanes)
             assert tofino.multicasts()[place.group + 1] == {(0, 1), (4, 2)}
 
 
