@@ -71,6 +71,7 @@ def _sample(of_ranks: Sequence[Sample]) -> Sample:
         verified=sum(sample.verified for sample in of_ranks),
         wrong=sum(sample.wrong for sample in of_ranks),
         cpu_s=sum(sample.cpu_s for sample in of_ranks),
+        memory_bytes=max(sample.memory_bytes for sample in of_ranks),
         hot=all(sample.hot for sample in of_ranks),
         starts_s=of_ranks[0].starts_s,
     )

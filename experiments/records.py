@@ -34,6 +34,7 @@ class Sample:
     verified: int  # results compared element by element, over all ranks
     wrong: int  # elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
+    memory_bytes: int = 0  # resident after them, of the rank with most
     hot: bool = True  # nothing was left to learn when the first was timed
     starts_s: tuple[float, ...] = ()  # with faults: when calls began on rank 0, from the first timed call on
 

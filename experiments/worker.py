@@ -8,6 +8,7 @@ result of which is compared element by element. Writes a `RankResult`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from bisect import bisect_right
@@ -22,7 +23,7 @@ import numpy as np
 
 from railweave.experiments import statistics
 from railweave.experiments.contenders import Array, Endpoint, Job
-from railweave.experiments.cpu import CpuTimes, cpu_times
+from railweave.experiments.cpu import CpuTimes, cpu_times, resident_bytes
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.problem import ITEM, SCALES, SHARDED, Problem, problem, shard_elements
 from railweave.experiments.records import RankResult, Sample
@@ -143,6 +144,7 @@ class Worker:
             verified=sample.verified + len(numbers) * len(calls.parts),
             wrong=sample.wrong + calls.wrong(numbers),
             cpu_s=sample.cpu_s + processor,
+            memory_bytes=resident_bytes(os.getpid()),
         )
 
     def _next_warm_up(self, calls: _Step, seconds: Sequence[float]) -> int:

@@ -39,6 +39,8 @@ class Row:
     shares: Mapping[str, float]  # by rail; of railweave alone
     collective: str = "all_reduce"
     root: int = -1  # of a broadcast
+    cpu_s: float = 0.0  # a rank's processor time for a call
+    memory_bytes: int = 0  # resident, of the rank with most
 
     @property
     def count(self) -> int:
@@ -173,6 +175,8 @@ def _row(record: Record, sample: Sample, scenario: Scenario, planes: Sequence[Pl
         shares=record.shares.get(str(sample.size_bytes), {}),
         collective=work.collective,
         root=work.root if work.collective == "broadcast" else -1,
+        cpu_s=sample.cpu_s / ranks / len(sample.times_us),
+        memory_bytes=sample.memory_bytes,
     )
 
 

@@ -7,14 +7,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.experiments.allreduce import report
 from railweave.experiments.allreduce.run import Row, Sweep
 from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.figures import drawing
 from railweave.experiments.measures import size_text
 from railweave.experiments.scenario import Scenario
+from railweave.topologies.planes import MAX_FAN_IN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def topology(hosts: int) -> str:
+    """Return one switch per plane for so many hosts, or as few racks as can share them equally."""
+    racks = next(n for n in range(1, hosts + 1) if hosts % n == 0 and hosts // n <= MAX_FAN_IN)
+    return "planes" if racks == 1 else f"leaf-spine:racks={racks},hosts={hosts // racks},spines=1"
 
 
 def curves(sweeps: Sequence[Sweep]) -> dict[tuple[str, int], list[Row]]:
@@ -36,6 +44,12 @@ async def run(
     return [await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios]
 
 
+def line(row: Row) -> str:
+    """Return a row with what a rank of so many takes of its machine."""
+    cost = f"{row.cpu_s * 1e3:.2f} ms of processor per call, {row.memory_bytes / 2**20:.0f} MiB"
+    return f"{report.line(row)}  {row.ranks} hosts, a rank: {cost}"
+
+
 def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
     """Return the curves for machines; times in microseconds."""
     return {
@@ -50,6 +64,9 @@ def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
                         "time_us_median": row.median_s * 1e6,
                         "time_us_p99": row.p99_s * 1e6,
                         "limit_fraction": row.limit_fraction,
+                        "algbw_mbit": row.algbw_bps / 1e6,
+                        "cpu_us_per_call": row.cpu_s * 1e6,
+                        "memory_bytes": row.memory_bytes,
                         "wrong": row.wrong,
                     }
                     for row in rows

@@ -13,8 +13,8 @@ from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 
 EPILOG = (
-    "Examples: railweave bench scaling · railweave bench scaling --hosts 2,4,8 --sizes 16K --baseline gloo "
-    "--plot scaling.png"
+    "Examples: railweave bench scaling --baseline gloo --plot scaling.png · railweave bench scaling "
+    "--hosts 2,4,8,16,32 --rate 20M --sizes 16K,1M --iters 20"
 )
 
 
@@ -32,7 +32,11 @@ def scaling(
     out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure the time of a small allreduce against the number of hosts, each in a network of its own."""
+    """Measure how allreduces grow with the number of hosts, each number in a network of its own.
+
+    Time, and a rank's processor time and memory; a small allreduce unless --sizes says otherwise. Hosts that
+    are too many for one switch are in racks of equal size below a spine.
+    """
     with common.one_line_errors():
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.figures import drawing  # noqa: PLC0415
@@ -43,7 +47,7 @@ def scaling(
         work = Workload(tuple(units.parse_sizes(sizes)), dtype=dtype, warmup=warmup, iterations=iters)
         scenarios = [
             run.with_contenders(
-                common.scenario_of(f"{count}-hosts", work, "planes", count, rails, rate, switch),
+                common.scenario_of(f"{count}-hosts", work, curve.topology(count), count, rails, rate, switch),
                 baselines=common.names(baseline),
             )
             for count in common.counts("--hosts", hosts)
@@ -55,7 +59,7 @@ def scaling(
                 scenarios,
                 out,
                 on_phase=common.phase,
-                on_row=lambda row: tell(f"{report.line(row)}  {row.ranks} hosts"),
+                on_row=lambda row: tell(curve.line(row)),
             )
         )
         if plot is not None:

@@ -61,6 +61,9 @@ def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
     (measured,) = result["rows"]
     assert (measured["contender"], measured["bytes"]) == ("ina", 16384)
     assert [point["hosts"] for point in measured["points"]] == [2, 3]
+    for point in measured["points"]:
+        assert 0 < point["cpu_us_per_call"] < 1e6
+        assert 2**20 < point["memory_bytes"] < 2**30
     assert curve.read_bytes().startswith(PNG)
 
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of `railweave bench scaling`."""
+
+from __future__ import annotations
+
+import pytest
+
+from railweave.experiments.scaling.run import topology
+from railweave.topologies.named import named
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        (2, "planes"),
+        (31, "planes"),
+        (32, "leaf-spine:racks=2,hosts=16,spines=1"),
+        (63, "leaf-spine:racks=3,hosts=21,spines=1"),
+    ],
+)
+def test_hosts_that_are_too_many_for_a_switch_are_in_racks(hosts: int, expected: str) -> None:
+    assert topology(hosts) == expected
+
+
+def test_racks_have_all_hosts() -> None:
+    assert len(named(topology(32), rails=["ina"], rates=[0]).hosts) == 32
