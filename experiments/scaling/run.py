@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railweave.experiments.allreduce import report
 from railweave.experiments.allreduce.run import Row, Sweep
 from railweave.experiments.allreduce.run import run as run_sweep
+from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import drawing
 from railweave.experiments.measures import size_text
 from railweave.experiments.scenario import Scenario
@@ -20,9 +21,19 @@ if TYPE_CHECKING:
 
 
 def topology(hosts: int) -> str:
-    """Return one switch per plane for so many hosts, or as few racks as can share them equally."""
-    racks = next(n for n in range(1, hosts + 1) if hosts % n == 0 and hosts // n <= MAX_FAN_IN)
-    return "planes" if racks == 1 else f"leaf-spine:racks={racks},hosts={hosts // racks},spines=1"
+    """Return one switch per plane for so many hosts, or as few racks as can share them equally.
+
+    OptionError where no racks can.
+    """
+    if hosts <= MAX_FAN_IN:
+        return "planes"
+    for racks in range(2, MAX_FAN_IN + 1):
+        if hosts % racks == 0 and hosts // racks <= MAX_FAN_IN:
+            return f"leaf-spine:racks={racks},hosts={hosts // racks},spines=1"
+    raise OptionError(
+        f"--hosts {hosts}: more than {MAX_FAN_IN} are in racks of equal size, up to {MAX_FAN_IN} of up to "
+        f"{MAX_FAN_IN} hosts; no racks share {hosts}"
+    )
 
 
 def curves(sweeps: Sequence[Sweep]) -> dict[tuple[str, int], list[Row]]:

@@ -70,6 +70,12 @@ with railweave.init() as comm:
     assert "h2 (rank 1) ended with status 3" in complaint
 
 
+def test_what_all_ranks_complain_of_is_said_once(start: Start, tmp_path: Path) -> None:
+    code, complaint = start(*RUN, *program(tmp_path, "raise SystemExit('no such file')")).end()
+    assert (code, complaint.count("no such file")) == (1, 1)
+    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; likewise "))
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 137)])
 def test_a_rank_that_is_killed_gives_the_shells_status(
     start: Start, tmp_path: Path, number: signal.Signals, status: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from railweave.experiments.errors import OptionError
 from railweave.experiments.scaling.run import topology
 from railweave.topologies.named import named
 
@@ -20,6 +21,12 @@ from railweave.topologies.named import named
 )
 def test_hosts_that_are_too_many_for_a_switch_are_in_racks(hosts: int, expected: str) -> None:
     assert topology(hosts) == expected
+
+
+@pytest.mark.parametrize("hosts", [37, 964])
+def test_numbers_that_no_racks_share_are_refused(hosts: int) -> None:
+    with pytest.raises(OptionError, match=f"no racks share {hosts}"):
+        topology(hosts)
 
 
 def test_racks_have_all_hosts() -> None:

@@ -329,7 +329,14 @@ class Lab:
                             ends.append(event)
         # A rank that others have lost knows more than they do.
         ends.sort(key=lambda end: PEER_LOST in end.child.failure_notice(end.code))
-        words = [end.child.failure_notice(end.code) for end in ends]
+        alike: dict[tuple[int, str], list[Exit]] = {}
+        for end in ends:
+            alike.setdefault((end.code, end.child.trouble), []).append(end)
+        words = [
+            one.child.failure_notice(one.code)
+            + (f"; likewise {', '.join(other.child.name for other in others)}" if others else "")
+            for one, *others in alike.values()
+        ]
         words += [f"{worker.name} did not notice within {NOTICE_S:g} s" for worker in waiting]
         text = "\n".join(words)
         return WorkerFailed(text, ends[0].code) if first.child in self._workers else LabError(text)

@@ -126,10 +126,15 @@ class Child:
         """Whether the process has not ended yet."""
         return self._process.returncode is None
 
+    @property
+    def trouble(self) -> str:
+        """Return what went wrong, as far as the child or its log's last line say so."""
+        return self._trouble or last_line(self.log)
+
     def failure_notice(self, code: int) -> str:
         """Return how the child ended, with the last line of its log."""
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        last = self._trouble or last_line(self.log)
+        last = self.trouble
         return f"{self.name} {how}" + (f": {last}" if last else "") + f" (log: {self.log})"
 
     def signal(self, number: int) -> None:
