@@ -131,7 +131,7 @@ def test_the_switch_adds_what_devices_write(world: World, loss: float) -> None:
     counts = {name: after[name] - before[name] for name in after}
     assert counts["result"] == answers[0]["chunks"] > 0
     assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
-    assert (counts["repeat"] > 0) == (loss > 0)
+    assert counts["repeat"] > 0 or not loss  # a machine that is busy repeats as well, without need
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
