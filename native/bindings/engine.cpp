@@ -49,15 +49,16 @@ struct Collector : OutputSink {
   std::vector<std::pair<std::uint16_t, std::vector<std::byte>>> packets;
   explicit Collector(OutputBacklog backlog) : waiting(backlog) {}
   OutputBacklog backlog(std::uint16_t) const override { return waiting; }
-  void emit(std::uint16_t port, Bytes packet) override {
-    packets.emplace_back(port, std::vector<std::byte>(packet.begin(), packet.end()));
+  void emit(std::uint16_t port, const Pieces& packet) override {
+    packets.emplace_back(port, std::vector<std::byte>(packet.size()));
+    packet.write(packets.back().second.data());
   }
 };
 
 /// Counts what leaves, for the benchmark.
 struct Counter : OutputSink {
   std::uint64_t packets = 0;
-  void emit(std::uint16_t, Bytes) override { ++packets; }
+  void emit(std::uint16_t, const Pieces&) override { ++packets; }
 };
 
 nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us,
@@ -219,6 +220,8 @@ void bind_engine(nb::module_& parent) {
             new (self) Engine(bytes);
           },
           "plan"_a)
+      .def("source", &Engine::source)
+      .def("use", &Engine::use, "library"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0, "backlog"_a = OutputBacklog{})
       .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
       .def(
@@ -287,7 +290,7 @@ void bind_engine(nb::module_& parent) {
           "Note which blocks of cells are written, all at first; how many there are")
       .def("untrack_cells", [](Engine& self) { self.control()->cells.untrack(); })
       .def("carry_cells", &carry_cells, "to"_a, "registers"_a, "counters"_a, "most"_a,
-           nb::call_guard<nb::gil_scoped_release>(),
+
            "Copy written blocks of (array, its array, size); whether no more were written")
       .def("carry_direct_counters", &carry_direct_counters, "table"_a, "to"_a, "to_table"_a, "handles"_a,
            "to_handles"_a, nb::call_guard<nb::gil_scoped_release>())

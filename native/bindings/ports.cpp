@@ -123,7 +123,7 @@ nb::list coalesce(const std::vector<nb::bytes>& packets, std::size_t super_packe
   for (const nb::bytes& packet : packets) room += packet.size() + 64;
   OutputQueue queue(
       {.super_packet_bytes = super_packet_bytes, .exact_bytes = exact_bytes, .queue_bytes = room});
-  for (const nb::bytes& packet : packets) queue.push(view(packet));
+  for (const nb::bytes& packet : packets) queue.push(railweave::engine::Pieces(view(packet)));
   nb::list frames;
   for (const OutputFrame& frame : queue.frames()) {
     const Bytes all(queue.data(frame), frame.size);

@@ -2,11 +2,8 @@
 #include "engine/calculation.hpp"
 
 #include <cstring>
-#include <optional>
 #include <span>
 
-#include "core/checksum.hpp"
-#include "engine/hash.hpp"
 #include "engine/headers.hpp"
 #include "engine/wide.hpp"
 
@@ -52,18 +49,6 @@ class BitString {
   std::uint64_t bits_ = 0;
 };
 
-/// The Internet checksum (RFC 1071) of inputs that are whole 16-bit words, read where they stand: a string of
-/// them would be loaded while its parts are still being stored. Nothing if there are others.
-std::optional<std::uint64_t> checksum_in_place(std::span<const InputPlan> inputs, const Packet& packet) {
-  std::uint64_t sum = 0;  // of words in the host's order, which is swapped once at the end
-  for (const InputPlan& input : inputs) {
-    if (input.valid != kNone && packet.phv[input.valid] == std::byte{0}) continue;
-    if (input.kind != InputPlan::kBits || input.offset % 8 != 0 || input.width % 16 != 0) return std::nullopt;
-    sum += sum_few_words({&packet.phv[input.offset / 8], input.width / 8});
-  }
-  return __builtin_bswap16(checksum(sum));
-}
-
 }  // namespace
 
 void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& packet,
@@ -99,13 +84,9 @@ void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& p
   if (with_payload) bits.append_payload(packet.payload_left());
 }
 
-std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Packet& packet,
-                        std::vector<std::byte>& buffer) {
-  const auto algorithm = static_cast<Algorithm>(calculation.algorithm);
-  if (algorithm == Algorithm::csum16) {
-    if (const auto checksum = checksum_in_place(calculation.inputs, packet)) return *checksum;
-  }
-  gather(plan, calculation.inputs, packet, buffer);
+std::uint64_t calculate(const Plan& plan, Algorithm algorithm, std::span<const InputPlan> inputs,
+                        const Packet& packet, std::vector<std::byte>& buffer) {
+  gather(plan, inputs, packet, buffer);
   return compute(algorithm, buffer);
 }
 

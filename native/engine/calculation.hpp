@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "core/checksum.hpp"
+#include "engine/hash.hpp"
 #include "engine/packet.hpp"
 #include "engine/plan.hpp"
 
@@ -14,8 +17,21 @@ namespace railweave::engine {
 void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& packet,
             std::vector<std::byte>& buffer);
 
-/// The hash or checksum over the inputs of `calculation`, gathered in `buffer` (which is kept for the next).
-std::uint64_t calculate(const Plan& plan, const CalculationPlan& calculation, const Packet& packet,
-                        std::vector<std::byte>& buffer);
+/// The Internet checksum (RFC 1071) of inputs that are whole 16-bit words, read where they stand: a string of
+/// them would be loaded while its parts are still being stored. Nothing if there are others.
+[[gnu::always_inline]] inline std::optional<std::uint64_t> checksum_in_place(
+    std::span<const InputPlan> inputs, const Packet& packet) {
+  std::uint64_t sum = 0;  // of words in the host's order, which is swapped once at the end
+  for (const InputPlan& input : inputs) {
+    if (input.valid != kNone && packet.phv[input.valid] == std::byte{0}) continue;
+    if (input.kind != InputPlan::kBits || input.offset % 8 != 0 || input.width % 16 != 0) return std::nullopt;
+    sum += sum_few_words({&packet.phv[input.offset / 8], input.width / 8});
+  }
+  return __builtin_bswap16(checksum(sum));
+}
+
+/// The hash or checksum over `inputs`, gathered in `buffer` (which is kept for the next).
+std::uint64_t calculate(const Plan& plan, Algorithm algorithm, std::span<const InputPlan> inputs,
+                        const Packet& packet, std::vector<std::byte>& buffer);
 
 }  // namespace railweave::engine

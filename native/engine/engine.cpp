@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <stdexcept>
 
 namespace railweave::engine {
 namespace {
+
+std::uint64_t fnv(Bytes bytes) {
+  std::uint64_t hash = 0;
+  for (const std::byte byte : bytes) hash = detail::mix(hash, static_cast<std::uint64_t>(byte));
+  return hash;
+}
 
 /// Whether two plans keep their state in the same places, so that packets can run either.
 bool same_state(const Plan& a, const Plan& b) {
@@ -21,10 +29,27 @@ bool same_state(const Plan& a, const Plan& b) {
 
 }  // namespace
 
-Engine::Engine(Bytes plan) : Engine(Plan::parse(plan)) {}
+Engine::Engine(Bytes plan) : Engine(Plan::parse(plan), fnv(plan)) {}
 
-Engine::Engine(Plan plan)
-    : state_(plan), machine_(std::move(plan), state_), traffic_manager_(state_, machine_.plan().phv_bytes) {}
+Engine::Engine(Plan plan, std::uint64_t hash)
+    : state_(plan),
+      hash_(hash),
+      machine_(std::move(plan), state_),
+      traffic_manager_(state_, machine_.plan().phv_bytes) {}
+
+void Engine::Close::operator()(void* library) const { dlclose(library); }
+
+void Engine::use(const std::string& path) {
+  Library library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!library) throw std::invalid_argument(dlerror());
+  const auto* compiled = static_cast<const CompiledPlan*>(dlsym(library.get(), "railweave_compiled"));
+  if (compiled == nullptr || compiled->abi != kAbi || compiled->plan != hash_) {
+    throw std::invalid_argument(path + " is not compiled from this plan for this build");
+  }
+  const auto guard = traffic();
+  machine_.use(compiled);
+  library_.swap(library);
+}
 
 void Engine::process(std::uint16_t port, Bytes packet, std::uint64_t now_us, OutputSink& sink) {
   state_.now_us = now_us;

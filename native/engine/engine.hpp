@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "engine/state.hpp"
 #include "engine/trace.hpp"
 #include "engine/traffic_manager.hpp"
+#include "engine/translate.hpp"
 
 namespace railweave::engine {
 
@@ -56,6 +58,12 @@ class Engine {
   /// Whether the program looks at the time of each packet.
   bool uses_clock() const { return machine_.plan().uses_clock(); }
 
+  /// The plan as C++, which compiles to a library for `use`; empty if it is one that is only interpreted.
+  std::string source() const { return translate(machine_.plan(), hash_); }
+  /// Packets run the code of this library from the next batch on. Throws std::invalid_argument if it cannot
+  /// be loaded, or is of another plan or build.
+  void use(const std::string& library);
+
   /// Packets of a port (of any, if there is none) run another plan of the same program from now on, one that
   /// notes what happens, until `packets` have been recorded. Throws InvalidPlan, std::invalid_argument, and
   /// std::logic_error while a trace runs.
@@ -74,13 +82,20 @@ class Engine {
     Machine machine;
   };
 
+  struct Close {
+    void operator()(void* library) const;
+  };
+  using Library = std::unique_ptr<void, Close>;
+
   void collect_traces();
 
-  explicit Engine(Plan plan);
+  Engine(Plan plan, std::uint64_t hash);
 
   std::mutex gate_;  // taken before the other
   std::mutex mutex_;
   State state_;
+  std::uint64_t hash_;  // of the plan
+  Library library_;     // that the machine runs, if any
   Machine machine_;
   TrafficManager traffic_manager_;
   std::unique_ptr<Trace> trace_;     // while one runs

@@ -18,11 +18,12 @@ namespace railweave::engine {
 ///   calculation l field list         K wide constant       n length of vectors  y key word   i immediate   -
 ///   nothing
 // clang-format off
-#define RAILWEAVE_ENGINE_OPS(X) \
-  /* control */ \
-  X(END, "----") X(RET, "----") X(JMP, "-p--") X(JZ, "rp--") X(JNZ, "rp--") X(JEQ, "rrp-") \
-  X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") X(JLTS, "rrp-") X(JLES, "rrp-") X(CALL, "-p--") \
-  X(TABLE, "-t--") X(EXIT, "----") \
+#define RAILWEAVE_ENGINE_CONTROL(X) /* what runs a plan does itself */ \
+  X(END, "----") X(RET, "----") X(JMP, "-p--") X(CALL, "-p--") X(TABLE, "-t--") X(ASSERT, "ri--") \
+  X(COLD, "-p--") X(JOIN, "----") /* what follows, up to a JOIN, hardly ever runs: compiled code leaves it here */
+#define RAILWEAVE_ENGINE_STEPS(X) /* functions of ops.hpp */ \
+  X(JZ, "rp--") X(JNZ, "rp--") X(JEQ, "rrp-") X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") \
+  X(JLTS, "rrp-") X(JLES, "rrp-") X(EXIT, "----") \
   /* loads and stores */ \
   X(MOV, "Rr--") X(PARAM, "RP--") X(LD_U8, "Ro--") X(LD_BE16, "Ro--") X(LD_BE32, "Ro--") \
   X(LD_BE64, "Ro--") X(LD_BITS, "Rox-") X(LD_N32, "Ro--") X(LD_N64, "Ro--") X(ST_U8, "ro--") \
@@ -40,7 +41,7 @@ namespace railweave::engine {
   X(W_ZEXT, "WWi-") X(W_SEXT, "WWi-") X(W_USAT, "WWi-") X(W_SSAT, "WWi-") X(W_EQ, "RWW-") \
   X(W_LT, "RWW-") X(W_BOOL, "RW--") X(W_SELECT, "WrWW") X(W_DIV, "WWW-") X(W_MOD, "WWW-") \
   X(W_REG_RD, "Wgrp") X(W_REG_WR, "Wgr-") \
-  /* vectors of 32-bit words */ \
+  /* vectors of 32-bit words: registers for them hold nothing behind a jump or a JOIN */ \
   X(V_LD_BE, "VO-n") X(V_ST_BE, "VO-n") X(V_LD_N, "VO-n") X(V_ST_N, "VO-n") X(V_BCAST, "Vr-n") \
   X(V_LD_REG, "Vbrp") X(V_ST_REG, "Vbr-") X(V_MOV, "VV-n") X(V_ADD, "VVVn") X(V_SUB, "VVVn") \
   X(V_MUL, "VVVn") X(V_AND, "VVVn") X(V_OR, "VVVn") X(V_XOR, "VVVn") X(V_NOT, "VV-n") X(V_SHL, "VVin") \
@@ -54,7 +55,7 @@ namespace railweave::engine {
   X(EXTRACT, "-h--") X(EXTRACT_VL, "-Hr-") X(EXTRACT_NEXT, "-se-") X(EXTRACT_NEXT_VL, "rsE-") \
   X(ADVANCE, "-r--") X(LOOKAHEAD, "Riw-") X(W_LOOKAHEAD, "Wii-") X(PARSE_ERROR, "-r--") X(MEMBER, "Rt--") \
   /* messages */ \
-  X(LOGGING, "-p--") X(LOG_VALUE, "ri--") X(W_LOG_VALUE, "W---") X(LOG, "-i--") X(ASSERT, "ri--") X(NOTE, "-i--") X(NOTE_TABLE, "-t--") \
+  X(LOGGING, "-p--") X(LOG_VALUE, "ri--") X(W_LOG_VALUE, "W---") X(LOG, "-i--") X(NOTE, "-i--") X(NOTE_TABLE, "-t--") \
   /* keys of tables */ \
   X(KEY_SET, "ryw-") X(KEY, "ryw-") X(W_KEY, "Wyi-") \
   /* externs */ \
@@ -62,19 +63,21 @@ namespace railweave::engine {
   X(HASH, "Rkrr") X(DIGEST, "-r--") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
   X(CHECKSUM, "Rk--")
 
-/// Pairs that the engine itself makes of instructions that stand side by side (machine.cpp); no plan holds them.
+/// Pairs that the interpreter runs as one where they stand side by side (machine.cpp); no plan holds them. Those
+/// that the aggregation program and the programs of tests/vectors run most.
 #define RAILWEAVE_ENGINE_FUSED(X) \
-  X(LD_N32_JZ) X(LD_N32_JEQ) X(LD_N32_JNE) X(LD_U8_JZ) X(LD_U8_JEQ) X(LD_BE16_JEQ) X(LD_BE16_JNE) \
-  X(LD_BITS_JEQ) X(LD_BITS_JNE) X(LD_N32_KEY_SET) X(LD_N32_KEY) X(LD_N32_ST_N32) X(LD_N32_LD_N32) \
-  X(ST_N32_ST_N32) X(ST_N32_JMP) X(PARAM_PARAM)
+  X(LD_N32, JZ) X(LD_N32, JEQ) X(LD_N32, JNE) X(LD_U8, JZ) X(LD_U8, JEQ) X(LD_BE16, JEQ) X(LD_BE16, JNE) \
+  X(LD_BITS, JEQ) X(LD_BITS, JNE) X(LD_N32, KEY_SET) X(LD_N32, KEY) X(LD_N32, ST_N32) X(LD_N32, LD_N32) \
+  X(ST_N32, ST_N32) X(PARAM, PARAM)
 // clang-format on
+#define RAILWEAVE_ENGINE_OPS(X) RAILWEAVE_ENGINE_CONTROL(X) RAILWEAVE_ENGINE_STEPS(X)
 
 enum class Op : std::uint16_t {
 #define X(name, signature) name,
   RAILWEAVE_ENGINE_OPS(X)
 #undef X
       kCount,
-#define X(name) name,
+#define X(first, second) first##_##second,
   RAILWEAVE_ENGINE_FUSED(X)
 #undef X
 };
@@ -103,5 +106,11 @@ inline constexpr OpInfo kOps[] = {
     RAILWEAVE_ENGINE_OPS(X)
 #undef X
 };
+
+/// Where an instruction goes if it jumps: its operand of kind p or, of the parser, where that ends.
+constexpr std::uint32_t target(Op op, const Instruction& in, std::uint32_t parsed) {
+  const char* const signature = kOps[static_cast<std::size_t>(op)].signature;
+  return signature[1] == 'p' ? in.a : signature[2] == 'p' ? in.b : signature[3] == 'p' ? in.c : parsed;
+}
 
 }  // namespace railweave::engine

@@ -12,30 +12,13 @@
 namespace railweave::engine {
 namespace {
 
-struct Pair {
-  Op first, second, fused;
-  bool handed_on;  // only where the second takes, as its operand d, what the first has loaded
-};
-
-// Those that the aggregation program and the programs of tests/vectors run most.
-constexpr Pair kPairs[] = {
-    {Op::LD_N32, Op::JZ, Op::LD_N32_JZ, true},          {Op::LD_N32, Op::JEQ, Op::LD_N32_JEQ, true},
-    {Op::LD_N32, Op::JNE, Op::LD_N32_JNE, true},        {Op::LD_U8, Op::JZ, Op::LD_U8_JZ, true},
-    {Op::LD_U8, Op::JEQ, Op::LD_U8_JEQ, true},          {Op::LD_BE16, Op::JEQ, Op::LD_BE16_JEQ, true},
-    {Op::LD_BE16, Op::JNE, Op::LD_BE16_JNE, true},      {Op::LD_BITS, Op::JEQ, Op::LD_BITS_JEQ, true},
-    {Op::LD_BITS, Op::JNE, Op::LD_BITS_JNE, true},      {Op::LD_N32, Op::KEY_SET, Op::LD_N32_KEY_SET, true},
-    {Op::LD_N32, Op::KEY, Op::LD_N32_KEY, true},        {Op::LD_N32, Op::ST_N32, Op::LD_N32_ST_N32, true},
-    {Op::LD_N32, Op::LD_N32, Op::LD_N32_LD_N32, false}, {Op::ST_N32, Op::ST_N32, Op::ST_N32_ST_N32, false},
-    {Op::ST_N32, Op::JMP, Op::ST_N32_JMP, false},       {Op::PARAM, Op::PARAM, Op::PARAM_PARAM, false},
-};
-
-const Pair* pair_of(const Instruction& first, const Instruction& second) {
-  for (const Pair& pair : kPairs) {
-    if (pair.first == first.op && pair.second == second.op && (!pair.handed_on || first.d == second.d)) {
-      return &pair;
-    }
-  }
-  return nullptr;
+/// What runs two instructions as one, or kCount.
+Op fused(Op first, Op second) {
+#define X(one, other) \
+  if (first == Op::one && second == Op::other) return Op::one##_##other;
+  RAILWEAVE_ENGINE_FUSED(X)
+#undef X
+  return Op::kCount;
 }
 
 /// Where a jump ends up that finds a jump forwards at its target, and so on. Backward jumps stay: they count.
@@ -44,20 +27,23 @@ std::uint32_t destination(const std::vector<Instruction>& code, std::uint32_t pc
   return pc;
 }
 
-/// A copy of checked code in which an instruction that is often followed by the one behind it does the work
-/// of both, and jumps go where they end up. Every instruction keeps its place and its operands: a jump to the
-/// second of a pair finds it as it was.
-std::vector<Instruction> fuse(std::vector<Instruction> code) {
+/// Jumps go where they end up.
+std::vector<Instruction> shorten_jumps(std::vector<Instruction> code) {
   for (Instruction& instruction : code) {
-    if (instruction.op >= Op::kCount) continue;
     const char* signature = kOps[static_cast<std::size_t>(instruction.op)].signature;
     std::uint32_t* const operands[] = {&instruction.a, &instruction.b, &instruction.c};
     for (std::size_t i = 0; i < std::size(operands); ++i) {
       if (signature[i + 1] == 'p') *operands[i] = destination(code, *operands[i]);
     }
   }
+  return code;
+}
+
+/// A copy in which an instruction that is often followed by the one behind it does the work of both. Every
+/// instruction keeps its place and its operands: a jump to the second of a pair finds it as it was.
+std::vector<Instruction> fuse(std::vector<Instruction> code) {
   for (std::size_t i = 0; i + 1 < code.size(); ++i) {
-    if (const Pair* pair = pair_of(code[i], code[i + 1])) code[i++].op = pair->fused;
+    if (const Op both = fused(code[i].op, code[i + 1].op); both != Op::kCount) code[i++].op = both;
   }
   return code;
 }
@@ -65,13 +51,16 @@ std::vector<Instruction> fuse(std::vector<Instruction> code) {
 }  // namespace
 
 Machine::Machine(Plan plan, State& state, Tracer* tracer)
-    : plan_(std::move(plan)), code_(fuse(plan_.code)), state_(state), tracer_(tracer) {
+    : plan_(std::move(plan)), state_(state), tracer_(tracer) {
+  plan_.code = shorten_jumps(std::move(plan_.code));
+  code_ = fuse(plan_.code);
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
   vectors_.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0);
   key_.assign(plan_.key_words + plan_.limbs, 0);
-  std::size_t most = kMaxPacketBytes;
+  if (plan_.large != kNone) zeros_.assign(plan_.headers[plan_.large].bytes, std::byte{0});
+  std::size_t most = 0;
   for (const auto header : plan_.order) {
     const auto variable = plan_.headers[header].variable;
     most += plan_.headers[header].bytes + (variable == kNone ? 0 : plan_.variables[variable].bytes);
@@ -79,21 +68,24 @@ Machine::Machine(Plan plan, State& state, Tracer* tracer)
   output_.resize(most);
 }
 
-Bytes Machine::deparse(const Packet& packet) {
+Pieces Machine::deparse(const Packet& packet) {
   std::byte* to = output_.data();
+  Bytes body;
   for (const auto index : plan_.order) {
     const HeaderPlan& header = plan_.headers[index];
     if (packet.phv[header.valid] == std::byte{0}) continue;
+    to = std::copy(body.begin(), body.end(), to);  // it is not the last one
+    body = {};
     if (header.variable != kNone) {
       to += emit_variable(plan_, packet, header, to);
-      continue;
+    } else if (index == plan_.large) {
+      body = {packet.body ? packet.body : &packet.phv[header.image], header.bytes};
+    } else {
+      std::memcpy(to, &packet.phv[header.image], header.bytes);
+      to += header.bytes;
     }
-    std::memcpy(to, &packet.phv[header.image], header.bytes);
-    to += header.bytes;
   }
-  const Bytes payload = packet.payload();
-  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
-  return Bytes(output_).first(static_cast<std::size_t>(to - output_.data()) + payload.size());
+  return {Bytes(output_).first(static_cast<std::size_t>(to - output_.data())), body, packet.payload()};
 }
 
 Bytes Machine::sample(const Packet& packet, std::uint64_t learn_list) {
@@ -102,14 +94,26 @@ Bytes Machine::sample(const Packet& packet, std::uint64_t learn_list) {
 }
 
 const Choice* Machine::choose(const Table& table, std::uint64_t group, const Packet& packet) {
-  return table.choose(group, calculate(plan_, plan_.calculations[table.plan().selector], packet, input_));
+  const CalculationPlan& selector = plan_.calculations[table.plan().selector];
+  return table.choose(group,
+                      calculate(plan_, Algorithm{selector.algorithm}, selector.inputs, packet, input_));
 }
 
-/// What the TABLE instruction behind it will find.
-void Machine::note_lookup(std::uint32_t index, const Packet& packet) {
+void Machine::note_event(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values) {
+  std::vector<NotedValue> noted;
+  for (const std::uint64_t value : values) noted.push_back({{value}});
+  tracer_->note(kind, static_cast<std::uint32_t>(what), std::move(noted));
+}
+
+void Machine::note(std::uint32_t number) {
+  if (tracer_) tracer_->note(TraceKind::kNote, number, std::move(state_.messages.values));
+  state_.messages.values.clear();
+}
+
+void Machine::note_lookup(std::uint32_t index, const Packet& packet, const std::uint64_t* key) {
   if (!tracer_) return;
   Table& table = *state_.tables[index];
-  const Entry* hit = table.lookup(key_.data());
+  const Entry* hit = table.lookup(key);
   const Entry& entry = hit ? *hit : table.fallback();
   std::uint32_t action = entry.action;
   const std::vector<std::uint64_t>* parameters = &entry.parameters;
@@ -120,9 +124,8 @@ void Machine::note_lookup(std::uint32_t index, const Packet& packet) {
     action = choice ? choice->action : kNone;
     if (choice) parameters = &choice->parameters;
   }
-  const auto key_end = key_.begin() + table.plan().words;
   tracer_->note(TraceKind::kLookup, index,
-                {{std::vector<std::uint64_t>(key_.begin(), key_end)},
+                {{std::vector<std::uint64_t>(key, key + table.plan().words)},
                  {{hit ? hit->handle : 0}},
                  {{action}},
                  {*parameters},

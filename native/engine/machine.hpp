@@ -19,49 +19,72 @@ namespace railweave::engine {
 inline constexpr std::size_t kMaxPacketBytes = 65535;
 inline constexpr std::uint32_t kMaxJumps = 1u << 16;  // backwards, in one run
 
+class Machine;
+
+/// The stages of one plan as machine code.
+struct CompiledPlan {
+  std::uint64_t abi;   // kAbi of what it was compiled with
+  std::uint64_t plan;  // its hash
+  bool (*stages[kStages])(Machine& machine, Packet& packet);
+};
+
 class Machine {
  public:
   /// `tracer` gets what the plan's notes tell, if it has any.
   Machine(Plan plan, State& state, Tracer* tracer = nullptr);
+  virtual ~Machine() = default;
 
   const Plan& plan() const { return plan_; }
 
-  /// From `pc` to END (interpreter.cpp). False: it jumped backwards too often or an assertion failed, and the
-  /// packet must be dropped.
-  bool run(Packet& packet, std::uint32_t pc);
+  /// From the start of a stage to its END. False: it jumped backwards too often or an assertion failed, and
+  /// the packet must be dropped.
+  bool run(Packet& packet, Stage stage) {
+    const auto number = static_cast<std::size_t>(stage);
+    return compiled_ ? compiled_->stages[number](*this, packet) : interpret(packet, plan_.entry(stage));
+  }
+  /// Stages run this code from now on, made of the very same plan; nullptr: they are interpreted.
+  void use(const CompiledPlan* compiled) { compiled_ = compiled; }
 
-  /// The packet as it leaves; valid until the next call.
-  Bytes deparse(const Packet& packet);
+  /// What a large header is that has not been extracted: nullptr if the plan has none.
+  const std::byte* zeros() const { return plan_.large == kNone ? nullptr : zeros_.data(); }
+  /// The packet as it leaves; valid until the next call, and as long as the packet.
+  Pieces deparse(const Packet& packet);
   /// The fields of a digest; valid until the next call of a member.
   Bytes sample(const Packet& packet, std::uint64_t learn_list);
 
-  void trace(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values = {}) {
-    if (!tracer_) [[likely]]
-      return;
-    std::vector<NotedValue> noted;
-    for (const std::uint64_t value : values) noted.push_back({{value}});
-    tracer_->note(kind, static_cast<std::uint32_t>(what), std::move(noted));
+  bool traced() const { return tracer_ != nullptr; }
+  [[gnu::always_inline]] void trace(TraceKind kind, std::uint64_t what,
+                                    std::initializer_list<std::uint64_t> values = {}) {
+    if (traced()) [[unlikely]]
+      note_event(kind, what, values);
   }
 
  private:
-  /// Control flow of the action that runs: in memory, as few instructions need it.
-  struct Frame {
-    const std::uint64_t* parameters;  // of the table's action
-    const Instruction* back;          // where RET goes; actions do not nest
-    std::uint32_t jumps;              // backwards, left
-  };
+  template <typename Program>
+  friend struct Run;
 
-  void note_lookup(std::uint32_t table, const Packet& packet);
-  const Choice* choose(const Table& table, std::uint64_t group, const Packet& packet);
+  void note_event(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values);
+
+  // Virtual, as compiled code calls them and is linked with none of them.
+  /// From `pc` to END or to the JOIN at `until` (interpreter.cpp).
+  virtual bool interpret(Packet& packet, std::uint32_t pc, std::uint32_t until = kNone,
+                         const std::uint64_t* parameters = nullptr);
+  virtual const Choice* choose(const Table& table, std::uint64_t group, const Packet& packet);
+  /// A note of a trace, with the values that have been collected.
+  virtual void note(std::uint32_t number);
+  /// What the TABLE instruction behind it will find.
+  virtual void note_lookup(std::uint32_t table, const Packet& packet, const std::uint64_t* key);
+
+  std::uint64_t* spare() { return key_.data() + plan_.key_words; }  // an integer of `limbs` words
 
   Plan plan_;
   std::vector<Instruction> code_;  // the plan's, fused
   State& state_;
   Tracer* tracer_;
-  Frame frame_{};
+  const CompiledPlan* compiled_ = nullptr;
   std::vector<std::uint64_t> registers_, wides_, key_;
   std::vector<std::uint32_t> vectors_;
-  std::vector<std::byte> input_, output_;
+  std::vector<std::byte> input_, output_, zeros_;
 };
 
 }  // namespace railweave::engine

@@ -290,6 +290,81 @@ void set_rooms(Plan& plan) {
   }
 }
 
+/// The bytes of the PHV that an instruction touches by offset: from, to.
+std::pair<std::uint64_t, std::uint64_t> touched(const Instruction& in) {
+  const char* signature = kOps[static_cast<std::size_t>(in.op)].signature;
+  for (int i = 1; i < 4; ++i) {
+    const std::uint64_t at = i == 1 ? in.a : i == 2 ? in.b : in.c;
+    if (signature[i] == 'o') return {at, at + 8};
+    if (signature[i] == 'O') return {at, at + 4ull * in.c};
+    if (signature[i] == 'B') return {at / 8, (at + in.b + 7) / 8 + 8};
+  }
+  return {0, 0};
+}
+
+/// Whether nothing but vector instructions uses a header that ends the PHV, and those that write write all of
+/// it.
+bool used_whole(const Plan& plan, std::uint32_t number) {
+  const HeaderPlan& header = plan.headers[number];
+  const auto in_reach = [&](std::uint64_t from, std::uint64_t to) { return from < to && to > header.image; };
+  const auto reads = [&](const std::vector<InputPlan>& inputs) {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const InputPlan& input) {
+      const std::uint64_t from = input.kind == InputPlan::kBits ? input.offset / 8 : input.offset;
+      const bool of_phv = input.kind == InputPlan::kBits || input.kind == InputPlan::kNative;
+      return of_phv && in_reach(from, from + input.width / 8 + 8);
+    });
+  };
+  for (const auto& calculation : plan.calculations) {
+    if (reads(calculation.inputs)) return false;
+  }
+  for (const auto& list : plan.learn_lists) {
+    if (reads(list)) return false;
+  }
+  for (const auto& list : plan.field_lists) {
+    for (const BitRange& range : list) {
+      if (in_reach(range.position / 8, (std::uint64_t{range.position} + range.bits + 7) / 8)) return false;
+    }
+  }
+  for (const auto& stack : plan.stacks) {
+    if (std::count(stack.headers.begin(), stack.headers.end(), number) != 0) return false;
+  }
+  std::uint32_t behind_cold = 0;
+  for (std::uint32_t pc = 0; pc < plan.code.size(); ++pc) {
+    const Instruction& in = plan.code[pc];
+    if (in.op == Op::COLD) behind_cold = std::max(behind_cold, in.a);
+    if ((in.op == Op::HDR_COPY || in.op == Op::HDR_EQ) && (in.a == number || in.b == number)) return false;
+    const auto [from, to] = touched(in);
+    if (!in_reach(from, to)) continue;
+    const bool inside = from >= header.image && to <= header.image + header.bytes;
+    const bool whole = inside && to - from == header.bytes;
+    if ((in.op == Op::V_LD_BE && inside) || (in.op == Op::V_ST_BE && whole)) continue;
+    if (in.op == Op::V_LD_BE || in.op == Op::V_ST_BE || pc >= behind_cold)
+      return false;  // COLD puts it there first
+  }
+  return true;
+}
+
+/// Looks for a header that need not lie in the PHV.
+void set_large(Plan& plan) {
+  constexpr std::uint32_t kWorthIt = 128;  // bytes
+  const auto last = std::max_element(plan.headers.begin(), plan.headers.end(),
+                                     [](const auto& a, const auto& b) { return a.image < b.image; });
+  if (last == plan.headers.end() || last->bytes < kWorthIt || last->variable != kNone) return;
+  const auto fits = [&](std::uint32_t offset, std::uint32_t bytes) { return offset + bytes <= last->image; };
+  bool behind_all = fits(plan.metadata_bytes, 0);
+  for (const auto& header : plan.headers) {
+    behind_all &= fits(header.valid, 1) && (&header == &*last || fits(header.image, header.bytes));
+  }
+  for (const auto& variable : plan.variables) {
+    behind_all &= fits(variable.offset, VariablePlan::kLengthBytes + variable.bytes);
+  }
+  for (const auto& stack : plan.stacks) behind_all &= fits(stack.next, 4);
+  const auto number = static_cast<std::uint32_t>(last - plan.headers.begin());
+  if (!behind_all || !used_whole(plan, number)) return;
+  plan.large = number;
+  plan.large_at = last->image;
+}
+
 }  // namespace
 
 Plan Plan::parse(Bytes bytes) {
@@ -302,6 +377,7 @@ Plan Plan::parse(Bytes bytes) {
   require(in.empty(), "plan: bytes left over");
   Checker(plan).check();
   set_rooms(plan);
+  set_large(plan);
   return plan;
 }
 

@@ -163,6 +163,10 @@ struct BitRange {
   RAILWEAVE_PLAN_FIELDS(position, bits)
 };
 
+/// The runs of a packet through the code of a plan.
+enum class Stage : std::uint8_t { kParser, kIngress, kEgress, kDeparser };
+inline constexpr std::size_t kStages = 4;
+
 struct Plan {
   std::uint32_t phv_bytes = 0;
   std::uint32_t metadata_bytes = 0;  // [0, metadata_bytes): metadata; validity, stacks and headers follow
@@ -187,6 +191,10 @@ struct Plan {
   std::vector<std::vector<BitRange>> field_lists;   // kept across resubmission, recirculation, cloning
   std::vector<std::vector<InputPlan>> learn_lists;  // of digests, every field padded to bytes
   std::vector<Instruction> code;
+  // A header, the last in the PHV, that is only used whole, by vector instructions: so it need not be copied
+  // there (Packet::body). kNone: there is none.
+  std::uint32_t large = kNone;
+  std::uint32_t large_at = kNone;  // where it is
   RAILWEAVE_PLAN_FIELDS(phv_bytes, metadata_bytes, registers, wides, limbs, vectors, vector_length, key_words,
                         parameter_words, parser, parsed, ingress, egress, deparser, intrinsics, errors,
                         constants, wide_constants, headers, variables, stacks, order, banks, arrays, slices,
@@ -195,6 +203,11 @@ struct Plan {
   /// Reads and checks; throws InvalidPlan.
   static Plan parse(Bytes bytes);
 
+  /// Where the code of a stage begins.
+  std::uint32_t entry(Stage stage) const {
+    const std::uint32_t entries[kStages] = {parser, ingress, egress, deparser};
+    return entries[static_cast<std::size_t>(stage)];
+  }
   /// Whether the program has this field, and reads it.
   bool uses(Intrinsic field) const { return intrinsics[static_cast<std::size_t>(field)].width != 0; }
   bool uses_clock() const {

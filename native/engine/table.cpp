@@ -60,12 +60,20 @@ Entry* Table::find(const Group& group, const std::uint64_t* key) const {
   }
 }
 
-Entry* Table::lookup(const std::uint64_t* key) {
-  if (plan_.kind == MatchKind::kTernary) return scans_ ? scan(key) : space_.lookup(key);
-  for (const Group& group : groups_) {
-    if (Entry* entry = find(group, key)) return entry;
+Entry* Table::look_up(const std::uint64_t* key) {
+  Entry* found = nullptr;
+  if (plan_.kind == MatchKind::kTernary) {
+    found = scans_ ? scan(key) : space_.lookup(key);
+  } else {
+    for (const Group& group : groups_) {
+      found = find(group, key);
+      if (found != nullptr) break;
+    }
   }
-  return nullptr;
+  last_.known = plan_.words <= last_.key.size();
+  if (last_.known) std::copy_n(key, plan_.words, last_.key.begin());
+  last_.entry = found;
+  return found;
 }
 
 void Table::place(Group& group, Entry* entry) const {
@@ -179,6 +187,7 @@ std::uint64_t Table::insert(Match match, std::uint32_t action, std::vector<std::
   entry->slot = free_slots_.empty() ? next_slot_++ : free_slots_.top();
   if (!free_slots_.empty()) free_slots_.pop();
   Entry* raw = entry.get();
+  last_.known = false;
   if (plan_.kind == MatchKind::kTernary) {
     add_ternary(raw);
   } else {
@@ -203,6 +212,7 @@ void Table::modify(std::uint64_t handle, std::uint32_t action, std::vector<std::
 
 void Table::remove(std::uint64_t handle) {
   Entry* gone = &entry(handle);
+  last_.known = false;
   if (plan_.kind == MatchKind::kTernary) {
     remove_ternary(gone);
   } else {

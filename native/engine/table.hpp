@@ -3,6 +3,8 @@
 // of the entries in the order of their rank or, where that is long, by tuple space search.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,8 +25,13 @@ class Table {
   /// Actions get at least this many words of parameters from now on.
   void reserve_parameters(std::uint32_t words);
 
-  /// The entry that matches the key of `plan().words` words, or nullptr.
-  Entry* lookup(const std::uint64_t* key);
+  /// The entry that matches the key of `plan().words` words, or nullptr. Packets of a burst ask for the same
+  /// keys one after the other, so the last answer is kept.
+  [[gnu::always_inline]] Entry* lookup(const std::uint64_t* key, std::size_t words) {
+    if (last_.known && std::equal(key, key + words, last_.key.data())) return last_.entry;
+    return look_up(key);
+  }
+  Entry* lookup(const std::uint64_t* key) { return lookup(key, plan_.words); }
 
   /// Adds an entry and gives its handle. Throws std::length_error when full, std::invalid_argument.
   std::uint64_t insert(Match match, std::uint32_t action, std::vector<std::uint64_t> parameters);
@@ -53,6 +60,12 @@ class Table {
   std::size_t size() const { return entries_.size(); }
 
  private:
+  struct Answer {
+    bool known = false;
+    Entry* entry = nullptr;
+    std::array<std::uint64_t, 4> key;  // of longer keys none is kept
+  };
+
   /// Entries that share a mask, found by hash: open addressing, linear probing.
   struct Group {
     std::vector<std::uint64_t> mask;
@@ -61,6 +74,7 @@ class Table {
     std::size_t used = 0;
   };
 
+  Entry* look_up(const std::uint64_t* key);
   bool matches(const Entry& entry, const std::uint64_t* key) const;
   Entry* scan(const std::uint64_t* key) const;
   Entry* find(const Group& group, const std::uint64_t* key) const;
@@ -85,6 +99,7 @@ class Table {
   TupleSpace space_;                     // ternary: all entries
   bool scans_ = true;                    // whether `ordered_` is the quicker way
   Entry default_;
+  Answer last_;
   std::vector<std::vector<Choice>> selectors_;
 };
 

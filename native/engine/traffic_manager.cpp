@@ -47,14 +47,18 @@ void TrafficManager::set(Packet& packet, Intrinsic field, std::uint64_t value) c
   const NativeField& at = machine_->plan().intrinsics[static_cast<std::size_t>(field)];
   if (at.width == 0) return;
   value &= ~0ull >> (64 - at.width);
-  std::memcpy(&packet.phv[at.offset], &value, at.width <= 32 ? 4 : 8);
+  if (at.width <= 32) {
+    store_le<std::uint32_t>(&packet.phv[at.offset], static_cast<std::uint32_t>(value));
+  } else {
+    store_le<std::uint64_t>(&packet.phv[at.offset], value);
+  }
 }
 
 std::uint64_t TrafficManager::get(const Packet& packet, Intrinsic field) const {
   const NativeField& at = machine_->plan().intrinsics[static_cast<std::size_t>(field)];
-  std::uint64_t value = 0;
-  if (at.width) std::memcpy(&value, &packet.phv[at.offset], at.width <= 32 ? 4 : 8);
-  return value;
+  if (at.width == 0) return 0;
+  return at.width <= 32 ? load_le<std::uint32_t>(&packet.phv[at.offset])
+                        : load_le<std::uint64_t>(&packet.phv[at.offset]);
 }
 
 void TrafficManager::drop(Reason reason) {
@@ -91,12 +95,30 @@ std::unique_ptr<Packet> TrafficManager::take_packet() {
 }
 
 void TrafficManager::start(Packet& packet) const {
-  std::fill(packet.phv.begin(), packet.phv.end(), std::byte{0});
+  packet.body = machine_->zeros();
+  std::memset(packet.phv.data(), 0, packet.body ? machine_->plan().large_at : packet.phv.size());
   packet.cursor = 0;
   packet.error = machine_->plan().errors[static_cast<std::size_t>(CoreError::kNoError)];
   packet.exited = false;
   packet.truncate = SIZE_MAX;
   packet.forget_requests();
+}
+
+/// `to` may refer to `from` as long as it lives and is not written.
+void TrafficManager::copy(const Packet& from, Packet& to) const {
+  const Plan& plan = machine_->plan();
+  const bool large = plan.large != kNone;
+  std::memcpy(to.phv.data(), from.phv.data(), large ? plan.large_at : from.phv.size());
+  static_cast<PacketState&>(to) = from;
+  if (large && to.body == nullptr) to.body = &from.phv[plan.large_at];
+}
+
+void TrafficManager::copy_whole(const Packet& from, Packet& to) const {
+  copy(from, to);
+  if (to.body == nullptr) return;
+  const Plan& plan = machine_->plan();
+  std::memcpy(&to.phv[plan.large_at], to.body, plan.headers[plan.large].bytes);
+  to.body = nullptr;
 }
 
 /// What survives of the metadata when a packet is cloned, resubmitted or recirculated. A list may name
@@ -145,14 +167,13 @@ void TrafficManager::process(Machine& machine, std::uint16_t port, Bytes bytes, 
 }
 
 void TrafficManager::ingress(Packet& packet) {
-  const Plan& plan = machine_->plan();
   for (;;) {
     if (!spend_pass()) return;
     const std::uint64_t received_length = packet.length;
-    if (!machine_->run(packet, plan.parser)) return abort(Reason::kSteps);
+    if (!machine_->run(packet, Stage::kParser)) return abort(Reason::kSteps);
     machine_->trace(TraceKind::kParsed, packet.error, {packet.cursor});
     set(packet, Intrinsic::kParserError, packet.error);
-    if (!machine_->run(packet, plan.ingress)) return abort(Reason::kSteps);
+    if (!machine_->run(packet, Stage::kIngress)) return abort(Reason::kSteps);
     packet.exited = false;
     if (packet.clone_session) clone_ingress(packet);
     if (packet.learn_list) learn(packet);
@@ -209,7 +230,7 @@ void TrafficManager::send_copies(Packet& packet, std::span<const Replica> replic
   if (replicas.empty()) return egress(packet, port);
   std::unique_ptr<Packet> copy = replicas.size() > 1 ? take_packet() : nullptr;
   for (std::size_t i = 0; i + 1 < replicas.size(); ++i) {
-    *copy = packet;
+    this->copy(packet, *copy);
     set(*copy, Intrinsic::kEgressRid, replicas[i].instance);
     egress(*copy, replicas[i].port);
   }
@@ -221,7 +242,7 @@ void TrafficManager::send_copies(Packet& packet, std::span<const Replica> replic
 void TrafficManager::hold(const Packet& packet, std::span<const Replica> replicas, std::uint16_t port) {
   if (departures_.size() - next_departure_ >= held_limit_) return abort(Reason::kHeld);
   Departure departure{take_packet(), replicas, port};
-  *departure.packet = packet;
+  copy_whole(packet, *departure.packet);
   departures_.push_back(std::move(departure));
 }
 
@@ -253,7 +274,7 @@ void TrafficManager::clone_ingress(const Packet& packet) {
   copy->length = copy->ingress_length = packet.ingress_length;
   copy->ingress_port = packet.ingress_port;
   set(*copy, Intrinsic::kIngressPort, packet.ingress_port);
-  if (machine_->run(*copy, machine_->plan().parser)) {
+  if (machine_->run(*copy, Stage::kParser)) {
     keep_fields(packet, *copy, packet.clone_fields, kIngressClone);
     copy->forget_requests();
     copy->exited = false;
@@ -270,7 +291,7 @@ void TrafficManager::clone_egress(const Packet& packet) {
   const CloneSession* to = session(packet);
   if (to == nullptr) return;
   std::unique_ptr<Packet> copy = take_packet();
-  *copy = packet;
+  this->copy(packet, *copy);
   keep_fields(packet, *copy, packet.clone_fields, kEgressClone);
   copy->forget_requests();
   copy->exited = false;
@@ -311,37 +332,36 @@ void TrafficManager::egress(Packet& packet, std::uint16_t port) {
   // A single queue per port, BMv2's default, has priority 0 only: packets of another are dropped.
   if (get(packet, Intrinsic::kPriority) != 0) return drop(Reason::kPriority);
   if (!spend_pass()) return;
-  machine_->trace(TraceKind::kEgress, port,
-                  {get(packet, Intrinsic::kInstanceType), get(packet, Intrinsic::kEgressRid)});
+  if (machine_->traced()) [[unlikely]] {
+    machine_->trace(TraceKind::kEgress, port,
+                    {get(packet, Intrinsic::kInstanceType), get(packet, Intrinsic::kEgressRid)});
+  }
   note_queueing(packet, port);
   set(packet, Intrinsic::kEgressPort, port);
   set(packet, Intrinsic::kEgressSpec, kDropPort + 1);  // in 9 bits: 0, which is not "drop"
   set(packet, Intrinsic::kPacketLength, packet.length);
-  const Plan& plan = machine_->plan();
-  if (!machine_->run(packet, plan.egress)) return abort(Reason::kSteps);
+  if (!machine_->run(packet, Stage::kEgress)) return abort(Reason::kSteps);
 
   if (packet.clone_session) clone_egress(packet);  // leaves behind the original, as from BMv2's queue
   if (get(packet, Intrinsic::kEgressSpec) == kDropPort) return drop(Reason::kEgressDrop);
-  if (!machine_->run(packet, plan.deparser)) return abort(Reason::kSteps);
-  const Bytes bytes = machine_->deparse(packet);
-  if (packet.recirculate_fields) {
-    recirculate(packet, bytes);  // whole: truncation ends here
-  } else {
-    emit(port, bytes.first(std::min(bytes.size(), packet.truncate)));
-  }
+  if (!machine_->run(packet, Stage::kDeparser)) return abort(Reason::kSteps);
+  Pieces pieces = machine_->deparse(packet);
+  if (packet.recirculate_fields) return recirculate(packet, pieces);  // whole: truncation ends here
+  pieces.cut(packet.truncate);
+  emit(port, pieces);
 }
 
-void TrafficManager::emit(std::uint16_t port, Bytes bytes) {
+void TrafficManager::emit(std::uint16_t port, const Pieces& packet) {
   ++state_.statistics.emitted;
-  machine_->trace(TraceKind::kEmitted, port, {bytes.size()});
+  machine_->trace(TraceKind::kEmitted, port, {packet.size()});
   if (port == state_.cpu_port) {
-    notify(state_.packets, 0, bytes);
+    notify(state_.packets, 0, packet.whole(whole_));
   } else {
-    sink_->emit(port, bytes);
+    sink_->emit(port, packet);
   }
 }
 
-void TrafficManager::recirculate(const Packet& packet, Bytes bytes) {
+void TrafficManager::recirculate(const Packet& packet, const Pieces& bytes) {
   const std::size_t held = bytes.size() + phv_bytes_;
   if (bytes.size() > kMaxPacketBytes || recirculated_bytes_ + held > kMaxHeldBytes) {
     return abort(Reason::kHeld);
@@ -358,7 +378,8 @@ void TrafficManager::recirculate(const Packet& packet, Bytes bytes) {
   set(again, Intrinsic::kPacketLength, bytes.size());
   again.length = again.ingress_length = bytes.size();
   again.ingress_port = packet.ingress_port;
-  slot.bytes.assign(bytes.begin(), bytes.end());
+  slot.bytes.resize(bytes.size());
+  bytes.write(slot.bytes.data());
 }
 
 }  // namespace railweave::engine

@@ -35,7 +35,7 @@ struct OutputBacklog {
 struct OutputSink {
   virtual ~OutputSink() = default;
   /// `packet` is valid during the call only.
-  virtual void emit(std::uint16_t port, Bytes packet) = 0;
+  virtual void emit(std::uint16_t port, const Pieces& packet) = 0;
   /// A digest or a packet for the control plane waits in the engine.
   virtual void noticed() {}
   virtual OutputBacklog backlog(std::uint16_t) const { return {}; }
@@ -78,13 +78,15 @@ class TrafficManager {
   void learn(const Packet& packet);
   void egress(Packet& packet, std::uint16_t port);
   void note_queueing(Packet& packet, std::uint16_t port);
-  void recirculate(const Packet& packet, Bytes bytes);
-  void emit(std::uint16_t port, Bytes bytes);
+  void recirculate(const Packet& packet, const Pieces& bytes);
+  void emit(std::uint16_t port, const Pieces& packet);
   void notify(Notices& notices, std::uint32_t list, Bytes bytes);
 
   std::unique_ptr<Packet> take_packet();
   void give_packet(std::unique_ptr<Packet> packet) { free_.push_back(std::move(packet)); }
   void start(Packet& packet) const;
+  void copy(const Packet& from, Packet& to) const;
+  void copy_whole(const Packet& from, Packet& to) const;
   void keep_fields(const Packet& from, Packet& to, std::uint64_t list, std::uint64_t instance_type) const;
   void set(Packet& packet, Intrinsic field, std::uint64_t value) const;
   std::uint64_t get(const Packet& packet, Intrinsic field) const;
@@ -96,6 +98,7 @@ class TrafficManager {
   OutputSink* sink_ = nullptr;
   int passes_left_ = 0, rounds_left_ = 0;
   // Memory that is kept, so that no packet allocates.
+  std::vector<std::byte> whole_;
   std::vector<std::unique_ptr<Packet>> free_;
   std::unique_ptr<Packet> arrival_;
   std::vector<Departure> departures_;  // first in, first out, from `next_departure_` on

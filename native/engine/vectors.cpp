@@ -4,52 +4,16 @@
 #include "core/simd.hpp"
 
 namespace railweave::engine::vectors {
-namespace {
-
-std::int32_t as_signed(std::uint32_t x) { return static_cast<std::int32_t>(x); }
-
-std::uint32_t add_signed_saturating(std::uint32_t a, std::uint32_t b) {
-  const std::uint32_t sum = a + b;
-  const std::uint32_t limit = (a >> 31) + 0x7fffffffu;
-  return as_signed((a ^ sum) & (b ^ sum)) < 0 ? limit : sum;
-}
-
-std::uint32_t sub_signed_saturating(std::uint32_t a, std::uint32_t b) {
-  const std::uint32_t difference = a - b;
-  const std::uint32_t limit = (a >> 31) + 0x7fffffffu;
-  return as_signed((a ^ b) & (a ^ difference)) < 0 ? limit : difference;
-}
-
-}  // namespace
 
 // One function per operation, each a plain loop for the vectoriser. Operands may be the same vector, which
 // `#pragma GCC ivdep` allows: word i depends on word i alone.
-#define RAILWEAVE_WORDS(name, expression)                                                       \
-  RAILWEAVE_SIMD void name(std::uint32_t* to, const std::uint32_t* pa, const std::uint32_t* pb, \
-                           std::size_t n) {                                                     \
-    _Pragma("GCC ivdep") for (std::size_t i = 0; i < n; ++i) {                                  \
-      const std::uint32_t a = pa[i], b = pb[i];                                                 \
-      to[i] = static_cast<std::uint32_t>(expression);                                           \
-    }                                                                                           \
+#define X(op, name)                                                                           \
+  RAILWEAVE_SIMD void name(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, \
+                           std::size_t n) {                                                   \
+    _Pragma("GCC ivdep") for (std::size_t i = 0; i < n; ++i) to[i] = word::name(a[i], b[i]);  \
   }
-RAILWEAVE_WORDS(add, a + b)
-RAILWEAVE_WORDS(sub, a - b)
-RAILWEAVE_WORDS(mul, a* b)
-RAILWEAVE_WORDS(bit_and, a& b)
-RAILWEAVE_WORDS(bit_or, a | b)
-RAILWEAVE_WORDS(bit_xor, a ^ b)
-RAILWEAVE_WORDS(equal, a == b ? ~0u : 0u)
-RAILWEAVE_WORDS(less_unsigned, a < b ? ~0u : 0u)
-RAILWEAVE_WORDS(less_signed, as_signed(a) < as_signed(b) ? ~0u : 0u)
-RAILWEAVE_WORDS(min_unsigned, a < b ? a : b)
-RAILWEAVE_WORDS(max_unsigned, a < b ? b : a)
-RAILWEAVE_WORDS(min_signed, as_signed(a) < as_signed(b) ? a : b)
-RAILWEAVE_WORDS(max_signed, as_signed(a) < as_signed(b) ? b : a)
-RAILWEAVE_WORDS(add_sat_unsigned, a + b < a ? ~0u : a + b)
-RAILWEAVE_WORDS(sub_sat_unsigned, a < b ? 0u : a - b)
-RAILWEAVE_WORDS(add_sat_signed, add_signed_saturating(a, b))
-RAILWEAVE_WORDS(sub_sat_signed, sub_signed_saturating(a, b))
-#undef RAILWEAVE_WORDS
+RAILWEAVE_VECTOR_OPS(X)
+#undef X
 
 RAILWEAVE_SIMD void load_be(std::uint32_t* to, const std::byte* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -73,7 +37,7 @@ RAILWEAVE_SIMD void broadcast(std::uint32_t* to, std::uint32_t value, std::size_
 RAILWEAVE_SIMD void select(std::uint32_t* to, const std::uint32_t* condition, const std::uint32_t* a,
                            std::size_t n) {
 #pragma GCC ivdep
-  for (std::size_t i = 0; i < n; ++i) to[i] = (a[i] & condition[i]) | (to[i] & ~condition[i]);
+  for (std::size_t i = 0; i < n; ++i) to[i] = word::select(to[i], condition[i], a[i]);
 }
 
 RAILWEAVE_SIMD void invert(std::uint32_t* to, const std::uint32_t* a, std::size_t n) {
@@ -94,7 +58,7 @@ RAILWEAVE_SIMD void shift_right(std::uint32_t* to, const std::uint32_t* a, unsig
 RAILWEAVE_SIMD void shift_right_signed(std::uint32_t* to, const std::uint32_t* a, unsigned count,
                                        std::size_t n) {
 #pragma GCC ivdep
-  for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::uint32_t>(as_signed(a[i]) >> count);
+  for (std::size_t i = 0; i < n; ++i) to[i] = word::shift_right_signed(a[i], count);
 }
 
 }  // namespace railweave::engine::vectors

@@ -19,9 +19,11 @@ using railweave::engine::Engine;
 
 struct Discard : railweave::engine::OutputSink {
   std::uint64_t checksum = 0;
-  void emit(std::uint16_t port, Bytes packet) override {
-    for (const std::byte byte : packet)
-      checksum = checksum * 31 + static_cast<unsigned>(byte);  // reads it all
+  void emit(std::uint16_t port, const railweave::engine::Pieces& packet) override {
+    for (const Bytes piece : packet.of) {
+      for (const std::byte byte : piece)
+        checksum = checksum * 31 + static_cast<unsigned>(byte);  // reads it all
+    }
     checksum += port;
   }
 };

@@ -2,6 +2,7 @@
 #include "ports/output_queue.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/checksum.hpp"
@@ -37,12 +38,12 @@ bool checksums_right(Bytes packet) {
 }
 
 /// Plain UDP in IPv4, no fragment, with neither a trailer nor an empty payload.
-bool plain(Bytes packet) {
+bool plain(Bytes packet, std::size_t size) {
   const auto headers = locate_headers(packet);
-  return headers && headers->plain_udp() && packet.size() > headers->payload &&
+  return headers && headers->plain_udp() && size > headers->payload &&
          (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kFragmentMask) == 0 &&
-         load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == packet.size() - kIp &&
-         load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == packet.size() - kUdp;
+         load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == size - kIp &&
+         load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == size - kUdp;
 }
 
 /// Everything but lengths, ids and checksums, and whether there is a UDP checksum at all.
@@ -66,19 +67,19 @@ bool id_follows(Bytes head, Bytes packet, std::size_t distance) {
 
 }  // namespace
 
-void UdpRun::start(Bytes packet) {
+void UdpRun::start(Bytes packet, std::size_t size) {
   packets_ = 1;
   renumbered_ = 0;
-  size_ = packet.size() - kIp;
-  open_ = size_ < max_size_ && plain(packet) && checksums_right(packet);
+  size_ = size - kIp;
+  open_ = size_ < max_size_ && plain(packet, size) && checksums_right(packet);
   without_checksum_ = open_ && !has_checksum(packet);
   if (exact_ && without_checksum_) open_ = false;
-  payload_ = open_ ? packet.size() - kHeaderSize : 0;
+  payload_ = open_ ? size - kHeaderSize : 0;
 }
 
-bool UdpRun::join(Bytes head, Bytes packet) {
-  if (!open_ || packet.size() > payload_ + kHeaderSize || !plain(packet)) return false;
-  const std::size_t payload = packet.size() - kHeaderSize;
+bool UdpRun::join(Bytes head, Bytes packet, std::size_t size) {
+  if (!open_ || size > payload_ + kHeaderSize || !plain(packet, size)) return false;
+  const std::size_t payload = size - kHeaderSize;
   const bool follows = id_follows(head, packet, packets_);
   if (size_ + payload > max_size_ || !same_flow(head, packet) ||
       !(follows || (!exact_ && id_is_free(packet))) || !checksums_right(packet)) {
@@ -103,26 +104,39 @@ MutableBytes OutputQueue::last_frame() {
   return {&buffer_[last.offset + sizeof(Offload)], last.size - sizeof(Offload)};
 }
 
-bool OutputQueue::push(Bytes packet) {
+/// Enough of a packet for UdpRun.
+Bytes OutputQueue::front(const engine::Pieces& packet) {
+  const Bytes first = packet.of[0];
+  return first.size() < UdpRun::kHeaderSize || has_checksum(first) ? packet.whole(whole_) : first;
+}
+
+bool OutputQueue::push(const engine::Pieces& packet) {
   const bool open = !empty();
-  if (used_ + packet.size() + sizeof(Offload) > limits_.queue_bytes) return false;
-  if (open && run_.join(last_frame(), packet)) {
-    const Bytes payload = packet.subspan(UdpRun::kHeaderSize);
-    std::memcpy(&buffer_[used_], payload.data(), payload.size());
-    used_ += payload.size();
-    frames_.back().size += payload.size();
+  const std::size_t size = packet.size();
+  if (used_ + size + sizeof(Offload) > limits_.queue_bytes) return false;
+  const Bytes first = front(packet);
+  if (open && run_.join(last_frame(), first, size)) {
+    // Over its headers, which lie in front of the room: what stands there is put back.
+    std::array<std::byte, UdpRun::kHeaderSize> kept;
+    std::byte* const to = &buffer_[used_ - kept.size()];
+    std::memcpy(kept.data(), to, kept.size());
+    packet.write(to);
+    std::memcpy(to, kept.data(), kept.size());
+    const std::size_t payload = size - kept.size();
+    used_ += payload;
+    frames_.back().size += payload;
     frames_.back().packets += 1;
     ++packets_;
     return true;
   }
   if (frames_.size() == frames_.capacity()) return false;
   if (open) seal_last();
-  const OutputFrame frame{used_, sizeof(Offload) + packet.size(), 1, 0};
+  const OutputFrame frame{used_, sizeof(Offload) + size, 1, 0};
   std::memset(&buffer_[used_], 0, sizeof(Offload));
-  std::memcpy(&buffer_[used_ + sizeof(Offload)], packet.data(), packet.size());
+  packet.write(&buffer_[used_ + sizeof(Offload)]);
   used_ += frame.size;
   frames_.push_back(frame);
-  run_.start(packet);
+  run_.start(first, size);
   ++packets_;
   return true;
 }

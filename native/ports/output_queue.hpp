@@ -10,6 +10,7 @@
 #include "core/bytes.hpp"
 #include "core/headers.hpp"
 #include "core/offload.hpp"
+#include "engine/packet.hpp"
 
 namespace railweave::ports {
 
@@ -31,11 +32,13 @@ class UdpRun {
   /// `max_size`: of a whole super-packet from its IP header on, in bytes. `exact`: no packet is rewritten.
   UdpRun(std::size_t max_size, bool exact) : max_size_(max_size), exact_(exact) {}
 
-  /// Begins with `packet`; nothing will join when it cannot be part of any run.
-  void start(Bytes packet);
+  // A packet is given by its first bytes, at least kHeaderSize if it has as many, and its size; by all of its
+  // bytes if it has a UDP checksum.
 
+  /// Begins with `packet`; nothing will join when it cannot be part of any run.
+  void start(Bytes packet, std::size_t size);
   /// Whether `packet` follows in the run that `head`, the stored first packet, began; if so it is counted in.
-  bool join(Bytes head, Bytes packet);
+  bool join(Bytes head, Bytes packet, std::size_t size);
 
   void close() {
     open_ = false;
@@ -81,7 +84,7 @@ class OutputQueue {
   explicit OutputQueue(const OutputLimits& limits);
 
   /// Copies `packet` behind what waits. False: no room, the packet is dropped.
-  bool push(Bytes packet);
+  bool push(const engine::Pieces& packet);
 
   /// Ends the run in progress and gives all frames that wait, oldest first. Valid until the next call of
   /// another member.
@@ -95,6 +98,7 @@ class OutputQueue {
   std::uint32_t packets() const { return packets_; }
 
  private:
+  Bytes front(const engine::Pieces& packet);
   void seal_last();
   MutableBytes last_frame();
   void compact();
@@ -106,6 +110,7 @@ class OutputQueue {
   std::size_t first_ = 0;  // index of the oldest frame
   std::uint32_t packets_ = 0;
   UdpRun run_;
+  std::vector<std::byte> whole_;
 };
 
 }  // namespace railweave::ports

@@ -60,7 +60,7 @@ Port::Change Port::refresh() {
   return was_open ? Change::kGone : Change::kNone;
 }
 
-void Port::emit(Bytes packet) {
+void Port::emit(const engine::Pieces& packet) {
   if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
   bool queued = socket_ && queue_.push(packet);
   // A large batch may fill the queue of a socket that would take it all.

@@ -68,7 +68,7 @@ class Port {
   /// accordingly.
   Change refresh();
 
-  void emit(Bytes packet);
+  void emit(const engine::Pieces& packet);
   std::uint32_t waiting_packets() const { return queue_.packets(); }
 
   /// What became of a flush: all sent, the socket's buffer is full (it will turn writable), or a queue behind

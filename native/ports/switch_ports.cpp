@@ -165,7 +165,7 @@ void SwitchPorts::reflect(Port& port, MutableBytes packet) {
   swap(kUdp, 2);
   store_be<std::uint16_t>(&packet[kUdp + kUdpChecksum], 0);  // none, as of results
   packet[kUdpHeaders] |= static_cast<std::byte>(ina::Kind::kResult);
-  port.emit(packet);
+  port.emit(engine::Pieces(packet));
 }
 
 engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number) const {
@@ -247,11 +247,11 @@ void SwitchPorts::receive(Port& port) {
   }
 }
 
-void SwitchPorts::emit(std::uint16_t number, Bytes packet) {
+void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {
   Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
   if (port == nullptr) return no_such_port_.add(1);
   if (!port->out.link) return port->emit(packet);
-  port->out.link->push(packet, now<std::chrono::steady_clock>());
+  port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>());
 }
 
 /// Lets pass what impaired links have held back long enough, and asks to be called again for the rest.
@@ -270,7 +270,7 @@ void SwitchPorts::release_due() {
   }
   for (const auto& port : ports_) {
     if (!port->out.link) continue;
-    while (const auto packet = port->out.link->pop(at)) port->emit(*packet);
+    while (const auto packet = port->out.link->pop(at)) port->emit(engine::Pieces(*packet));
     next = std::min(next, port->out.link->deadline());
   }
   itimerspec when{};  // all zeros: none

@@ -69,7 +69,7 @@ class SwitchPorts final : private engine::OutputSink {
     std::vector<std::byte> packet;
   };
 
-  void emit(std::uint16_t port, Bytes packet) override;
+  void emit(std::uint16_t port, const engine::Pieces& packet) override;
   void noticed() override;
   engine::OutputBacklog backlog(std::uint16_t port) const override;
   void run();
@@ -101,6 +101,7 @@ class SwitchPorts final : private engine::OutputSink {
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none
   std::thread thread_;
+  std::vector<std::byte> whole_;
 };
 
 }  // namespace railweave::ports

@@ -49,10 +49,13 @@ def emit_action(out: Code, body: ActionBody) -> None:
         if piece.indexes:
             out.op("JMP", 0, done)
             out.place(fallback)
+            out.op("COLD", 0, done)
             emit_statements(out, piece.statements)
+            out.place(done)
+            out.op("JOIN")
         else:
             out.place(fallback)
-        out.place(done)
+            out.place(done)
         out.scope()
 
 
