@@ -77,6 +77,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             statistics = self._pipeline.native.statistics()
             fields = ("received", "emitted", "dropped", "aborted")
             answer.pipeline.program = self._pipeline.program.name
+            answer.pipeline.execution = self._ports.execution
             for field in fields:
                 setattr(answer.pipeline, field, statistics[field])
         return answer

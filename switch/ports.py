@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from railweave._native import ports as native
+from railweave.switch import compiler
 from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
 from railweave.switch.options import MAX_SUPER_PACKET_BYTES
 from railweave.switch.pipeline import Pipeline
@@ -63,6 +64,7 @@ class Ports:
         `exact_bytes`: only if the kernel cuts them into exactly the packets that the program wrote.
         """
         self._pipeline: Pipeline | None = None
+        self._compilation: compiler.Background | None = None
         self._interfaces = dict(interfaces)
         try:
             self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes, exact_bytes)
@@ -79,6 +81,8 @@ class Ports:
     def stop(self) -> None:
         """End the thread and all captures; the sockets stay open as long as this object."""
         self._native.stop()
+        if self._compilation is not None:
+            self._compilation.stop()
         for port in self._interfaces:
             self.capture(port, None)
 
@@ -86,12 +90,21 @@ class Ports:
         """Run packets through this pipeline from now on, also its packets out; None drops them."""
         if self._pipeline is not None:
             self._pipeline.connect(None)
+        if self._compilation is not None:
+            self._compilation.stop()
+            self._compilation = None
         if pipeline is None:
             self._native.set_engine(None)
         else:
             self._native.set_engine(pipeline.native, pipeline.notices_fd)
             pipeline.connect(self.inject)
+            self._compilation = compiler.Background(pipeline.native)
         self._pipeline = pipeline
+
+    @property
+    def execution(self) -> str:
+        """How the program is run: compiled, or interpreted and why."""
+        return "" if self._compilation is None else self._compilation.state
 
     def inject(self, port: int, packet: bytes) -> None:
         """Run a packet as if it came in on a port, soon; PortError if too many wait."""

@@ -44,7 +44,7 @@ def print_stats(console: Console, result: Row) -> None:
     if result["pipeline"] is not None and result["pipeline"]["program"]:
         pipeline = result["pipeline"]
         parts = [f"{name} {pipeline[name]:,}" for name in ("received", "emitted", "dropped", "aborted")]
-        console.print(f"\nprogram {pipeline['program']}: " + ", ".join(parts))
+        console.print(f"\nprogram {pipeline['program']}, {pipeline['execution']}: " + ", ".join(parts))
     if result["actions"]:
         console.print()
         rate = any("packets_per_s" in row for row in result["actions"])

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as machine code: what the engine translates to C++ is compiled once and kept.
+
+A library is kept by everything that it depends on: the translated program, the engine's sources, the
+compiler, its flags and the processor. Where there is no compiler, or RAILWEAVE_COMPILE is 0, programs are interpreted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from railweave._native.engine import Engine
+
+_HOME = Path(__file__).resolve().parent.parent  # of a checkout, or of an installed package
+_SOURCES = _HOME / "native"
+_AHEAD = _HOME / "build" / "programs"  # what has been compiled ahead, as trusted as the code beside it
+_FOLDERS = ("engine", "core")
+_FLAGS = (
+    *(
+        "-std=c++20",
+        "-O3",
+        "-march=native",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fno-semantic-interposition",
+    ),
+    *("-w", "-pipe", "-x", "c++"),
+)
+
+
+class NotCompiled(Exception):
+    """The program stays interpreted; the message says why."""
+
+
+def compiled(
+    engine: Engine,
+    on_start: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+    folder: Path | None = None,
+) -> None:
+    """Run the engine's program compiled from now on; NotCompiled if that cannot be.
+
+    Takes seconds the first time. `on_start` is given the compiler's process, which leads a group of its own.
+    New libraries go to `folder`, or to the user's cache.
+    """
+    if os.environ.get("RAILWEAVE_COMPILE") == "0":
+        raise NotCompiled("RAILWEAVE_COMPILE is 0")
+    source = engine.source()
+    if not source:
+        raise NotCompiled("the program jumps backwards where actions end")
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    if shutil.which(compiler[0]) is None:
+        raise NotCompiled(f"there is no compiler {compiler[0]!r}: install g++, or set CXX")
+    try:
+        engine.use(str(_library(source, compiler, on_start, folder)))
+    except (OSError, ValueError) as error:
+        raise NotCompiled(str(error)) from None
+
+
+class Background:
+    """Compiles an engine's program in a thread, while packets are interpreted."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Begin."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._lock = threading.Lock()
+        self.state = "interpreted, being compiled"
+        self._thread = threading.Thread(target=self._run, args=(engine,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the compiler, if it runs."""
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def join(self) -> None:
+        """Wait until the program is compiled, or is not going to be."""
+        self._thread.join()
+
+    def _run(self, engine: Engine) -> None:
+        try:
+            compiled(engine, self._started)
+            self.state = "compiled"
+        except NotCompiled as reason:
+            self.state = f"interpreted: {reason}"
+
+    def _started(self, process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            self._process = process
+        if self._stopped:
+            self.stop()
+
+
+def _library(
+    source: str, compiler: list[str], on_start: Callable[[subprocess.Popen[bytes]], None], folder: Path | None
+) -> Path:
+    """The compiled source; whoever else wants the same one waits for who compiles it."""
+    key = hashlib.sha256()
+    for part in (source, _engine(), _version(tuple(compiler)), _processor(), " ".join(_FLAGS)):
+        key.update(hashlib.sha256(part.encode()).digest())
+    name = f"{key.hexdigest()[:32]}.so"
+    if (_AHEAD / name).exists():
+        return _AHEAD / name
+    folder = folder or _cache()
+    library = folder / name
+    if library.exists():
+        return library
+    with (folder / f"{library.stem}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            _compile(source, compiler, library, on_start)
+        Path(lock.name).unlink(missing_ok=True)
+    return library
+
+
+def _compile(
+    source: str, compiler: list[str], library: Path, on_start: Callable[[subprocess.Popen[bytes]], None]
+) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        out = Path(folder) / library.name
+        command = ["nice", "-n", "10", *compiler, *_FLAGS, f"-I{_SOURCES}", "-o", str(out), "-"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        on_start(process)
+        _, messages = process.communicate(source.encode())
+        if process.returncode != 0:
+            first = next(
+                iter(messages.decode(errors="replace").splitlines()), f"exit status {process.returncode}"
+            )
+            raise NotCompiled(f"{compiler[0]} failed: {first}")
+        out.rename(library)
+
+
+def _cache() -> Path:
+    """The folder of libraries, which nobody else may write, as they are run."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "railweave" / "programs"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise NotCompiled(
+            f"others may write {folder}: remove it, or set XDG_CACHE_HOME to a folder of your own"
+        )
+    return folder
+
+
+@functools.cache
+def _engine() -> str:
+    files = sorted(path for name in _FOLDERS for path in (_SOURCES / name).glob("*.?pp"))
+    if not files:
+        raise NotCompiled(f"the engine's sources are not in {_SOURCES}")
+    return "".join(path.read_text() for path in files)
+
+
+@functools.cache
+def _version(compiler: tuple[str, ...]) -> str:
+    return subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    wanted = ("vendor_id", "cpu family", "model\t", "model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def main(programs: list[str]) -> int:
+    """Compile BMv2 JSON programs ahead of their use, so that no switch of this installation has to."""
+    from railweave.switch.pipeline import Pipeline  # noqa: PLC0415
+
+    _AHEAD.mkdir(parents=True, exist_ok=True)
+    for program in programs:
+        with contextlib.suppress(NotCompiled):
+            compiled(Pipeline.load(Path(program).read_bytes()).native, folder=_AHEAD)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
