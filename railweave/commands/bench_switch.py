@@ -37,8 +37,8 @@ def switch(
 ) -> None:
     """Measure packets per second of the embedded switch on the aggregation program, and of others with --vs.
 
-    Engine alone: packets in memory, nanoseconds of CPU time per packet. End to end: the switch as a
-    process on veth links, under a closed loop of contributions from a native generator that checks every
+    Engine alone: packets in memory, nanoseconds of CPU time per packet, with hot and with cold caches.
+    End to end: the switch as a process on veth links, under a closed loop of contributions from a native generator that checks every
     result; several windows (chunks in flight per worker) are tried, and the best one is reported. With
     `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
     Exits with 1 if any sum is wrong. End to end needs root.
@@ -60,14 +60,27 @@ def switch(
 def _show(console: Console, result: SwitchSpeed) -> None:
     from railweave.experiments import tables  # noqa: PLC0415
 
-    titles = ("target", "lanes", "workers", "ns/packet", "packets/s", "Mbit/s in", "window", "per frame")
+    titles = (
+        "target",
+        "lanes",
+        "workers",
+        "ns hot",
+        "ns cold",
+        "packets/s",
+        "Mbit/s in",
+        "window",
+        "per frame",
+    )
     shape = (str(result.options.lanes), str(result.options.workers))
-    rows = [("engine alone", *shape, f"{result.engine.median_ns:.0f}", *["-"] * 5)]
+    rows = [
+        (f"engine {speed.way}", *shape, f"{speed.hot_ns:.0f}", f"{speed.cold_ns:.0f}", *["-"] * 5)
+        for speed in result.engine
+    ]
     rows += [
         (
             speed.target,
             *shape,
-            "-",
+            *["-"] * 2,
             f"{speed.pps:,.0f}",
             f"{result.bits_per_packet * speed.pps / 1e6:,.0f}",
             str(speed.load.window),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same program, entries and packets on the embedded engine and on BMv2: what differs."""
+"""The same program, entries and packets on the embedded engine, interpreted and compiled, and on BMv2."""
 
 from __future__ import annotations
 
@@ -61,25 +61,33 @@ def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None
         return Outcome(invalid=next(line for line in str(refusal).splitlines() if "error" in line))
     try:
         embedded = Embedded(Pipeline.load(case.json.read_bytes()))
+        compiled = Embedded(Pipeline.load(case.json.read_bytes()), compiled=True)
     except UnsupportedConstruct as refusal:
         return Outcome(refused=str(refusal))
     except Exception as error:  # a program that BMv2 loads
         return Outcome(difference=Difference(Step(), repr(error), "loads"))
     with bmv2.running(case.p4info, case.json) as reference:
         for step in program.setup:
-            embedded.do(step)
-            reference.do(step)
+            for switch in (embedded, compiled, reference):
+                switch.do(step)
         packets = iter(given) if given is not None else itertools.islice(program.packets(), count)
-        return _compare(program, packets, embedded, reference)
+        return _compare(program, packets, embedded, compiled, reference)
 
 
 def _compare(
-    program: Program, packets: Iterator[Packet], embedded: Embedded, reference: bmv2.Bmv2
+    program: Program,
+    packets: Iterator[Packet],
+    embedded: Embedded,
+    compiled: Embedded,
+    reference: bmv2.Bmv2,
 ) -> Outcome:
     sent: list[Packet] = []
     frames = 0
     while chunk := list(itertools.islice(packets, CHUNK)):
         ours = embedded.packets(chunk)
+        for packet, mine, other in zip(chunk, ours, compiled.packets(chunk), strict=True):
+            if mine != other:
+                return Outcome(len(sent), frames, Difference(packet, mine, f"compiled: {other}", tuple(sent)))
         bursts = _bursts(ours, 1 if program.shape.features.in_step else bmv2.BURST)
         for start, end in bursts:
             theirs = reference.packets(chunk[start:end])
@@ -92,9 +100,10 @@ def _compare(
                     return Outcome(len(sent), frames, difference)
                 frames += len(mine)
     for step in program.reads:
-        mine, other = embedded.do(step), reference.do(step)
-        if mine != other:
-            return Outcome(len(sent), frames, Difference(step, mine, other, tuple(sent)))
+        mine = embedded.do(step)
+        for other in (compiled.do(step), reference.do(step)):
+            if mine != other:
+                return Outcome(len(sent), frames, Difference(step, mine, other, tuple(sent)))
     return Outcome(len(sent), frames)
 
 

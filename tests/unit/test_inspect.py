@@ -30,6 +30,8 @@ Run = Callable[..., Awaitable[Result]]
 class FakePorts:
     """Two ports, of which the first has counted."""
 
+    execution = "compiled"
+
     def use(self, pipeline: Pipeline | None) -> None:
         """Packets come from the test."""
 

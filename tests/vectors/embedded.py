@@ -11,6 +11,7 @@ from typing import Any
 from vectors import steps
 from vectors.steps import Frames, MatchValues, Packet, Step, Values
 
+from railweave.switch import compiler
 from railweave.switch.pipeline import (
     Match,
     MeterConfig,
@@ -26,10 +27,12 @@ from railweave.switch.program import KeyField, MatchType, TableInfo
 
 
 class Embedded:
-    """A loaded pipeline."""
+    """A loaded pipeline, interpreted or compiled."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, *, compiled: bool = False) -> None:
         self.pipeline = pipeline
+        if compiled:
+            compiler.compiled(pipeline.native)
         self._now_us = 0
 
     def packets(self, batch: Sequence[Packet]) -> list[Frames]:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as machine code: what is kept, what is refused, and that packets do not see the difference."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from vectors.case import case
+
+from railweave.experiments.switch_speed import alone
+from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.switch import compiler
+from railweave.switch.compiler import Background, NotCompiled, compiled
+from railweave.switch.pipeline import Pipeline
+
+SMALL = "digests"
+ROUND = range(50, 54)  # of a contribution's bytes
+
+
+def small() -> Pipeline:
+    return Pipeline.load(case(SMALL).json.read_bytes())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "railweave" / "programs"
+
+
+def test_a_program_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    compiled(small().native, started.append)
+    compiled(small().native, started.append)
+    assert len(started) == 1
+    [library] = cache.iterdir()
+    assert library.suffix == ".so"
+    monkeypatch.setattr(compiler, "_processor", lambda: "another one")
+    compiled(small().native, started.append)
+    assert len(started) == 2
+
+
+def test_who_comes_later_waits_for_who_compiles(cache: Path) -> None:
+    started: list[object] = []
+    threads = [threading.Thread(target=compiled, args=(small().native, started.append)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 1
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_folder_that_others_may_write_is_not_used(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    with pytest.raises(NotCompiled, match="others may write"):
+        compiled(small().native)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("RAILWEAVE_COMPILE", "0", "RAILWEAVE_COMPILE is 0"),
+        ("CXX", "no-such-compiler", "no compiler 'no-such-compiler': install"),
+        ("CXX", "false", "false failed: exit status 1"),
+    ],
+)
+def test_what_is_missing_is_said(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(NotCompiled, match=message):
+        compiled(small().native)
+    assert not list(cache.glob("*.so"))
+
+
+def test_a_library_of_another_program_is_refused(cache: Path) -> None:
+    compiled(small().native)
+    [library] = cache.iterdir()
+    other = Pipeline.load(case("state").json.read_bytes())
+    with pytest.raises(ValueError, match="not compiled from this plan"):
+        other.native.use(str(library))
+    with pytest.raises(ValueError, match="no-such"):
+        other.native.use(str(cache / "no-such.so"))
+
+
+def test_a_switch_that_ends_ends_its_compiler(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler of this test waits for its standard input, which does not end."""
+    reads = tmp_path / "reads"
+    os.mkfifo(reads)
+    script = tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit\necho here > {reads}\ncat {reads}\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("CXX", str(script))
+    background = Background(small().native)
+    with reads.open() as waiting:  # until the compiler is there
+        waiting.readline()
+    assert background.state == "interpreted, being compiled"
+    background.stop()
+    background.join()
+    assert background.state.startswith("interpreted: ")
+    assert not list(cache.glob("*.so"))
+
+
+@pytest.mark.parametrize("lanes", [64, 256])
+def test_damaged_packets_fare_alike(lanes: int) -> None:
+    """Contributions with random bytes changed, cut off and repeated: packets out, registers, counters."""
+    scenario = Scenario(lanes, 3)
+    ways = [alone.loaded(scenario) for _ in range(2)]
+    compiled(ways[1].native)
+    rng = random.Random(lanes)
+    emitted = 0
+    for number in range(3000):
+        worker = rng.randrange(3)
+        packet = bytearray(scenario.contribution(worker, rng.randrange(4), number // 40))
+        for _ in range(rng.choice((0, 0, 0, 1, 2, 8))):
+            at = rng.randrange(58 if rng.random() < 0.8 else len(packet))
+            if at not in ROUND:  # one from the future would make all others late
+                packet[at] = rng.randrange(256)
+        if rng.random() < 0.05:
+            del packet[rng.randrange(len(packet)) :]
+        port = scenario.nics[worker].port
+        first, second = (way.inject(port, bytes(packet), number) for way in ways)
+        assert first == second, number
+        emitted += len(first)
+    assert emitted > 500
+    statistics = [way.native.statistics() for way in ways]
+    assert statistics[0] == statistics[1]
+    for name in ways[0].program.registers:
+        first, second = (way.arrays.registers(name, range(16)) for way in ways)
+        assert first == second, name
