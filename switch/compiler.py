@@ -2,7 +2,8 @@
 """Programs as machine code: what the engine translates to C++ is compiled once and kept.
 
 A library is kept by everything that it depends on: the translated program, the engine's sources, the
-compiler, its flags and the processor. Where there is no compiler, or RAILWEAVE_COMPILE is 0, programs are interpreted.
+compiler, its flags and the processor. Where there is no compiler, or RAILWEAVE_COMPILE is 0, programs are
+interpreted.
 """
 
 from __future__ import annotations

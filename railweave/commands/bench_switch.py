@@ -38,8 +38,8 @@ def switch(
     """Measure packets per second of the embedded switch on the aggregation program, and of others with --vs.
 
     Engine alone: packets in memory, nanoseconds of CPU time per packet, with hot and with cold caches.
-    End to end: the switch as a process on veth links, under a closed loop of contributions from a native generator that checks every
-    result; several windows (chunks in flight per worker) are tried, and the best one is reported. With
+    End to end: the switch as a process on veth links, under a closed loop of contributions from a native
+    generator that checks every result; several windows (chunks in flight per worker) are tried, and the best one is reported. With
     `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
     Exits with 1 if any sum is wrong. End to end needs root.
     """
