@@ -39,7 +39,8 @@ def switch(
 
     Engine alone: packets in memory, nanoseconds of CPU time per packet, with hot and with cold caches.
     End to end: the switch as a process on veth links, under a closed loop of contributions from a native
-    generator that checks every result; several windows (chunks in flight per worker) are tried, and the best one is reported. With
+    generator that checks every result; several windows (chunks in flight per worker) are tried, and the best
+    one is reported. With
     `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
     Exits with 1 if any sum is wrong. End to end needs root.
     """
