@@ -116,6 +116,14 @@ void bind_codec(nb::module_& m) {
         "The 64-bit sequence nearest to reference with this PSN.");
   m.def("crc32", [](const nb::bytes& bytes) { return ~crc32_update(kCrcStart, view(bytes)); }, "bytes"_a);
   m.def(
+      "crc32_copy",
+      [](const nb::bytes& bytes) {
+        std::vector<std::byte> copy(bytes.size());
+        const std::uint32_t crc = ~crc32_copy(kCrcStart, {}, view(bytes), copy.data());
+        return nb::make_tuple(crc, to_python(copy));
+      },
+      "bytes"_a, "crc32, and the copy that it makes on the way.");
+  m.def(
       "crc32_by_table", [](const nb::bytes& bytes) { return ~crc32_update_by_table(kCrcStart, view(bytes)); },
       "bytes"_a, "The portable path of crc32.");
 }

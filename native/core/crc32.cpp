@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/crc32.hpp"
 
+#include <algorithm>
 #include <array>
 
 #if defined(__x86_64__)
@@ -60,7 +61,29 @@ RAILWEAVE_FOLD __m128i load_block(const std::byte* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
-RAILWEAVE_WIDE_FOLD __m512i load_wide_block(const std::byte* from) { return _mm512_loadu_si512(from); }
+// The bytes that are folded, from the front. With `kCopies` they are copied on the way, and so read once.
+template <bool kCopies>
+struct Source {
+  const std::byte* at;
+  std::byte* copy;
+
+  RAILWEAVE_FOLD __m128i block() {
+    const __m128i block = load_block(at);
+    if constexpr (kCopies) _mm_storeu_si128(reinterpret_cast<__m128i*>(copy), block);
+    pass(sizeof block);
+    return block;
+  }
+  RAILWEAVE_WIDE_FOLD __m512i wide_block() {
+    const __m512i block = _mm512_loadu_si512(at);
+    if constexpr (kCopies) _mm512_storeu_si512(copy, block);
+    pass(sizeof block);
+    return block;
+  }
+  void pass(std::size_t size) {
+    at += size;
+    if constexpr (kCopies) copy += size;
+  }
+};
 
 template <unsigned kBits>
 RAILWEAVE_WIDE_FOLD __m512i wide_step() {
@@ -78,41 +101,43 @@ RAILWEAVE_WIDE_FOLD __m512i fold(__m512i value, __m512i constants, __m512i next)
 // Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009: four
 // blocks are folded over the next four at a time, in the end all into one. `before` is what stands before the
 // bytes, to be added to the first of them; `size` is a multiple of 16 and not 0.
-RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, const std::byte* at, std::size_t size) {
-  __m128i x = _mm_xor_si128(load_block(at), before);
-  at += 16, size -= 16;
+template <bool kCopies>
+RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, Source<kCopies>& from, std::size_t size) {
+  __m128i x = _mm_xor_si128(from.block(), before);
+  size -= 16;
   if (size >= 48) {
-    __m128i x1 = load_block(at), x2 = load_block(at + 16), x3 = load_block(at + 32);
-    for (at += 48, size -= 48; size >= 64; at += 64, size -= 64) {
-      x = fold(x, step<512>(), load_block(at));
-      x1 = fold(x1, step<512>(), load_block(at + 16));
-      x2 = fold(x2, step<512>(), load_block(at + 32));
-      x3 = fold(x3, step<512>(), load_block(at + 48));
+    __m128i x1 = from.block(), x2 = from.block(), x3 = from.block();
+    for (size -= 48; size >= 64; size -= 64) {
+      x = fold(x, step<512>(), from.block());
+      x1 = fold(x1, step<512>(), from.block());
+      x2 = fold(x2, step<512>(), from.block());
+      x3 = fold(x3, step<512>(), from.block());
     }
     x = fold(fold(fold(x, step<128>(), x1), step<128>(), x2), step<128>(), x3);
   }
-  for (; size >= 16; at += 16, size -= 16) x = fold(x, step<128>(), load_block(at));
+  for (; size >= 16; size -= 16) x = fold(x, step<128>(), from.block());
   return x;
 }
 
 // The same with blocks four times as wide: at least 256 bytes.
-RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, const std::byte* at, std::size_t size) {
+template <bool kCopies>
+RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, Source<kCopies>& from, std::size_t size) {
   const __m512i by_2048 = wide_step<2048>(), by_512 = wide_step<512>();
-  __m512i x = _mm512_xor_si512(load_wide_block(at), _mm512_zextsi128_si512(before));
-  __m512i x1 = load_wide_block(at + 64), x2 = load_wide_block(at + 128), x3 = load_wide_block(at + 192);
-  for (at += 256, size -= 256; size >= 256; at += 256, size -= 256) {
-    x = fold(x, by_2048, load_wide_block(at));
-    x1 = fold(x1, by_2048, load_wide_block(at + 64));
-    x2 = fold(x2, by_2048, load_wide_block(at + 128));
-    x3 = fold(x3, by_2048, load_wide_block(at + 192));
+  __m512i x = _mm512_xor_si512(from.wide_block(), _mm512_zextsi128_si512(before));
+  __m512i x1 = from.wide_block(), x2 = from.wide_block(), x3 = from.wide_block();
+  for (size -= 256; size >= 256; size -= 256) {
+    x = fold(x, by_2048, from.wide_block());
+    x1 = fold(x1, by_2048, from.wide_block());
+    x2 = fold(x2, by_2048, from.wide_block());
+    x3 = fold(x3, by_2048, from.wide_block());
   }
   x = fold(fold(fold(x, by_512, x1), by_512, x2), by_512, x3);
-  for (; size >= 64; at += 64, size -= 64) x = fold(x, by_512, load_wide_block(at));
+  for (; size >= 64; size -= 64) x = fold(x, by_512, from.wide_block());
   std::array<std::byte, sizeof x> parts;
   _mm512_storeu_si512(parts.data(), x);
   __m128i y = load_block(parts.data());
   for (std::size_t i = 16; i < parts.size(); i += 16) y = fold(y, step<128>(), load_block(&parts[i]));
-  for (; size >= 16; at += 16, size -= 16) y = fold(y, step<128>(), load_block(at));
+  for (; size >= 16; size -= 16) y = fold(y, step<128>(), from.block());
   return y;
 }
 
@@ -132,22 +157,32 @@ RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
   return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(x, quotient), 1));
 }
 
-RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes) {
+template <bool kCopies>
+RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes, std::byte* copy) {
   const std::size_t folded = bytes.size() & ~std::size_t{15};
+  Source<kCopies> from{bytes.data(), copy};
   const bool wide = kCanFoldWide && folded >= 256;
-  const __m128i x = (wide ? fold_wide_blocks : fold_blocks)(before, bytes.data(), folded);
-  return crc32_update_by_table(reduce(x), bytes.subspan(folded));
+  const __m128i x = (wide ? fold_wide_blocks<kCopies> : fold_blocks<kCopies>)(before, from, folded);
+  const Bytes rest = bytes.subspan(folded);
+  if constexpr (kCopies) std::copy(rest.begin(), rest.end(), from.copy);
+  return crc32_update_by_table(reduce(x), rest);
 }
 
+// Both words at once would have to wait until their stores are in the cache: they are loaded one by one.
+RAILWEAVE_FOLD __m128i load_words(const std::uint64_t* words) {
+  std::uint64_t low = words[0], high = words[1];
+  asm("" : "+r"(low), "+r"(high));
+  return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+}
+
+template <bool kCopies>
 RAILWEAVE_FOLD std::uint32_t update_by_folding(std::uint32_t state, std::span<const std::uint64_t> words,
-                                               Bytes bytes) {
+                                               Bytes bytes, std::byte* copy) {
   const __m128i none = _mm_setzero_si128();
   __m128i before = _mm_cvtsi32_si128(static_cast<int>(state));
-  for (; !words.empty(); words = words.subspan(2)) {
-    const __m128i block = _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
-    before = fold(_mm_xor_si128(before, block), step<128>(), none);
-  }
-  return update_by_folding(before, bytes);
+  for (; !words.empty(); words = words.subspan(2))
+    before = fold(_mm_xor_si128(before, load_words(words.data())), step<128>(), none);
+  return update_by_folding<kCopies>(before, bytes, copy);
 }
 #endif
 
@@ -167,18 +202,20 @@ std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes) {
   return state;
 }
 
-std::uint32_t crc32_update(std::uint32_t state, Bytes bytes) {
-#if defined(__x86_64__)
-  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding(state, {}, bytes);
-#endif
-  return crc32_update_by_table(state, bytes);
-}
-
 std::uint32_t crc32_update(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes) {
 #if defined(__x86_64__)
-  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding(state, words, bytes);
+  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding<false>(state, words, bytes, nullptr);
 #endif
   return crc32_update_by_table(crc32_update_by_table(state, std::as_bytes(words)), bytes);
+}
+
+std::uint32_t crc32_copy(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes,
+                         std::byte* to) {
+#if defined(__x86_64__)
+  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding<true>(state, words, bytes, to);
+#endif
+  std::copy(bytes.begin(), bytes.end(), to);
+  return crc32_update(state, words, bytes);
 }
 
 }  // namespace railweave

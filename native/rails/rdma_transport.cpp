@@ -428,7 +428,6 @@ void RdmaTransport::pump(Time now) {
   if (std::exchange(pumping_, true)) return;
   bool any = true;
   while (any) {
-    guarded([&] { device_->transmit(now); }, now);
     any = false;
     for_each_peer([&](RdmaPeer& peer) { any = peer.drain(now) || any; });
     if (sum_ring_ && sum_ring_->drain(now)) {
@@ -440,6 +439,7 @@ void RdmaTransport::pump(Time now) {
       closing_ = false;
       for_each_peer([](RdmaPeer& peer) { peer.close(); });
     }
+    guarded([&] { device_->transmit(now); }, now);
   }
   pumping_ = false;
   check_joined(now);

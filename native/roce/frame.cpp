@@ -28,13 +28,12 @@ Icrc::Icrc(const std::byte* network) {
   };
 }
 
-std::uint32_t Icrc::of(std::uint16_t ip_id, Bytes transport) const {
+Icrc::Head Icrc::head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const {
   const auto raw = [](std::size_t value) {
     return std::uint64_t{__builtin_bswap16(static_cast<std::uint16_t>(value))};
   };
-  const std::size_t udp_length = kUdpSize + transport.size() + kIcrcSize;
-  const std::byte* bth = transport.data();
-  const std::array<std::uint64_t, 6> head = {
+  const std::size_t udp_length = kUdpSize + transport_size + kIcrcSize;
+  return {
       head_[0],
       head_[1] | raw(kIpv4Size + udp_length) << 16 | raw(ip_id) << 32,
       head_[2],
@@ -42,7 +41,16 @@ std::uint32_t Icrc::of(std::uint16_t ip_id, Bytes transport) const {
       head_[4] | raw(udp_length) | std::uint64_t{load_le<std::uint32_t>(bth)} << 32,
       load_le<std::uint64_t>(bth + 4) | 0xff,  // FECN, BECN, reserved
   };
-  return ~crc32_update(kCrcStart, head, transport.subspan(kBthSize));
+}
+
+std::uint32_t Icrc::of(std::uint16_t ip_id, Bytes transport) const {
+  return ~crc32_update(kCrcStart, head(ip_id, transport.data(), transport.size()),
+                       transport.subspan(kBthSize));
+}
+
+std::uint32_t Icrc::copying(std::uint16_t ip_id, std::byte* transport, Bytes payload) const {
+  return ~crc32_copy(kCrcStart, head(ip_id, transport, kBthSize + payload.size()), payload,
+                     transport + kBthSize);
 }
 
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size) {
@@ -89,10 +97,17 @@ bool Burst::takes(const Packet& packet) const {
 }
 
 void Burst::append(const Packet& packet) {
-  const MutableBytes to = frame_.subspan(size_);
-  const std::size_t size = write(packet, to);
+  std::byte* const to = frame_.data() + size_;
   const auto id = static_cast<std::uint16_t>(first_id_ + count_);
-  store_le<std::uint32_t>(to.data() + size, icrc_.of(id, to.first(size)));
+  const std::size_t size = written_size(packet);
+  std::uint32_t icrc;
+  if (size == kBthSize + packet.payload.size()) {  // most packets of a message
+    write_headers(packet, to);
+    icrc = icrc_.copying(id, to, packet.payload);
+  } else {
+    icrc = icrc_.of(id, {to, write(packet, {to, size})});
+  }
+  store_le<std::uint32_t>(to + size, icrc);
   if (count_++ == 0) segment_ = size + kIcrcSize;
   open_ = size + kIcrcSize == segment_;
   size_ += size + kIcrcSize;

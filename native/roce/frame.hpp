@@ -42,8 +42,13 @@ class Icrc {
 
   /// `transport` holds BTH to padding.
   std::uint32_t of(std::uint16_t ip_id, Bytes transport) const;
+  /// The same of the BTH at `transport` and of a payload, a multiple of four, which it copies behind that.
+  std::uint32_t copying(std::uint16_t ip_id, std::byte* transport, Bytes payload) const;
 
  private:
+  using Head = std::array<std::uint64_t, 6>;
+  Head head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const;
+
   std::array<std::uint64_t, 5> head_;  // what is covered in front of the BTH, and four bytes for that
 };
 

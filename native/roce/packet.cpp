@@ -73,15 +73,21 @@ std::size_t written_size(const Packet& packet) {
   return headers_size(packet.shape()) + packet.payload.size() + padding_of(packet.payload.size());
 }
 
-std::size_t write(const Packet& packet, MutableBytes to) {
+std::size_t write_headers(const Packet& packet, std::byte* to) {
   const OpcodeShape shape = packet.shape();
-  const std::size_t padding = padding_of(packet.payload.size());
-  const auto flags = static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) | padding << 4);
-  std::byte* at = store_fields(to.data(), packet.opcode, flags, packet.partition, packet.qpn & 0xff'ffffu,
+  const auto flags = static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) |
+                                               padding_of(packet.payload.size()) << 4);
+  std::byte* at = store_fields(to, packet.opcode, flags, packet.partition, packet.qpn & 0xff'ffffu,
                                (packet.ack_request ? kAckRequestBit : 0) | (packet.psn & 0xff'ffffu));
   if (shape.reth) at = store_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
   if (shape.aeth) at = store_fields(at, aeth_word(packet.aeth));
   if (shape.immediate) at = store_fields(at, packet.immediate);
+  return static_cast<std::size_t>(at - to);
+}
+
+std::size_t write(const Packet& packet, MutableBytes to) {
+  const std::size_t padding = padding_of(packet.payload.size());
+  std::byte* at = to.data() + write_headers(packet, to.data());
   if (!packet.payload.empty()) std::memcpy(at, packet.payload.data(), packet.payload.size());
   at += packet.payload.size();
   std::memset(at, 0, padding);

@@ -140,6 +140,8 @@ std::optional<Packet> parse(Bytes transport);
 
 /// Bytes that `write` will produce.
 std::size_t written_size(const Packet& packet);
+/// Writes what stands in front of the payload. Returns its size.
+std::size_t write_headers(const Packet& packet, std::byte* to);
 /// Writes BTH to padding into `to`, which must hold `written_size`; copies the payload. Returns the size.
 std::size_t write(const Packet& packet, MutableBytes to);
 

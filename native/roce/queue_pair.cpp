@@ -46,8 +46,12 @@ void QueuePair::receive(const Packet& packet, Time now) {
   spread_failure();
 }
 
+// A message's first packet is longer than any ACK, which then ends the super-packet that it begins, and takes
+// none of its own.
 bool QueuePair::next(Packet& packet, Time now) {
-  if (!responder_.transmit(packet) && !requester_.transmit(packet, now)) return false;
+  const bool begins = !began_message_ && responder_.has_answer() && requester_.begins_message();
+  began_message_ = begins && requester_.transmit(packet, now);
+  if (!began_message_ && !responder_.transmit(packet) && !requester_.transmit(packet, now)) return false;
   spread_failure();
   ++stats_.packets_sent;
   return true;

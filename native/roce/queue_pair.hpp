@@ -28,8 +28,8 @@ class QueuePair {
   /// with a NAK.
   void receive(Bytes transport, Time now);
   void receive(const Packet& packet, Time now);
-  /// The next packet to send, answers first; false: nothing now. Its payload is a view of memory that may go
-  /// away with the next call: write it out at once.
+  /// The next packet to send, answers behind the first packet of a message; false: nothing now. Its payload
+  /// is a view of memory that may go away with the next call: write it out at once.
   bool next(Packet& packet, Time now);
   /// Writes the next packet into `to`, which holds path MTU + kMaxOverhead bytes; 0: nothing to send now.
   std::size_t transmit(MutableBytes to, Time now);
@@ -68,6 +68,7 @@ class QueuePair {
   Completions completions_;
   Requester requester_;
   Responder responder_;
+  bool began_message_ = false;  // with the last packet
 };
 
 }  // namespace railweave::roce

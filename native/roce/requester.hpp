@@ -57,6 +57,8 @@ class Requester {
   Requester(const QueuePairOptions& options, Completions& completions, QueuePairStats& stats);
 
   void post(const WorkRequest& request);
+  /// The next packet begins a message, and may leave now.
+  bool begins_message() const { return may_send() && next_ == queue_[cursor_].first; }
   /// Fills the next request packet; false if there is none, or it may not leave yet.
   bool transmit(Packet& packet, Time now);
   void on_acknowledge(const Packet& packet, Time now);

@@ -23,6 +23,7 @@ class Responder {
 
   void post(const ReceiveRequest& request);
   void on_request(const Packet& packet);
+  bool has_answer() const { return !answers_.empty(); }
   /// Fills the next answer; false if there is none. Works on after a failure, so that the last NAK gets out.
   bool transmit(Packet& packet);
 

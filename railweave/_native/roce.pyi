@@ -87,6 +87,9 @@ def sequence_near(reference: int, psn: int) -> int:
 
 def crc32(bytes: bytes) -> int: ...
 
+def crc32_copy(bytes: bytes) -> tuple:
+    """crc32, and the copy that it makes on the way."""
+
 def crc32_by_table(bytes: bytes) -> int:
     """The portable path of crc32."""
 

@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, NetworkConditions, Pair, all_sent
+from protocol.roce_link import MS, NetworkConditions, Pair, all_sent, buffer
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
@@ -59,6 +59,21 @@ def test_acknowledgements_are_coalesced() -> None:
     acknowledgements = [p for p in pair.sent if p["opcode"] is Opcode.ACKNOWLEDGE]
     assert 1 <= len(acknowledgements) <= 4
     assert pair.a.qp.stats.retransmissions == 0
+
+
+def test_an_acknowledgement_leaves_behind_the_packet_that_begins_a_message() -> None:
+    pair = Pair()
+    pair.send(message(10))
+    for packet in all_sent(pair.a):
+        pair.b.qp.receive(packet, 0)
+    pair.b.qp.post(1, Operation.SEND, buffer(message(3000)))
+    sent = [roce.parse(packet) for packet in all_sent(pair.b)]
+    assert [packet["opcode"] for packet in sent if packet] == [
+        Opcode.SEND_FIRST,
+        Opcode.ACKNOWLEDGE,
+        Opcode.SEND_MIDDLE,
+        Opcode.SEND_LAST,
+    ]
 
 
 def test_the_window_bounds_what_is_outstanding() -> None:

@@ -40,6 +40,7 @@ RXE_FRAME = bytes.fromhex(
 @given(st.binary(max_size=5000))
 def test_crc32_is_zlibs(data: bytes) -> None:
     assert roce.crc32(data) == roce.crc32_by_table(data) == zlib.crc32(data)
+    assert roce.crc32_copy(data) == (zlib.crc32(data), data)
 
 
 def test_crc32_check_value() -> None:
