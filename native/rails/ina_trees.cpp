@@ -68,8 +68,7 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
     const std::string& link = socket_.interface();
     throw std::runtime_error("link '" + link + "' has an MTU of " + std::to_string(*largest + kIpUdpHeaders) +
                              ", but packets of " + std::to_string(lanes_) + " lanes need " +
-                             std::to_string(packet + kIpUdpHeaders) +
-                             ": raise it (ip link set dev " + link +
+                             std::to_string(packet + kIpUdpHeaders) + ": raise it (ip link set dev " + link +
                              " mtu …), or write the plane's least MTU into the topology of the controller, "
                              "which then takes fewer lanes");
   }
